@@ -1,0 +1,47 @@
+"""The streams that queries can name.
+
+Guarantees: no two streams of one name, case aside; an unknown name is answered with those that exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.errors import CatalogError, nearest
+from weft.logical.schema import Stream
+
+__all__ = ["Catalog"]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """An immutable set of streams."""
+
+    streams: tuple[Stream, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [stream.name.lower() for stream in self.streams]
+        for name in names:
+            if names.count(name) > 1:
+                raise CatalogError(f"there is already a stream {name!r}", hint="choose another name")
+
+    def add(self, stream: Stream) -> Catalog:
+        """The catalog with one stream more."""
+        return Catalog((*self.streams, stream))
+
+    def find(self, name: str) -> Stream | None:
+        """The stream of that name, upper or lower case."""
+        folded = name.lower()
+        return next((stream for stream in self.streams if stream.name.lower() == folded), None)
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name; it must exist."""
+        found = self.find(name)
+        if found is None:
+            raise CatalogError(f"there is no stream {name!r}", hint=nearest(name, self.names))
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The streams' names, sorted."""
+        return tuple(sorted(stream.name for stream in self.streams))

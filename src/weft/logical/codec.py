@@ -1,0 +1,80 @@
+"""Frozen values to JSON and back.
+
+Guarantees: `decode(encode(value)) == value` for every dataclass the codec was given, and for what they contain: tuples,
+times, durations and plain JSON values. The text is the same for equal values.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from weft.errors import PlanError
+from weft.logical.expr import Call, Column, Literal
+from weft.logical.query import Input, Join, Key, Output, Query
+from weft.logical.schema import DataType, Field, Schema, Stream
+from weft.logical.window import Range, Rows, Unbounded
+
+__all__ = ["LOGICAL", "Codec"]
+
+LOGICAL: tuple[type, ...] = (
+    *(DataType, Field, Schema, Stream, Range, Rows, Unbounded),
+    *(Column, Literal, Call, Input, Join, Key, Output, Query),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Reads and writes the given dataclasses, each marked by its name under ``"is"``."""
+
+    classes: tuple[type, ...]
+
+    def dumps(self, value: object) -> str:
+        """The value as JSON text."""
+        return json.dumps(self.encode(value), ensure_ascii=False, separators=(",", ":"))
+
+    def loads(self, text: str) -> Any:
+        """The value a text of `dumps` stands for."""
+        try:
+            return self.decode(json.loads(text))
+        except (ValueError, TypeError, KeyError) as error:
+            raise PlanError(f"this is not a plan in JSON: {error}") from None
+
+    def encode(self, value: object) -> Any:
+        """The value as JSON's own types."""
+        if isinstance(value, tuple):
+            return [self.encode(item) for item in value]
+        if isinstance(value, datetime):
+            return {"is": "datetime", "at": value.isoformat()}
+        if isinstance(value, date):
+            return {"is": "date", "at": value.isoformat()}
+        if isinstance(value, timedelta):
+            return {"is": "timedelta", "us": value // timedelta(microseconds=1)}
+        if is_dataclass(value):
+            content = {f.name: self.encode(getattr(value, f.name)) for f in fields(value)}
+            return {"is": type(value).__name__, **content}
+        return value
+
+    def decode(self, data: Any) -> Any:
+        """The value that `encode` made this of."""
+        if isinstance(data, list):
+            return tuple(self.decode(item) for item in data)
+        if not isinstance(data, dict):
+            return data
+        kind = data["is"]
+        if kind == "datetime":
+            return datetime.fromisoformat(data["at"])
+        if kind == "date":
+            return date.fromisoformat(data["at"])
+        if kind == "timedelta":
+            return timedelta(microseconds=data["us"])
+        content = {name: self.decode(item) for name, item in data.items() if name != "is"}
+        return self._class(kind)(**content)
+
+    def _class(self, name: str) -> type:
+        for known in self.classes:
+            if known.__name__ == name:
+                return known
+        raise PlanError(f"unknown kind of value {name!r}", hint="was it written by another version?")

@@ -1,0 +1,360 @@
+"""Expressions: columns, literals and calls, and nothing else.
+
+Guarantees: nodes are frozen, typed and in normal form, so that two spellings of one expression are equal values:
+`make_call` sorts the operands of commutative operators, flattens AND and OR, turns > and ≥ around and pushes NOT
+inwards. `to_sql` prints a text that binds back to the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from weft.logical.schema import DataType
+from weft.logical.window import format_duration
+
+__all__ = [
+    "BOOLEAN",
+    "Call",
+    "Column",
+    "Expr",
+    "Literal",
+    "Value",
+    "aliases",
+    "all_of",
+    "columns",
+    "conjuncts",
+    "make_call",
+    "rename",
+    "to_sql",
+    "transform",
+]
+
+Value = None | bool | int | float | str | date | datetime | timedelta
+
+BOOLEAN = DataType("boolean")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the input that goes by ``alias``."""
+
+    alias: str
+    name: str
+    type: DataType
+
+    def __str__(self) -> str:
+        return to_sql(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    value: Value
+    type: DataType
+
+    def __str__(self) -> str:
+        return to_sql(self)
+
+    def __eq__(self, other: object) -> bool:
+        # Python finds 1 == True == 1.0; a literal's identity includes its type.
+        return (
+            isinstance(other, Literal)
+            and self.type == other.type
+            and type(self.value) is type(other.value)
+            and self.value == other.value
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.type, str(self.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function applied to arguments; built by `make_call`, which normalises."""
+
+    function: str
+    args: tuple[Expr, ...]
+    type: DataType
+
+    def __str__(self) -> str:
+        return to_sql(self)
+
+
+Expr = Column | Literal | Call
+
+_COMMUTATIVE = frozenset({"=", "<>", "+", "*"})
+_FLIPPED = {">": "<", ">=": "<="}
+_NEGATED = {"=": "<>", "<>": "=", "<": "<=", "<=": "<"}
+
+
+def make_call(function: str, args: Iterable[Expr], type_: DataType) -> Expr:
+    """The normal form of a call; the types of the arguments are the caller's business."""
+    operands = tuple(args)
+    if function in ("and", "or"):
+        return _connective(function, operands)
+    if function == "not":
+        return _negation(operands[0])
+    if function in _FLIPPED:
+        return Call(_FLIPPED[function], operands[::-1], type_)
+    if function in _COMMUTATIVE:
+        operands = tuple(sorted(operands, key=to_sql))
+    if function == "in":
+        return _membership(operands, type_)
+    return Call(function, operands, type_)
+
+
+def _connective(function: str, operands: Iterable[Expr]) -> Expr:
+    flat: dict[Expr, None] = {}
+    for operand in operands:
+        nested = isinstance(operand, Call) and operand.function == function
+        flat |= dict.fromkeys(operand.args if nested and isinstance(operand, Call) else (operand,))
+    neutral = Literal(function == "and", BOOLEAN)
+    absorbing = Literal(function == "or", BOOLEAN)
+    if absorbing in flat:
+        return absorbing
+    flat.pop(neutral, None)
+    if not flat:
+        return neutral
+    if len(flat) == 1:
+        return next(iter(flat))
+    return Call(function, tuple(sorted(flat, key=to_sql)), BOOLEAN)
+
+
+def _negation(operand: Expr) -> Expr:
+    """NOT pushed inwards; valid under SQL's three-valued logic and Spark's total order of floats."""
+    if isinstance(operand, Literal) and isinstance(operand.value, bool):
+        return Literal(not operand.value, BOOLEAN)
+    if not isinstance(operand, Call):
+        return Call("not", (operand,), BOOLEAN)
+    if operand.function == "not":
+        return operand.args[0]
+    if operand.function in ("and", "or"):
+        dual = "or" if operand.function == "and" else "and"
+        return make_call(dual, map(_negation, operand.args), BOOLEAN)
+    if operand.function in _NEGATED:
+        flip = operand.function in ("<", "<=")
+        args = operand.args[::-1] if flip else operand.args
+        return Call(_NEGATED[operand.function], args, BOOLEAN)
+    return Call("not", (operand,), BOOLEAN)
+
+
+def _membership(operands: tuple[Expr, ...], type_: DataType) -> Expr:
+    needle, *options = operands
+    options = sorted(dict.fromkeys(options), key=to_sql)
+    if len(options) == 1:
+        return make_call("=", (needle, options[0]), type_)
+    if all(isinstance(option, Literal) for option in options):
+        return Call("in", (needle, *options), type_)
+    return make_call("or", (make_call("=", (needle, option), type_) for option in options), type_)
+
+
+def transform(expr: Expr, leaf: Callable[[Column | Literal], Expr]) -> Expr:
+    """The expression with every leaf replaced, in normal form again."""
+    if isinstance(expr, Call):
+        return make_call(expr.function, (transform(arg, leaf) for arg in expr.args), expr.type)
+    return leaf(expr)
+
+
+def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with aliases renamed."""
+
+    def leaf(node: Column | Literal) -> Expr:
+        if isinstance(node, Column) and node.alias in names:
+            return Column(names[node.alias], node.name, node.type)
+        return node
+
+    return transform(expr, leaf)
+
+
+def columns(expr: Expr) -> Iterator[Column]:
+    """All columns in the expression, left to right, repeated as they are."""
+    if isinstance(expr, Column):
+        yield expr
+    elif isinstance(expr, Call):
+        for arg in expr.args:
+            yield from columns(arg)
+
+
+def aliases(expr: Expr) -> frozenset[str]:
+    """The inputs an expression mentions."""
+    return frozenset(column.alias for column in columns(expr))
+
+
+def conjuncts(expr: Expr) -> tuple[Expr, ...]:
+    """The predicates whose conjunction the expression is; none for TRUE."""
+    if expr == Literal(True, BOOLEAN):
+        return ()
+    if isinstance(expr, Call) and expr.function == "and":
+        return expr.args
+    return (expr,)
+
+
+def all_of(predicates: Iterable[Expr]) -> Expr:
+    """The conjunction of predicates; TRUE for none."""
+    return make_call("and", predicates, BOOLEAN)
+
+
+# How tightly an operator binds; what is not listed is written as a function call.
+_PRECEDENCE = {"or": 1, "and": 2, "not": 3, "=": 4, "<>": 4, "<": 4, "<=": 4}
+_PRECEDENCE |= {"in": 4, "like": 4, "is null": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "neg": 7}
+_TYPE_SQL = {"long": "BIGINT", "short": "SMALLINT", "byte": "TINYINT"}
+
+
+def to_sql(expr: Expr) -> str:
+    """The expression as SQL.
+
+    >>> long = DataType("long")
+    >>> to_sql(make_call(">", (Column("v", "likes", long), Literal(3, long)), BOOLEAN))
+    '3 < v.likes'
+    """
+    return _sql(expr, 0)
+
+
+def _sql(expr: Expr, context: int) -> str:
+    if isinstance(expr, Column):
+        return f"{identifier(expr.alias)}.{identifier(expr.name)}"
+    if isinstance(expr, Literal):
+        text = _literal_sql(expr)
+        return f"({text})" if context >= 7 and text.startswith("-") else text
+    level = _PRECEDENCE.get(expr.function)
+    if level is None:
+        return _function_sql(expr)
+    text = _operator_sql(expr, level)
+    return f"({text})" if level < context or (level == context == 4) else text
+
+
+def _operator_sql(expr: Call, level: int) -> str:
+    name = expr.function
+    if name in ("and", "or"):
+        return f" {name.upper()} ".join(_sql(arg, level + 1) for arg in expr.args)
+    first = _sql(expr.args[0], level if name in ("+", "-", "*", "/", "%") else level + 1)
+    if name == "not":
+        return f"NOT {first}"
+    if name == "neg":
+        return f"-{first}"
+    if name == "is null":
+        return f"{first} IS NULL"
+    if name == "in":
+        return f"{first} IN ({', '.join(map(to_sql, expr.args[1:]))})"
+    return f"{first} {name.upper()} {_sql(expr.args[1], level + 1)}"
+
+
+def _function_sql(expr: Call) -> str:
+    if expr.function == "cast":
+        return f"CAST({to_sql(expr.args[0])} AS {type_sql(expr.type)})"
+    if expr.function == "case":
+        *pairs, otherwise = expr.args
+        whens = zip(pairs[::2], pairs[1::2], strict=True)
+        text = " ".join(f"WHEN {to_sql(when)} THEN {to_sql(then)}" for when, then in whens)
+        return f"CASE {text} ELSE {to_sql(otherwise)} END"
+    return f"{expr.function.upper()}({', '.join(map(to_sql, expr.args))})"
+
+
+def type_sql(type_: DataType) -> str:
+    """A type as SQL's CAST names it."""
+    return _TYPE_SQL.get(type_.name, str(type_).upper())
+
+
+def _literal_sql(literal: Literal) -> str:
+    value = literal.value
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(value, timedelta):
+        sign, span = ("-", -value) if value < timedelta(0) else ("", value)
+        count, unit = format_duration(span).split()
+        return f"INTERVAL '{sign}{count}' {unit.removesuffix('S')}"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    return repr(value)
+
+
+def identifier(name: str) -> str:
+    """A name as SQL; quoted where it would read as something else."""
+    plain = name.isascii() and name.isidentifier() and name.lower() not in _RESERVED
+    return name if plain else f"`{name}`"
+
+
+_RESERVED = frozenset(
+    (
+        *(
+            "all",
+            "and",
+            "anti",
+            "any",
+            "as",
+            "between",
+            "both",
+            "by",
+            "case",
+            "cast",
+            "cross",
+            "current",
+            "date",
+        ),
+        *(
+            "day",
+            "else",
+            "end",
+            "except",
+            "exists",
+            "false",
+            "for",
+            "from",
+            "full",
+            "group",
+            "having",
+            "hour",
+        ),
+        *(
+            "if",
+            "in",
+            "inner",
+            "intersect",
+            "interval",
+            "into",
+            "is",
+            "join",
+            "leading",
+            "left",
+            "like",
+            "limit",
+        ),
+        *(
+            "minute",
+            "month",
+            "natural",
+            "not",
+            "null",
+            "offset",
+            "on",
+            "or",
+            "order",
+            "outer",
+            "over",
+            "range",
+        ),
+        *(
+            "right",
+            "rows",
+            "second",
+            "select",
+            "semi",
+            "set",
+            "sort",
+            "table",
+            "then",
+            "timestamp",
+            "to",
+            "true",
+        ),
+        *("trailing", "unbounded", "union", "unique", "using", "values", "when", "where", "window", "with"),
+        "year",
+    )
+)

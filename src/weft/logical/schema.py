@@ -1,0 +1,196 @@
+"""Types, columns and streams.
+
+Guarantees: a `Schema` has at least one column and no two of one name (case aside, as in Spark SQL); the event
+time of a `Stream` is one of its timestamp columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from weft.errors import CatalogError, nearest
+
+__all__ = ["DataType", "Field", "Schema", "Stream", "parse_type"]
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """A type as Spark SQL names it; only decimals have a precision and a scale."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    def __post_init__(self) -> None:
+        if self.name not in _NAMES:
+            raise CatalogError(f"unknown type {self.name!r}", hint=nearest(self.name, _NAMES))
+        if self.name == "decimal" and not 0 <= self.scale <= self.precision <= 38:
+            raise CatalogError(
+                f"decimal({self.precision},{self.scale}) is not a type",
+                hint="precision is 1 to 38, and scale at most the precision",
+            )
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are whole numbers of fixed width."""
+        return self.name in _INTEGERS
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether arithmetic is defined."""
+        return self.is_integer or self.name in ("float", "double", "decimal")
+
+    @property
+    def is_time(self) -> bool:
+        """Whether values are points in time."""
+        return self.name in ("date", "timestamp")
+
+
+_INTEGERS = ("byte", "short", "int", "long")
+_NAMES = (
+    *_INTEGERS,
+    *("boolean", "float", "double", "decimal", "string", "binary"),
+    *("date", "timestamp", "interval", "null"),
+)
+_SYNONYMS = {
+    "bigint": "long",
+    "integer": "int",
+    "smallint": "short",
+    "tinyint": "byte",
+    "real": "float",
+    "bool": "boolean",
+    "numeric": "decimal",
+    "dec": "decimal",
+    "varchar": "string",
+    "text": "string",
+    "timestamp_ltz": "timestamp",
+}
+_TYPE = re.compile(r"\s*([a-z_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*", re.IGNORECASE)
+
+
+def parse_type(text: str) -> DataType:
+    """The type a text names.
+
+    >>> str(parse_type("BIGINT")), str(parse_type("decimal(10, 2)"))
+    ('long', 'decimal(10,2)')
+    """
+    match = _TYPE.fullmatch(text)
+    if not match:
+        raise CatalogError(f"cannot read the type {text.strip()!r}", hint=nearest(text, _NAMES))
+    name = match[1].lower()
+    name = _SYNONYMS.get(name, name)
+    if name != "decimal":
+        return DataType(name)
+    return DataType(name, int(match[2] or 10), int(match[3] or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named, typed column of a stream."""
+
+    name: str
+    type: DataType
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[^\W\d]\w*", self.name):
+            raise CatalogError(
+                f"{self.name!r} is not a column name",
+                hint="use letters, digits and underscores, and no digit first",
+            )
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a stream, in order."""
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise CatalogError("a schema needs at least one column")
+        seen: set[str] = set()
+        for field in self.fields:
+            if field.name.lower() in seen:
+                raise CatalogError(f"column {field.name!r} is there twice")
+            seen.add(field.name.lower())
+
+    @classmethod
+    def parse(cls, text: str) -> Schema:
+        """Read a schema as Spark writes it.
+
+        >>> print(Schema.parse("vid BIGINT, ts timestamp"))
+        vid long, ts timestamp
+        """
+        fields = []
+        for part in re.split(r",(?![^(]*\))", text):
+            name, _, type_ = part.strip().replace(":", " ", 1).partition(" ")
+            if not type_.strip():
+                raise CatalogError(
+                    f"cannot read the column {part.strip()!r} of schema {text!r}",
+                    hint='write "name type, name type", as in "vid long, ts timestamp"',
+                )
+            fields.append(Field(name, parse_type(type_)))
+        return cls(tuple(fields))
+
+    def find(self, name: str) -> Field | None:
+        """The column of that name, upper or lower case."""
+        folded = name.lower()
+        return next((field for field in self.fields if field.name.lower() == folded), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(field.name for field in self.fields)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A registered input: what its tuples look like and how their time is told.
+
+    Without an event time, a tuple's time is that of its arrival.
+    """
+
+    name: str
+    schema: Schema
+    event_time: str | None = None
+    lateness: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[^\W\d]\w*", self.name):
+            raise CatalogError(
+                f"{self.name!r} is not a stream name",
+                hint="use letters, digits and underscores, and no digit first",
+            )
+        if self.lateness < timedelta(0):
+            raise CatalogError(f"stream {self.name}: lateness is negative")
+        if self.event_time is not None:
+            self._check_event_time(self.event_time)
+
+    def _check_event_time(self, name: str) -> None:
+        field = self.schema.find(name)
+        if field is None:
+            raise CatalogError(
+                f"stream {self.name} has no column {name!r} to take its event time from",
+                hint=nearest(name, self.schema.names),
+            )
+        if field.type.name != "timestamp":
+            raise CatalogError(
+                f"stream {self.name}: event time {field.name} is a {field.type}, not a timestamp"
+            )
+        if field.name != name:
+            object.__setattr__(self, "event_time", field.name)
