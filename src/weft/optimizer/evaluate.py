@@ -1,0 +1,273 @@
+"""The cheapest way to use a tree with given layouts, and what it costs.
+
+Guarantees: `price` is the cost of a `Shape`, computed step by step from `plan/schedule.py`, so it is what the lowered
+graph will do. `settle` chooses good probe orders for a tree and layouts, `settle_exactly` the best there are, and
+`lower_bound` is never more than the best that any choice among several layouts can reach.
+
+Exactness rests on this: once the hop in which each stored intermediate result is complete is fixed, the inputs'
+routes no longer depend on each other, and each is a shortest path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+from weft.optimizer.cost import hop_cost, latency, probe_cost, storage_cost, store_cost
+from weft.optimizer.probe_order import Choices, Frontier, Order, Route, greedy_route, routes, visit
+from weft.optimizer.space import Space, Tree
+from weft.plan.join_plan import Cost, StepCost
+from weft.plan.schedule import LOCAL, Place, Spread, start, store_edge
+from weft.stats.estimate import bits
+
+__all__ = [
+    "Layouts",
+    "Shape",
+    "climb",
+    "fixed_cost",
+    "kept",
+    "lower_bound",
+    "price",
+    "settle",
+    "settle_exactly",
+    "stored",
+]
+
+Layouts = Mapping[int, Spread]
+
+# Operators with more stores than this get greedy probe orders, unless asked otherwise.
+EXHAUSTIVE_STORES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A plan in the optimiser's terms: orders are per operator (its mask) and starting input."""
+
+    tree: Tree
+    layouts: Layouts
+    orders: Mapping[tuple[int, int], Order]
+    total: float
+
+
+def settle(space: Space, tree: Tree, layouts: Layouts) -> Shape:
+    """The tree with these layouts and good probe orders: an inner operator takes those best up to there."""
+    question = (tree, tuple(layouts[store] for operator in tree for store in operator))
+    found = space.settled.get(question)
+    if not isinstance(found, Shape):
+        found = space.settled[question] = _settle(space, tree, layouts)
+    return found
+
+
+def _settle(space: Space, tree: Tree, layouts: Layouts) -> Shape:
+    choices = _decided(layouts)
+    complete = {1 << i: 1 for i in range(space.count)}
+    frontiers = [_entry(i, choices) for i in range(space.count)]
+    for operator in tree[:-1]:
+        mask = sum(operator)
+        hops = []
+        for i in bits(mask):
+            found = climb(space, i, frontiers[i], operator, choices, complete)
+            pairs = stored(space, i, mask, found, layouts[mask])
+            best, hop = min(pairs, key=lambda found: found[0].cost + hop_cost(space.weights, found[1]))
+            frontiers[i] = [best]
+            hops.append(hop)
+        complete[mask] = max(hops)
+    last = tree[-1]
+    frontiers = [climb(space, i, frontier, last, choices, complete) for i, frontier in enumerate(frontiers)]
+    return _assemble(space, tree, layouts, frontiers, max(complete.values()))
+
+
+def settle_exactly(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape | None:
+    """The tree with these layouts and the best probe orders there are; None if they cost ``bound`` or more."""
+    best: Shape | None = None
+    base = fixed_cost(space, layouts)
+    for complete in _deadlines(tree):
+        if base + hop_cost(space.weights, max(complete.values(), default=1)) < bound:
+            shape = _in_time(space, tree, layouts, complete)
+            if shape and shape.total < bound:
+                # Results may be complete before their deadline, and a route have counted on waiting for it.
+                shape = replace(shape, total=price(space, shape).total)
+                if shape.total < bound:
+                    best, bound = shape, shape.total
+    return best
+
+
+def lower_bound(space: Space, tree: Tree, choices: Choices) -> float:
+    """No more than the best of all schemes these choices allow: every route takes the layouts it likes."""
+    complete = dict.fromkeys(choices, 1)
+    total = sum(min(kept(space, mask, spread) for spread in choices[mask]) for mask in choices)
+    hops = 1
+    for i in range(space.count):
+        frontier = _entry(i, choices)
+        for operator in _above(tree, i):
+            frontier = climb(space, i, frontier, operator, choices, complete)
+            mask = sum(operator)
+            if mask != space.full:
+                ends = [r for s in choices[mask] for r, _ in stored(space, i, mask, frontier, s)]
+                frontier = list({r.place: r for r in sorted(ends, reverse=True)}.values())
+        total += min(route.cost for route in frontier)
+        hops = max(hops, min(route.place.hop for route in frontier))
+    return total + hop_cost(space.weights, hops) + _latency_cost(space, tree)
+
+
+def _decided(layouts: Layouts) -> Choices:
+    return {mask: (spread,) for mask, spread in layouts.items()}
+
+
+def _deadlines(tree: Tree) -> Iterator[dict[int, int]]:
+    """Every choice of the hops in which the intermediate results are complete; none before those it needs."""
+    inner = [sum(operator) for operator in tree[:-1]]
+    latest = [1 + sum(len(o) for o in tree if not sum(o) & ~mask) for mask in inner]
+    nested = [(a, b) for a in inner for b in inner if a != b and not a & ~b]
+    for hops in product(*(range(1, last + 1) for last in latest)):
+        complete = dict(zip(inner, hops, strict=True))
+        if all(complete[a] <= complete[b] for a, b in nested):
+            yield complete
+
+
+def fixed_cost(space: Space, layouts: Layouts) -> float:
+    """Storing the inputs and keeping all that is stored: what does not depend on probe orders."""
+    return sum(kept(space, mask, spread) for mask, spread in layouts.items())
+
+
+def kept(space: Space, mask: int, spread: Spread) -> float:
+    """The work of storing an input and of keeping any store."""
+    rate = space.rates[mask.bit_length() - 1] if mask & (mask - 1) == 0 else 0.0
+    return store_cost(space.weights, rate, space.size(mask), _stored_copies(space, spread), True)
+
+
+def _stored_copies(space: Space, spread: Spread) -> int:
+    return space.partitions if spread.kind == "replicated" else 1
+
+
+def stored(
+    space: Space, i: int, mask: int, frontier: Frontier, spread: Spread
+) -> Iterator[tuple[Route, int]]:
+    """The routes with the work of storing what they found, and the hop in which it is there."""
+    count, tuples = _stored_copies(space, spread), space.tuples(i, mask)
+    for route in frontier:
+        edge, hop = store_edge(route.place, spread)
+        work = store_cost(space.weights, tuples, 0.0, count, edge is not LOCAL)
+        yield Route(route.cost + work, route.place, route.orders), hop
+
+
+def climb(
+    space: Space,
+    i: int,
+    frontier: Frontier,
+    operator: tuple[int, ...],
+    layouts: Choices,
+    complete: Mapping[int, int],
+) -> Frontier:
+    """The routes of input i continued through the other stores of an operator."""
+    home = next(store for store in operator if store >> i & 1)
+    others = [store for store in operator if store != home]
+    mode = space.options.probe_orders
+    if mode == "greedy" or (mode == "auto" and len(operator) > EXHAUSTIVE_STORES):
+        return [greedy_route(space, i, home, route, others, layouts, complete) for route in frontier]
+    return routes(space, i, home, frontier, others, layouts, complete)
+
+
+def _entry(i: int, choices: Choices) -> Frontier:
+    return [Route(0.0, place, ()) for place in dict.fromkeys(start(spread) for spread in choices[1 << i])]
+
+
+def _in_time(space: Space, tree: Tree, layouts: Layouts, complete: dict[int, int]) -> Shape | None:
+    """The best shape in which every intermediate result is complete by the given hop; None if there is none."""
+    choices = _decided(layouts)
+    ready = {1 << i: 1 for i in range(space.count)} | complete
+    frontiers = []
+    for i in range(space.count):
+        frontier = _entry(i, choices)
+        for operator in _above(tree, i):
+            frontier = climb(space, i, frontier, operator, choices, ready)
+            mask = sum(operator)
+            if mask != space.full:
+                pairs = stored(space, i, mask, frontier, layouts[mask])
+                frontier = [route for route, hop in pairs if hop <= complete[mask]]
+        if not frontier:
+            return None
+        frontiers.append(frontier)
+    return _assemble(space, tree, layouts, frontiers, max(ready.values()))
+
+
+def _assemble(
+    space: Space, tree: Tree, layouts: Layouts, frontiers: list[Frontier], least_hops: int
+) -> Shape:
+    """The best routes together: the last hop is paid once, so all may use it or none should."""
+    total, chosen = _best_last_hop(space, frontiers, least_hops)
+    orders = {
+        (sum(operator), i): order
+        for i, route in enumerate(chosen)
+        for operator, order in zip(_above(tree, i), route.orders, strict=True)
+    }
+    return Shape(tree, layouts, orders, total + fixed_cost(space, layouts) + _latency_cost(space, tree))
+
+
+def _best_last_hop(space: Space, frontiers: list[Frontier], least: int) -> tuple[float, list[Route]]:
+    best: tuple[float, list[Route]] = (float("inf"), [])
+    for last in sorted({max(least, route.place.hop) for frontier in frontiers for route in frontier}):
+        chosen = [min((r for r in f if r.place.hop <= last), default=None) for f in frontiers]
+        found = [route for route in chosen if route is not None]
+        if len(found) == len(frontiers):
+            total = sum(route.cost for route in found) + hop_cost(space.weights, last)
+            best = min(best, (total, found), key=lambda candidate: candidate[0])
+    return best
+
+
+def _above(tree: Tree, i: int) -> list[tuple[int, ...]]:
+    return [operator for operator in tree if sum(operator) >> i & 1]
+
+
+def _latency(space: Space, tree: Tree) -> float:
+    """ELat averaged over the inputs, by their rates."""
+    steps = [latency(len(operator) for operator in _above(tree, i)) for i in range(space.count)]
+    return sum(r * s for r, s in zip(space.rates, steps, strict=True)) / (sum(space.rates) or 1.0)
+
+
+def _latency_cost(space: Space, tree: Tree) -> float:
+    return space.weights.latency * _latency(space, tree) if space.weights.latency else 0.0
+
+
+def price(space: Space, shape: Shape) -> Cost:
+    """The cost of a shape in full, with every step."""
+    steps: list[StepCost] = []
+    complete = {1 << i: 1 for i in range(space.count)}
+    places = [start(shape.layouts[1 << i]) for i in range(space.count)]
+    storing = 0.0
+    for operator in shape.tree:
+        mask = sum(operator)
+        for i in bits(mask):
+            found, places[i] = _steps(space, shape, operator, i, places[i], complete)
+            steps += found
+        if mask != space.full:
+            entries = [(i, [Route(0.0, places[i], ())]) for i in bits(mask)]
+            arrivals = [next(stored(space, i, mask, entry, shape.layouts[mask])) for i, entry in entries]
+            storing += sum(route.cost for route, _ in arrivals)
+            complete[mask] = max(hop for _, hop in arrivals)
+    hops = max(*complete.values(), *(place.hop for place in places))
+    work = sum(step.cost for step in steps) + storing + fixed_cost(space, shape.layouts)
+    return Cost(
+        total=work + hop_cost(space.weights, hops) + _latency_cost(space, shape.tree),
+        storage=storage_cost(space.size(mask) for mask in shape.layouts),
+        probes=probe_cost((step.incoming, step.copies) for step in steps),
+        shipped=probe_cost((step.incoming, step.copies) for step in steps if step.shipped),
+        latency=_latency(space, shape.tree),
+        hops=hops,
+        steps=tuple(steps),
+    )
+
+
+def _steps(
+    space: Space, shape: Shape, operator: tuple[int, ...], i: int, place: Place, complete: Mapping[int, int]
+) -> tuple[list[StepCost], Place]:
+    known = next(store for store in operator if store >> i & 1)
+    found = []
+    for store in shape.orders[sum(operator), i]:
+        cost, place, edge, count = visit(space, i, known, place, shape.layouts[store], complete[store])
+        incoming, outgoing = space.tuples(i, known), space.tuples(i, known | store)
+        name, names = space.query.aliases[i], space.names(store)
+        found.append(StepCost(name, names, place.hop, incoming, count, edge is not LOCAL, outgoing, cost))
+        known |= store
+    return found, place

@@ -1,0 +1,178 @@
+"""In which order the stores of one operator are probed.
+
+Guarantees: an order visits every store once and starts no cross product while a predicate offers another way. Ties go
+to the store of the lower mask, so orders are the same in every run.
+
+`greedy_order` is Algorithm 1. `routes` is exhaustive: it keeps, for every set of stores visited, the cheapest way to
+each place (hop and key), because where a tuple is decides whether its next step is local. A store may be given several
+layouts; then every route takes the one it likes, which is a lower bound for any choice that all must share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from weft.optimizer.cost import copies, step_cost
+from weft.optimizer.space import Space
+from weft.plan.schedule import LOCAL, Place, Spread, step
+
+__all__ = ["Choices", "Frontier", "Order", "Route", "greedy_order", "greedy_route", "routes", "visit"]
+
+Order = tuple[int, ...]
+
+# The layouts that each store may have; one where it is decided.
+Choices = Mapping[int, Sequence[Spread]]
+
+
+class Route(NamedTuple):
+    """A way through stores: its cost, where it ends, and the orders within the operators it climbed."""
+
+    cost: float
+    place: Place
+    orders: tuple[Order, ...]
+
+
+# The routes that no other beats, at most one per place.
+Frontier = list[Route]
+
+
+def greedy_order(
+    start: int,
+    others: Iterable[int],
+    tuples: Callable[[int], float],
+    sent: Callable[[int, int], int],
+    candidates: Callable[[int, tuple[int, ...]], Sequence[int]],
+) -> Order:
+    """Algorithm 1: the next store is the one that, with the best store after it, receives the fewest copies.
+
+    ``tuples(known)`` is the size of what is joined so far, ``sent(known, store)`` the copies per tuple to a store.
+    """
+    order: Order = ()
+    known, remaining = start, tuple(sorted(others))
+
+    def lookahead(first: int) -> tuple[float, int]:
+        joined = known | first
+        rest = tuple(store for store in remaining if store != first)
+        follow_up = min((sent(joined, store) for store in candidates(joined, rest)), default=0)
+        return tuples(known) * sent(known, first) + tuples(joined) * follow_up, first
+
+    while remaining:
+        best = min(candidates(known, remaining), key=lookahead)
+        remaining = tuple(store for store in remaining if store != best)
+        order, known = (*order, best), known | best
+    return order
+
+
+def visit(
+    space: Space, start: int, known: int, place: Place, spread: Spread, complete: int
+) -> tuple[float, Place, str, int]:
+    """One step: its work, where the matches are, the edge taken and the copies sent."""
+    routable = space.routable(spread.key, known)
+    edge, there = step(place, spread, complete, routable)
+    count = copies(spread.kind, routable, space.partitions)
+    return step_cost(space.weights, space.tuples(start, known), count, edge is not LOCAL), there, edge, count
+
+
+def greedy_route(
+    space: Space,
+    start: int,
+    home: int,
+    entry: Route,
+    others: Sequence[int],
+    layouts: Choices,
+    complete: Mapping[int, int],
+) -> Route:
+    """The route of Algorithm 1 through the other stores of an operator."""
+
+    def sent(known: int, store: int) -> int:
+        spread = layouts[store][0]
+        return copies(spread.kind, space.routable(spread.key, known), space.partitions)
+
+    order = greedy_order(home, others, lambda known: space.tuples(start, known), sent, space.next_steps)
+    known, cost, place = home, entry.cost, entry.place
+    for store in order:
+        work, place, _, _ = visit(space, start, known, place, layouts[store][0], complete[store])
+        known, cost = known | store, cost + work
+    return Route(cost, place, (*entry.orders, order))
+
+
+# What is known of a place: the cost to be there, the order within this operator, the route before it.
+_Arrivals = dict[Place, tuple[float, Order, Route]]
+
+
+def routes(
+    space: Space,
+    start: int,
+    home: int,
+    entry: Frontier,
+    others: Sequence[int],
+    layouts: Choices,
+    complete: Mapping[int, int],
+) -> Frontier:
+    """All routes through the other stores of an operator that no other route beats in cost and hop."""
+    if len(others) == 1 and len(entry) == 1 and len(layouts[others[0]]) == 1:
+        return [_only(space, start, home, entry[0], others[0], layouts, complete)]
+    level: dict[int, _Arrivals] = {home: {route.place: (route.cost, (), route) for route in entry}}
+    for _ in others:
+        following: dict[int, _Arrivals] = {}
+        for known, places in level.items():
+            for store in space.next_steps(known, tuple(store for store in others if not store & known)):
+                arrivals = following.setdefault(known | store, {})
+                for spread in layouts[store]:
+                    _arrive(space, start, known, places, store, spread, complete[store], arrivals)
+        level = {known: _undominated(places) for known, places in following.items()}
+    (places,) = level.values()
+    return [Route(c, place, (*origin.orders, order)) for place, (c, order, origin) in places.items()]
+
+
+def _only(
+    space: Space,
+    start: int,
+    home: int,
+    entry: Route,
+    store: int,
+    layouts: Choices,
+    complete: Mapping[int, int],
+) -> Route:
+    """The one route of a binary operator, which most operators of a deep tree are."""
+    work, place, _, _ = visit(space, start, home, entry.place, layouts[store][0], complete[store])
+    return Route(entry.cost + work, place, (*entry.orders, (store,)))
+
+
+def _arrive(
+    space: Space,
+    start: int,
+    known: int,
+    places: _Arrivals,
+    store: int,
+    spread: Spread,
+    complete: int,
+    arrivals: _Arrivals,
+) -> None:
+    """Continue from every place to a store; what does not depend on the place is computed once."""
+    routable = space.routable(spread.key, known)
+    count = copies(spread.kind, routable, space.partitions)
+    tuples = space.tuples(start, known)
+    here = step_cost(space.weights, tuples, count, False)
+    sent = step_cost(space.weights, tuples, count, True)
+    for place, (cost, order, origin) in places.items():
+        edge, there = step(place, spread, complete, routable)
+        total = cost + (here if edge is LOCAL else sent)
+        known_there = arrivals.get(there)
+        if known_there is None or total < known_there[0]:
+            arrivals[there] = (total, (*order, store), origin)
+
+
+def _undominated(places: _Arrivals) -> _Arrivals:
+    """Without the places that are no earlier and no cheaper than another of the same key."""
+    if len(places) == 1:
+        return places
+    cheapest: dict[int, float] = {}
+    kept: _Arrivals = {}
+    for place, found in sorted(places.items(), key=lambda item: (item[0].hop, item[1][0])):
+        if found[0] < cheapest.get(place.key, inf):
+            cheapest[place.key] = found[0]
+            kept[place] = found
+    return kept

@@ -1,0 +1,170 @@
+"""The space of plans of one query: what every strategy asks.
+
+Guarantees: inputs are numbered as in `Query.aliases` and sets of them are bit masks; the space is fixed by query,
+statistics and options, so equal questions have equal answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from weft.errors import ConfigError
+from weft.logical.expr import Call, Expr, aliases
+from weft.logical.query import Query
+from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights
+from weft.plan.join_plan import Layout
+from weft.plan.schedule import NO_KEY, Spread
+from weft.stats.estimate import Estimator, bits
+from weft.stats.statistics import Statistics
+
+__all__ = ["Options", "Space", "Tree"]
+
+# Operators as tuples of their stores' masks, inner ones first, the root last.
+Tree = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user can set of the optimiser."""
+
+    strategy: str = "auto"
+    partitions: int = 4
+    probe_orders: str = "auto"  # "greedy", "exhaustive", or by the size of the operator
+    budget: float | None = None  # tuples that may be stored; None: twice what the inputs need
+    weights: Weights = DEFAULT_WEIGHTS
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise ConfigError(f"partitions is {self.partitions}", hint="use 1 or more")
+        if self.probe_orders not in ("auto", "greedy", "exhaustive"):
+            raise ConfigError(f"probe_orders is {self.probe_orders!r}", hint="use auto, greedy or exhaustive")
+        if self.budget is not None and self.budget < 0:
+            raise ConfigError(f"budget is {self.budget}", hint="use a number of tuples")
+
+
+class Space:
+    """Routing, connectivity and sizes over bit masks."""
+
+    def __init__(self, query: Query, statistics: Statistics, options: Options) -> None:
+        self.query = query
+        self.options = options
+        self.weights = options.weights
+        self.partitions = options.partitions
+        self.estimator = Estimator(query, statistics)
+        self.tuples = self.estimator.tuples
+        self.size = lru_cache(None)(self.estimator.size)
+        self.settled: dict[object, object] = {}  # what `evaluate.settle` answered
+        self.rates = self.estimator.rates
+        self.count = len(query.aliases)
+        self.full = (1 << self.count) - 1
+        self._routes = _routes(query)
+        self._owners = [self.estimator.mask(frozenset(route)) for route in self._routes]
+        self._derived = self._derived_routes()
+        self._edges = self._hyperedges()
+        self.linked = lru_cache(None)(self._linked)
+        self.connected = lru_cache(None)(self._connected)
+        self.next_steps = lru_cache(None)(self._next_steps)
+        self.routable = lru_cache(None)(self._routable)
+        self.spreads = lru_cache(None)(self._spreads)
+
+    @property
+    def budget(self) -> float:
+        """How many tuples may be stored."""
+        if self.options.budget is not None:
+            return self.options.budget
+        return 2 * sum(self.size(1 << i) for i in range(self.count))
+
+    def _derived_routes(self) -> list[tuple[int, int]]:
+        """(route, inputs that together know its value): the sides of equalities over three or more inputs."""
+        found = []
+        for one, other in _derived_equalities(self.query):
+            (alias,) = aliases(one)
+            route = next(i for i, members in enumerate(self._routes) if members.get(alias) == one)
+            found.append((route, self.estimator.mask(aliases(other))))
+        return found
+
+    def _hyperedges(self) -> list[int]:
+        predicates = (*self.query.predicates, *self.query.residuals)
+        return [self.estimator.mask(aliases(predicate)) for predicate in predicates]
+
+    def _linked(self, known: int, target: int) -> bool:
+        """Whether some predicate can be checked once ``known`` meets ``target``."""
+        if any(owners & known and owners & target for owners in self._owners):
+            return True
+        both = known | target
+        return any(edge & known and edge & target and not edge & ~both for edge in self._edges)
+
+    def _connected(self, mask: int) -> bool:
+        """Whether the inputs of ``mask`` can be joined with no cross product on the way."""
+        reached = mask & -mask
+        grown = True
+        while grown:
+            steps = [1 << i for i in bits(mask & ~reached) if self.linked(reached, 1 << i)]
+            grown = bool(steps)
+            reached |= sum(steps)
+        return reached == mask
+
+    def _next_steps(self, known: int, remaining: tuple[int, ...]) -> tuple[int, ...]:
+        """The stores worth probing next: those a predicate reaches, or any if none is."""
+        return tuple(store for store in remaining if self.linked(known, store)) or remaining
+
+    def _routable(self, key: int, known: int) -> bool:
+        """Whether the value of a key follows from the inputs known."""
+        if key == NO_KEY:
+            return False
+        if self._owners[key] & known:
+            return True
+        return any(route == key and not needed & ~known for route, needed in self._derived)
+
+    def _spreads(self, mask: int) -> tuple[Spread, ...]:
+        """The layouts a store may have (6.4.3): by a key that leads outside, else scattered; or replicated."""
+        keys = [
+            key
+            for key, owners in enumerate(self._owners)
+            if owners & mask and (owners & ~mask or self._derived_outside(key, mask))
+        ]
+        spread = [Spread("partitioned", key) for key in keys] or [Spread("scattered")]
+        return (*spread, Spread("replicated"))
+
+    def _derived_outside(self, key: int, mask: int) -> bool:
+        return any(route == key and not needed & mask for route, needed in self._derived)
+
+    def names(self, mask: int) -> tuple[str, ...]:
+        """The aliases of a mask, sorted."""
+        return tuple(self.query.aliases[i] for i in bits(mask))
+
+    def layout(self, mask: int, spread: Spread) -> Layout:
+        """The layout a spread stands for, with the expression the store is partitioned by."""
+        by: Expr | None = None
+        if spread.key != NO_KEY:
+            route = self._routes[spread.key]
+            by = next(route[alias] for alias in self.names(mask) if alias in route)
+        return Layout(spread.kind, self.partitions, by)
+
+    def spread(self, layout: Layout) -> Spread:
+        """The inverse of `layout`."""
+        if layout.by is None:
+            return Spread(layout.kind)
+        return Spread(layout.kind, next(i for i, r in enumerate(self._routes) if layout.by in r.values()))
+
+
+def _routes(query: Query) -> list[dict[str, Expr]]:
+    """What stores can be partitioned by: the equality classes, then single sides of n-ary equalities."""
+    routes = [dict(zip(key.aliases, key.members, strict=True)) for key in query.keys]
+    for one, _ in _derived_equalities(query):
+        if not any(one in route.values() for route in routes):
+            (alias,) = aliases(one)
+            routes.append({alias: one})
+    return routes
+
+
+def _derived_equalities(query: Query) -> list[tuple[Expr, Expr]]:
+    """(t.c, r.a + s.b) for every `r.a + s.b = t.c`: one side belongs to one input, the other to others."""
+    found = []
+    for residual in query.residuals:
+        if isinstance(residual, Call) and residual.function == "=":
+            for one, other in (residual.args, residual.args[::-1]):
+                if len(aliases(one)) == 1 and not aliases(one) & aliases(other):
+                    found.append((one, other))
+    return found

@@ -1,0 +1,198 @@
+"""A plan: which results are stored, how, and in which order each arriving tuple probes them.
+
+Guarantees: the operators form a tree (CLASH 5.2) whose leaves are the query's inputs; every operator has, for each
+of its inputs, exactly one probe order, and that order visits every store it must and no other. A plan that contradicts
+itself cannot be built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.errors import PlanError
+from weft.logical.expr import Expr, aliases
+from weft.logical.query import Query
+
+__all__ = ["Cost", "JoinPlan", "Layout", "Operator", "ProbeOrder", "StepCost", "Store", "store_name"]
+
+Names = tuple[str, ...]
+
+
+def store_name(names: Names) -> str:
+    """What a store of some inputs is called.
+
+    >>> store_name(("v", "w"))
+    'v⋈w'
+    """
+    return "⋈".join(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a store is spread: ``partitioned`` by an expression, ``scattered`` at random, ``replicated`` everywhere."""
+
+    kind: str
+    partitions: int
+    by: Expr | None = None
+
+    KINDS = ("partitioned", "scattered", "replicated")
+
+    def __post_init__(self) -> None:
+        if self.kind not in self.KINDS or (self.by is not None) != (self.kind == "partitioned"):
+            raise PlanError(f"a {self.kind} layout by {self.by} cannot be")
+        if self.partitions < 1:
+            raise PlanError(f"a store in {self.partitions} partitions cannot be")
+
+    def __str__(self) -> str:
+        by = f" by {self.by}" if self.by is not None else ""
+        return f"{self.kind}{by}"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A stored relation: an input, or the join of several."""
+
+    aliases: Names
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        if list(self.aliases) != sorted(set(self.aliases)) or not self.aliases:
+            raise PlanError(f"a store of {self.aliases} cannot be")
+        by = self.layout.by
+        if by is not None and not aliases(by) <= set(self.aliases):
+            raise PlanError(f"store {self.name} cannot be partitioned by {by}, which it does not have")
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return store_name(self.aliases)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOrder:
+    """The stores, by their aliases, that results of ``start`` visit within one operator, in this order."""
+
+    start: str
+    visits: tuple[Names, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A MultiStream operator (CLASH 5.1): its stores, and a probe order per input below it."""
+
+    stores: tuple[Store, ...]
+    orders: tuple[ProbeOrder, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.stores) < 2:
+            raise PlanError("an operator joins at least two stores")
+        if len(set(self.aliases)) != len(self.aliases):
+            raise PlanError(f"the stores of operator {self.name} overlap")
+        if [order.start for order in self.orders] != list(self.aliases):
+            raise PlanError(f"operator {self.name} does not have one probe order per input")
+        for order in self.orders:
+            self._check_order(order)
+
+    def _check_order(self, order: ProbeOrder) -> None:
+        others = [store.aliases for store in self.stores if order.start not in store.aliases]
+        if sorted(order.visits) != sorted(others):
+            raise PlanError(
+                f"the probe order of {order.start} does not visit every store of {self.name} once"
+            )
+
+    @property
+    def aliases(self) -> Names:
+        """The inputs below, sorted."""
+        return tuple(sorted(alias for store in self.stores for alias in store.aliases))
+
+    @property
+    def name(self) -> str:
+        """The name of the relation it computes."""
+        return store_name(self.aliases)
+
+    def home(self, alias: str) -> Store:
+        """The store of this operator that holds an input."""
+        return next(store for store in self.stores if alias in store.aliases)
+
+    def store(self, names: Names) -> Store:
+        """The store of exactly these inputs."""
+        return next(store for store in self.stores if store.aliases == names)
+
+    def order(self, start: str) -> ProbeOrder:
+        """The probe order of an input."""
+        return next(order for order in self.orders if order.start == start)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What one step of a probe order is expected to do per second.
+
+    ``incoming`` tuples are sent as ``copies`` each, through a shuffle iff ``shipped``; ``outgoing`` results come out.
+    """
+
+    start: str
+    store: Names
+    hop: int
+    incoming: float
+    copies: int
+    shipped: bool
+    outgoing: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A plan's expected cost; ``total`` weighs the others (optimizer/cost.py says how)."""
+
+    total: float
+    storage: float
+    probes: float
+    shipped: float
+    latency: float
+    hops: int
+    steps: tuple[StepCost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """A query with the tree of operators that answers it, inner ones first, the root last."""
+
+    query: Query
+    operators: tuple[Operator, ...]
+    strategy: str
+    cost: Cost | None = None
+
+    def __post_init__(self) -> None:
+        if self.query.outer is not None:
+            raise PlanError("outer joins cannot be planned yet", hint="write the query with inner joins")
+        if len(self.query.inputs) == 1:
+            if self.operators:
+                raise PlanError("a query of one input needs no operator")
+            return
+        self._check_tree()
+
+    def _check_tree(self) -> None:
+        computed: set[Names] = set()
+        for operator in self.operators:
+            for store in operator.stores:
+                if len(store.aliases) > 1 and store.aliases not in computed:
+                    raise PlanError(f"nothing computes store {store.name} before {operator.name} needs it")
+                computed.discard(store.aliases)
+            computed.add(operator.aliases)
+        if computed != {self.query.aliases}:
+            raise PlanError("the operators do not form one tree over the query's inputs")
+
+    @property
+    def root(self) -> Operator:
+        """The operator that gives the results."""
+        return self.operators[-1]
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """All stores, inputs first."""
+        every = [store for operator in self.operators for store in operator.stores]
+        return tuple(sorted(every, key=lambda store: (len(store.aliases), store.aliases)))
+
+    def path(self, start: str) -> tuple[Operator, ...]:
+        """The operators an input's tuples climb, from its own to the root."""
+        return tuple(operator for operator in self.operators if start in operator.aliases)

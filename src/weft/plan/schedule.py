@@ -1,0 +1,62 @@
+"""Where a tuple is while it probes, and when it has to move (design, D5 and D6).
+
+Guarantees: this is the only place that knows what a hop is, so the cost of a plan and the graph it lowers to cannot
+disagree. A hop is one shuffle; within a hop a tuple stays in its task.
+
+- A tuple reaches the task of its own store in hop 1, together with being stored there.
+- A step is *local* if the tuple is where it must be: the store is replicated, or partitioned by the key whose value
+  already decided the tuple's task.
+- A store can be probed from the hop in which this batch's additions to it are complete: hop 1 for an input, later for a
+  stored intermediate result. A tuple that comes too early is sent to that hop directly.
+- A tuple that cannot know the partition goes to all of them; the matches stay where the stored tuple was, so afterwards
+  they are placed by that store's key.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["ALL", "GROUP_BY", "LOCAL", "NO_KEY", "SHUFFLE", "Place", "Spread", "start", "step", "store_edge"]
+
+LOCAL, GROUP_BY, ALL, SHUFFLE = "local", "group-by", "all", "shuffle"
+
+# The key of what no key decided.
+NO_KEY = -1
+
+
+class Spread(NamedTuple):
+    """A layout reduced to what routing needs; ``key`` identifies the equality class it is partitioned by."""
+
+    kind: str
+    key: int = NO_KEY
+
+
+class Place(NamedTuple):
+    """Where a tuple is: its hop, the key that decided its task, and whether its source can still send it elsewhere."""
+
+    hop: int
+    key: int
+    fresh: bool = False
+
+
+def start(home: Spread) -> Place:
+    """A tuple of an input as it arrives at its own store; a replicated one has no task of its own."""
+    return Place(0, NO_KEY, True) if home.kind == "replicated" else Place(1, home.key, True)
+
+
+def step(place: Place, spread: Spread, complete: int, routable: bool) -> tuple[str, Place]:
+    """The edge to a store that is ready in hop ``complete``, and where the matches are."""
+    here = spread.kind == "replicated" or (spread.kind == "partitioned" and spread.key == place.key)
+    if here and place.hop >= complete:
+        return LOCAL, Place(place.hop, place.key)
+    hop = max(1 if place.fresh else place.hop + 1, complete)
+    if spread.kind == "replicated":
+        return SHUFFLE, Place(hop, NO_KEY)
+    return (GROUP_BY if routable else ALL), Place(hop, spread.key)
+
+
+def store_edge(place: Place, spread: Spread) -> tuple[str, int]:
+    """The edge by which a result is stored, and the hop in which it is there."""
+    if spread.kind == "scattered" or (spread.kind == "partitioned" and spread.key == place.key):
+        return LOCAL, place.hop
+    return (ALL if spread.kind == "replicated" else GROUP_BY), place.hop + 1

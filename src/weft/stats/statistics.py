@@ -1,0 +1,128 @@
+"""What is known of the data: rates, distinct counts, selectivities.
+
+Guarantees: every question has an answer. What was neither given nor measured is answered by the documented
+defaults, so a query can be planned before its first tuple arrives; `origin` says where the figures come from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from weft.errors import StatisticsError
+from weft.logical.expr import Call, Column, Expr, Literal, columns, rename, to_sql
+from weft.logical.query import Query
+
+__all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What is assumed of what is not known."""
+
+    rate: float = 1_000.0  # tuples per second of a stream
+    distinct: float = 10_000.0  # values of a column
+    row_bytes: float = 64.0
+    horizon: timedelta = timedelta(hours=1)  # how long an unbounded window is expected to grow
+    equal: float = 0.1  # selectivity of column = constant, where the distinct count is unknown
+    compare: float = 1 / 3  # of <, ≤
+    like: float = 0.1
+    null: float = 0.05
+    other: float = 0.5  # of any other condition
+
+
+DEFAULTS = Defaults()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatistics:
+    """The arrival rate of a stream in tuples per second, and its columns' numbers of distinct values."""
+
+    rate: float = DEFAULTS.rate
+    distinct: Mapping[str, float] = field(default_factory=dict)
+    row_bytes: float = DEFAULTS.row_bytes
+
+    def __post_init__(self) -> None:
+        if not (self.rate >= 0 and math.isfinite(self.rate)):
+            raise StatisticsError(f"a rate of {self.rate} tuples per second cannot be")
+        for name, count in self.distinct.items():
+            if not (count >= 1 and math.isfinite(count)):
+                raise StatisticsError(f"column {name} cannot have {count} distinct values")
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Figures per stream and per predicate; predicates go by the text of `predicate_name`."""
+
+    streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
+    selectivities: Mapping[str, float] = field(default_factory=dict)
+    horizon: timedelta = DEFAULTS.horizon
+    origin: str = "default"
+
+    def __post_init__(self) -> None:
+        for name, selectivity in self.selectivities.items():
+            if not 0 <= selectivity <= 1:
+                raise StatisticsError(
+                    f"the selectivity {selectivity} of {name} is not between 0 and 1",
+                    hint="it is the part of all pairs that match",
+                )
+        if self.horizon <= timedelta(0):
+            raise StatisticsError(f"a horizon of {self.horizon} makes no sense")
+
+    def stream(self, name: str) -> StreamStatistics:
+        """What is known of a stream."""
+        return self.streams.get(name) or StreamStatistics()
+
+    def _distinct_column(self, query: Query, column: Column) -> float | None:
+        return self.stream(query.input(column.alias).stream.name).distinct.get(column.name)
+
+    def selectivity(self, query: Query, predicate: Expr) -> float:
+        """The part of tuples, or of pairs, that a predicate lets through."""
+        given = self.selectivities.get(predicate_name(query, predicate))
+        return self._guess(query, predicate) if given is None else given
+
+    def _guess(self, query: Query, predicate: Expr) -> float:
+        if not isinstance(predicate, Call):
+            return DEFAULTS.other
+        parts = (
+            [self.selectivity(query, arg) for arg in predicate.args] if predicate.function in _LOGIC else []
+        )
+        match predicate.function:
+            case "and":
+                return math.prod(parts)
+            case "or":
+                return 1 - math.prod(1 - part for part in parts)
+            case "not":
+                return 1 - parts[0]
+            case "=":
+                return self._equality(query, predicate)
+            case "<>":
+                return 1 - self._equality(query, predicate)
+            case "in":
+                return min(0.5, (len(predicate.args) - 1) * self._equality(query, predicate))
+            case "<" | "<=":
+                return DEFAULTS.compare
+            case "like" | "startswith" | "endswith" | "contains":
+                return DEFAULTS.like
+            case "is null":
+                return DEFAULTS.null
+        return DEFAULTS.other
+
+    def _equality(self, query: Query, predicate: Call) -> float:
+        """1 / the larger distinct count; the default for a comparison with a constant of an unknown column."""
+        sides = [arg for arg in predicate.args if not isinstance(arg, Literal)]
+        counts = [self._distinct_column(query, column) for side in sides for column in columns(side)]
+        known = [count for count in counts if count is not None]
+        if known:
+            return 1 / max(known)
+        return DEFAULTS.equal if len(sides) < len(predicate.args) else 1 / DEFAULTS.distinct
+
+
+_LOGIC = ("and", "or", "not")
+
+
+def predicate_name(query: Query, predicate: Expr) -> str:
+    """A predicate's text with streams instead of aliases, under which its selectivity is kept."""
+    return to_sql(rename(predicate, {input_.alias: input_.stream.name for input_ in query.inputs}))
