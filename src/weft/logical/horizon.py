@@ -1,7 +1,8 @@
 """How far apart in time the tuples of one result can be, and so how long each must be kept.
 
 Guarantees: the bounds are the tightest that the windows and the event-time predicates imply together.
-`RANGE W` on b says τ(a) − τ(b) ≤ W for every a; `a.ts <= b.ts + 5 s` says τ(a) − τ(b) ≤ 5 s; all of them are closed under addition.
+`RANGE W` on b says τ(a) − τ(b) ≤ W for every a; `a.ts <= b.ts + 5 s` says τ(a) − τ(b) ≤ 5 s; all of them are
+closed under addition.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ def time_bounds(query: Query) -> Bounds:
     return bounds
 
 
-def retention(query: Query, alias: str, bounds: Bounds | None = None) -> timedelta | None:
-    """How much later than a tuple of this input its partners can be; None if there is no limit."""
+def retention(
+    query: Query, alias: str, bounds: Bounds | None = None, others: frozenset[str] | None = None
+) -> timedelta | None:
+    """How much later than a tuple of this input its partners, or those among ``others``, can be; None: no limit."""
     known = time_bounds(query) if bounds is None else bounds
     longest = timedelta(0)
-    for other in query.aliases:
-        if other != alias:
-            bound = known.get((other, alias))
-            if bound is None:
-                return None
-            longest = max(longest, bound)
+    for other in sorted(others if others is not None else set(query.aliases) - {alias}):
+        bound = known.get((other, alias))
+        if bound is None:
+            return None
+        longest = max(longest, bound)
     return longest
 
 

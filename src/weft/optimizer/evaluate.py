@@ -17,7 +17,7 @@ from itertools import product
 from weft.optimizer.cost import hop_cost, latency, probe_cost, storage_cost, store_cost
 from weft.optimizer.probe_order import Choices, Frontier, Order, Route, greedy_route, routes, visit
 from weft.optimizer.space import Space, Tree
-from weft.plan.join_plan import Cost, StepCost
+from weft.plan.join_plan import Cost, StepCost, StoreCost
 from weft.plan.schedule import LOCAL, Place, Spread, start, store_edge
 from weft.stats.estimate import bits
 
@@ -256,6 +256,10 @@ def price(space: Space, shape: Shape) -> Cost:
         latency=_latency(space, shape.tree),
         hops=hops,
         steps=tuple(steps),
+        stores=tuple(
+            StoreCost(space.names(mask), space.size(mask), space.estimator.rate(mask))
+            for mask in shape.layouts
+        ),
     )
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from weft.errors import ConfigError
-from weft.logical.expr import Call, Expr, aliases
+from weft.logical.expr import Expr, aliases
 from weft.logical.query import Query
 from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights
 from weft.plan.join_plan import Layout
+from weft.plan.routing import Routing
 from weft.plan.schedule import NO_KEY, Spread
 from weft.stats.estimate import Estimator, bits
 from weft.stats.statistics import Statistics
@@ -58,9 +59,9 @@ class Space:
         self.rates = self.estimator.rates
         self.count = len(query.aliases)
         self.full = (1 << self.count) - 1
-        self._routes = _routes(query)
-        self._owners = [self.estimator.mask(frozenset(route)) for route in self._routes]
-        self._derived = self._derived_routes()
+        self._routing = Routing(query)
+        self._ways = [self._ways_to(route) for route in range(len(self._routing.members))]
+        self._owners = [self.estimator.mask(frozenset(route)) for route in self._routing.members]
         self._edges = self._hyperedges()
         self.linked = lru_cache(None)(self._linked)
         self.connected = lru_cache(None)(self._connected)
@@ -75,14 +76,9 @@ class Space:
             return self.options.budget
         return 2 * sum(self.size(1 << i) for i in range(self.count))
 
-    def _derived_routes(self) -> list[tuple[int, int]]:
-        """(route, inputs that together know its value): the sides of equalities over three or more inputs."""
-        found = []
-        for one, other in _derived_equalities(self.query):
-            (alias,) = aliases(one)
-            route = next(i for i, members in enumerate(self._routes) if members.get(alias) == one)
-            found.append((route, self.estimator.mask(aliases(other))))
-        return found
+    def _ways_to(self, route: int) -> list[int]:
+        """The sets of inputs each of which knows a route's value."""
+        return [self.estimator.mask(needed) for needed, _ in self._routing.sources(route)]
 
     def _hyperedges(self) -> list[int]:
         predicates = (*self.query.predicates, *self.query.residuals)
@@ -111,24 +107,17 @@ class Space:
 
     def _routable(self, key: int, known: int) -> bool:
         """Whether the value of a key follows from the inputs known."""
-        if key == NO_KEY:
-            return False
-        if self._owners[key] & known:
-            return True
-        return any(route == key and not needed & ~known for route, needed in self._derived)
+        return key != NO_KEY and any(not needed & ~known for needed in self._ways[key])
 
     def _spreads(self, mask: int) -> tuple[Spread, ...]:
         """The layouts a store may have (6.4.3): by a key that leads outside, else scattered; or replicated."""
         keys = [
             key
             for key, owners in enumerate(self._owners)
-            if owners & mask and (owners & ~mask or self._derived_outside(key, mask))
+            if owners & mask and any(not needed & mask for needed in self._ways[key])
         ]
         spread = [Spread("partitioned", key) for key in keys] or [Spread("scattered")]
         return (*spread, Spread("replicated"))
-
-    def _derived_outside(self, key: int, mask: int) -> bool:
-        return any(route == key and not needed & mask for route, needed in self._derived)
 
     def names(self, mask: int) -> tuple[str, ...]:
         """The aliases of a mask, sorted."""
@@ -138,33 +127,10 @@ class Space:
         """The layout a spread stands for, with the expression the store is partitioned by."""
         by: Expr | None = None
         if spread.key != NO_KEY:
-            route = self._routes[spread.key]
+            route = self._routing.members[spread.key]
             by = next(route[alias] for alias in self.names(mask) if alias in route)
         return Layout(spread.kind, self.partitions, by)
 
     def spread(self, layout: Layout) -> Spread:
         """The inverse of `layout`."""
-        if layout.by is None:
-            return Spread(layout.kind)
-        return Spread(layout.kind, next(i for i, r in enumerate(self._routes) if layout.by in r.values()))
-
-
-def _routes(query: Query) -> list[dict[str, Expr]]:
-    """What stores can be partitioned by: the equality classes, then single sides of n-ary equalities."""
-    routes = [dict(zip(key.aliases, key.members, strict=True)) for key in query.keys]
-    for one, _ in _derived_equalities(query):
-        if not any(one in route.values() for route in routes):
-            (alias,) = aliases(one)
-            routes.append({alias: one})
-    return routes
-
-
-def _derived_equalities(query: Query) -> list[tuple[Expr, Expr]]:
-    """(t.c, r.a + s.b) for every `r.a + s.b = t.c`: one side belongs to one input, the other to others."""
-    found = []
-    for residual in query.residuals:
-        if isinstance(residual, Call) and residual.function == "=":
-            for one, other in (residual.args, residual.args[::-1]):
-                if len(aliases(one)) == 1 and not aliases(one) & aliases(other):
-                    found.append((one, other))
-    return found
+        return self._routing.spread(layout)

@@ -13,7 +13,17 @@ from weft.errors import PlanError
 from weft.logical.expr import Expr, aliases
 from weft.logical.query import Query
 
-__all__ = ["Cost", "JoinPlan", "Layout", "Operator", "ProbeOrder", "StepCost", "Store", "store_name"]
+__all__ = [
+    "Cost",
+    "JoinPlan",
+    "Layout",
+    "Operator",
+    "ProbeOrder",
+    "StepCost",
+    "Store",
+    "StoreCost",
+    "store_name",
+]
 
 Names = tuple[str, ...]
 
@@ -141,6 +151,15 @@ class StepCost:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreCost:
+    """What a store is expected to hold at once, and to take in per second."""
+
+    store: Names
+    size: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """A plan's expected cost; ``total`` weighs the others (optimizer/cost.py says how)."""
 
@@ -151,6 +170,7 @@ class Cost:
     latency: float
     hops: int
     steps: tuple[StepCost, ...] = ()
+    stores: tuple[StoreCost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

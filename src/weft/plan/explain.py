@@ -1,0 +1,201 @@
+"""Plans for people: a text, a diagram, a comparison.
+
+Guarantees: what is shown is read off the graph and its estimates; nothing is computed here, and equal graphs give equal
+texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from weft.errors import WeftError
+from weft.logical.window import format_duration
+from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.join_plan import Cost
+from weft.plan.rules import ProbeRule, StoreRule
+from weft.plan.schedule import ALL, LOCAL
+
+__all__ = ["compare", "diagram", "explain", "number"]
+
+
+def number(value: float) -> str:
+    """A figure as people read it.
+
+    >>> number(1234567), number(0.04567), number(12), number(0)
+    ('1.23M', '0.0457', '12', '0')
+    """
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            return f"{value / (1e3 if unit == 'k' else limit):.3g}{unit}"
+    return f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+
+
+def explain(graph: PhysicalGraph, name: str = "query", strategy: str = "") -> str:
+    """The plan as text: its stores, then every input's probes with what they are expected to do."""
+    lines = [_title(graph, name, strategy), "", str(graph.query), ""]
+    if graph.stores:
+        lines += ["Stores", *_table(_STORE_HEADS, [_store_row(graph, store) for store in graph.stores]), ""]
+        lines += ["Probe orders", *_table(_STEP_HEADS, _step_rows(graph)), ""]
+    lines += [f"note: {note}" for note in _notes(graph)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _title(graph: PhysicalGraph, name: str, strategy: str) -> str:
+    inputs = len(graph.sources)
+    parts = [f"Plan of {name}", f"{inputs} input{'' if inputs == 1 else 's'}"]
+    parts += [f"strategy {strategy}"] if strategy else []
+    parts += [f"{graph.hops} hop{'' if graph.hops == 1 else 's'}"]
+    if graph.cost:
+        parts.append(f"cost {number(graph.cost.total)}")
+        parts.append(f"{number(graph.cost.storage)} tuples stored")
+        parts.append(f"{number(graph.cost.probes)} probes/s, {number(graph.cost.shipped)} of them shipped")
+    return " · ".join(parts)
+
+
+_STORE_HEADS = ("store", "layout", "looked up by", "from hop", "kept for", "tuples", "new/s")
+
+
+def _store_row(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
+    estimate = next((s for s in graph.cost.stores if s.store == store.aliases), None) if graph.cost else None
+    return (
+        store.name,
+        str(store.layout),
+        ", ".join(map(str, store.indexes)) or "-",
+        str(store.complete),
+        _kept(store),
+        number(estimate.size) if estimate else "?",
+        number(estimate.rate) if estimate else "?",
+    )
+
+
+def _kept(store: StoreNode) -> str:
+    def span(value: timedelta | None) -> str:
+        return "ever" if value is None else format_duration(value).lower()
+
+    if len(store.aliases) == 1:
+        return span(store.retention[0])
+    pairs = zip(store.aliases, store.retention, strict=True)
+    return ", ".join(f"{alias} {span(value)}" for alias, value in pairs)
+
+
+_STEP_HEADS = ("step", "hop", "edge", "checks", "in/s", "copies", "out/s", "cost")
+
+
+def _step_rows(graph: PhysicalGraph) -> list[tuple[str, ...]]:
+    rows = []
+    for alias in graph.query.aliases:
+        for position, rule in enumerate(graph.probes(alias)):
+            edge = graph.edge(rule.edge)
+            arrow = f"{alias} → {rule.store}" if position == 0 else f"{' ' * len(alias)} → {rule.store}"
+            rows.append((arrow, str(edge.hop), str(edge), _checks(rule), *_estimates(rule)))
+            rows += [
+                _stored_row(graph, output, len(alias)) for output in rule.outputs if _stores(graph, output)
+            ]
+    return rows
+
+
+def _stores(graph: PhysicalGraph, edge: str) -> bool:
+    return any(isinstance(rule, StoreRule) and rule.edge == edge for rule in graph.rules)
+
+
+def _stored_row(graph: PhysicalGraph, name: str, indent: int) -> tuple[str, ...]:
+    edge = graph.edge(name)
+    return (f"{' ' * indent}   stored in {edge.target}", str(edge.hop), str(edge), "", "", "", "", "")
+
+
+def _checks(rule: ProbeRule) -> str:
+    return " AND ".join([*map(str, rule.equalities), *map(str, rule.predicates)]) or "every pair"
+
+
+def _estimates(rule: ProbeRule) -> tuple[str, str, str, str]:
+    found = rule.estimate
+    if found is None:
+        return ("?", "?", "?", "?")
+    return (number(found.incoming), str(found.copies), number(found.outgoing), number(found.cost))
+
+
+def _notes(graph: PhysicalGraph) -> list[str]:
+    notes = []
+    endless = [s.name for s in graph.stores if len(s.aliases) == 1 and s.retention[0] is None]
+    if endless:
+        notes.append(
+            f"nothing bounds the state of {', '.join(endless)}; it grows for ever "
+            "(give a window, or compare event times)"
+        )
+    if graph.query.cross:
+        notes.append("this is a cross product: some probes match every stored tuple")
+    return notes
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns aligned; figures to the right."""
+    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    right = {i for i, head in enumerate(heads) if head in _FIGURES}
+    return ["  " + _line(row, widths, right) for row in (heads, *rows)]
+
+
+_FIGURES = (
+    "hop",
+    "from hop",
+    "tuples",
+    "new/s",
+    "in/s",
+    "copies",
+    "out/s",
+    "cost",
+    "hops",
+    "stored",
+    "probes/s",
+)
+_FIGURES += ("shipped/s", "latency", "of best")
+
+
+def _line(row: Sequence[str], widths: Sequence[int], right: set[int]) -> str:
+    cells = [
+        cell.rjust(width) if i in right else cell.ljust(width)
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def compare(costs: Mapping[str, Cost | WeftError]) -> str:
+    """Strategies side by side, the cheapest first; one that failed says why."""
+    good = {name: cost for name, cost in costs.items() if isinstance(cost, Cost)}
+    best = min((cost.total for cost in good.values()), default=0.0)
+    rows = [
+        (
+            name,
+            number(cost.total),
+            f"{cost.total / best:.2f}×" if best else "1.00×",
+            str(cost.hops),
+            number(cost.storage),
+            number(cost.probes),
+            number(cost.shipped),
+            number(cost.latency),
+        )
+        for name, cost in sorted(good.items(), key=lambda item: (item[1].total, item[0]))
+    ]
+    heads = ("strategy", "cost", "of best", "hops", "stored", "probes/s", "shipped/s", "latency")
+    failed = [f"  {name}: {e.message}" for name, e in costs.items() if isinstance(e, WeftError)]
+    return "\n".join(["Strategies", *_table(heads, rows), *failed]) + "\n"
+
+
+def diagram(graph: PhysicalGraph) -> str:
+    """The graph in Mermaid's language; edges are labelled with hop and routing."""
+    ids = {node.name: f"s{i}" for i, node in enumerate(graph.sources)}
+    ids |= {node.name: f"t{i}" for i, node in enumerate(graph.stores)} | {"result": "out"}
+    lines = ["flowchart LR"]
+    lines += [f'  {ids[s.name]}(["{_text(s.alias)}"])' for s in graph.sources]
+    lines += [f'  {ids[s.name]}[("{_text(s.name)}<br/>{_text(str(s.layout))}")]' for s in graph.stores]
+    lines.append('  out(["result"])')
+    for edge in graph.edges:
+        arrow = {LOCAL: "-.->", ALL: "==>"}.get(edge.kind, "-->")
+        label = f"{edge.name} · hop {edge.hop} · {edge}"
+        lines.append(f'  {ids[edge.source]} {arrow}|"{_text(label)}"| {ids[edge.target]}')
+    return "\n".join(lines) + "\n"
+
+
+def _text(label: str) -> str:
+    """A label with the characters that Mermaid reads otherwise escaped."""
+    return label.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")

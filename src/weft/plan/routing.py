@@ -1,0 +1,87 @@
+"""What stores can be partitioned by, and which tuples know where to go.
+
+Guarantees: a *route* is a value that several inputs agree on: an equality class, or one side of an equality over three
+or more inputs (`t.c` in `r.a + s.b = t.c`), which only those who know the other side can compute. Routes are numbered
+alike wherever a query is planned, priced or lowered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.logical.expr import Call, Expr, aliases
+from weft.logical.query import Query
+from weft.plan.join_plan import Layout
+from weft.plan.schedule import NO_KEY, Spread
+
+__all__ = ["Equality", "Routing", "equalities"]
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """A probe by equality: the value a tuple brings and the value stored tuples are looked up by."""
+
+    probe: Expr
+    stored: Expr
+
+    def __str__(self) -> str:
+        return f"{self.probe} = {self.stored}"
+
+
+class Routing:
+    """The routes of a query."""
+
+    def __init__(self, query: Query) -> None:
+        self.derived = [pair for residual in query.residuals for pair in _sides(residual)]
+        self.members: list[dict[str, Expr]] = [
+            dict(zip(key.aliases, key.members, strict=True)) for key in query.keys
+        ]
+        for one, _ in self.derived:
+            if len(aliases(one)) == 1 and self.number(one) == NO_KEY:
+                self.members.append({next(iter(aliases(one))): one})
+
+    def number(self, expr: Expr) -> int:
+        """The route an expression belongs to."""
+        return next((i for i, members in enumerate(self.members) if expr in members.values()), NO_KEY)
+
+    def spread(self, layout: Layout) -> Spread:
+        """A layout as routing sees it."""
+        return Spread(layout.kind, NO_KEY if layout.by is None else self.number(layout.by))
+
+    def sources(self, route: int) -> list[tuple[frozenset[str], Expr]]:
+        """The ways to know a route's value: the inputs needed, and the expression over them."""
+        members = self.members[route]
+        own = [(frozenset({alias}), expr) for alias, expr in members.items()]
+        return own + [(aliases(other), other) for one, other in self.derived if one in members.values()]
+
+    def value(self, route: int, known: frozenset[str]) -> Expr | None:
+        """An expression over the known inputs that gives a route's value, if there is one."""
+        if route == NO_KEY:
+            return None
+        return next((expr for needed, expr in self.sources(route) if needed <= known), None)
+
+
+def _sides(residual: Expr) -> list[tuple[Expr, Expr]]:
+    """An n-ary equality both ways round, if no input is on both sides."""
+    if isinstance(residual, Call) and residual.function == "=":
+        left, right = residual.args
+        if not aliases(left) & aliases(right):
+            return [(left, right), (right, left)]
+    return []
+
+
+def equalities(query: Query, known: frozenset[str], store: frozenset[str]) -> tuple[Equality, ...]:
+    """The equalities by which tuples that know some inputs can look up a store."""
+    found = []
+    for key in query.keys:
+        probe = next((m for m in key.members if aliases(m) <= known), None)
+        stored = next((m for m in key.members if aliases(m) <= store), None)
+        if probe is not None and stored is not None:
+            found.append(Equality(probe, stored))
+    for residual in query.residuals:
+        found += [
+            Equality(other, one)
+            for one, other in _sides(residual)
+            if aliases(one) and aliases(one) <= store and aliases(other) <= known
+        ]
+    return tuple(found)

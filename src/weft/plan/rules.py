@@ -1,0 +1,77 @@
+"""What happens to a tuple that arrives over an edge (CLASH 8.3.1).
+
+Guarantees: a rule is plain data. Rules name edges, edges name nodes; `PhysicalGraph` checks that the names fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.errors import PlanError
+from weft.logical.expr import Expr
+from weft.plan.join_plan import Names, StepCost
+from weft.plan.routing import Equality
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE
+
+__all__ = ["Edge", "ProbeRule", "ResultRule", "Rule", "StoreRule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A way tuples take, and the hop at its end.
+
+    They go to the task a value decides (``group-by``), to ``all``, to any one (``shuffle``), or stay (``local``).
+    """
+
+    name: str
+    source: str
+    target: str
+    kind: str
+    hop: int
+    by: Expr | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in (LOCAL, GROUP_BY, ALL, SHUFFLE) or (self.by is not None) != (
+            self.kind == GROUP_BY
+        ):
+            raise PlanError(f"edge {self.name}: {self.kind} by {self.by} cannot be")
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.by}" if self.by is not None else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRule:
+    """Add what arrives to a store."""
+
+    edge: str
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRule:
+    """Probe a store with what arrives, and send the matches on over every edge of ``outputs``.
+
+    ``start`` is the input whose tuples set out, ``known`` the inputs joined so far. ``equalities`` look stored tuples
+    up; ``predicates`` filter the pairs.
+    """
+
+    edge: str
+    store: str
+    start: str
+    known: Names
+    equalities: tuple[Equality, ...]
+    predicates: tuple[Expr, ...]
+    outputs: tuple[str, ...]
+    estimate: StepCost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRule:
+    """What arrives, set out by a tuple of ``start``, is a result of the query."""
+
+    edge: str
+    start: str
+
+
+Rule = StoreRule | ProbeRule | ResultRule
