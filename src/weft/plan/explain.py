@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from weft.errors import WeftError
-from weft.logical.window import format_duration
+from weft.logical.window import Rows, format_duration
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import Cost
 from weft.plan.rules import ProbeRule, StoreRule
@@ -63,27 +63,36 @@ def _store_row(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
         str(store.layout),
         ", ".join(map(str, store.indexes)) or "-",
         str(store.complete),
-        _kept(store),
+        _kept(graph, store),
         number(estimate.size) if estimate else "?",
         number(estimate.rate) if estimate else "?",
     )
 
 
-def _kept(store: StoreNode) -> str:
-    def span(value: timedelta | None) -> str:
-        return "ever" if value is None else format_duration(value).lower()
+def _kept(graph: PhysicalGraph, store: StoreNode) -> str:
+    spans = [
+        " or ".join(filter(None, (_span(value), _rows(graph, alias)))) or "ever"
+        for alias, value in zip(store.aliases, store.retention, strict=True)
+    ]
+    if len(spans) == 1:
+        return spans[0]
+    return ", ".join(f"{alias} {span}" for alias, span in zip(store.aliases, spans, strict=True))
 
-    if len(store.aliases) == 1:
-        return span(store.retention[0])
-    pairs = zip(store.aliases, store.retention, strict=True)
-    return ", ".join(f"{alias} {span(value)}" for alias, value in pairs)
+
+def _span(value: timedelta | None) -> str:
+    return "" if value is None else format_duration(value).lower()
+
+
+def _rows(graph: PhysicalGraph, alias: str) -> str:
+    window = graph.query.input(alias).window
+    return f"{window.count} rows" if isinstance(window, Rows) else ""
 
 
 _STEP_HEADS = ("step", "hop", "edge", "checks", "in/s", "copies", "out/s", "cost")
 
 
 def _step_rows(graph: PhysicalGraph) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for alias in graph.query.aliases:
         for position, rule in enumerate(graph.probes(alias)):
             edge = graph.edge(rule.edge)
@@ -117,7 +126,7 @@ def _estimates(rule: ProbeRule) -> tuple[str, str, str, str]:
 
 def _notes(graph: PhysicalGraph) -> list[str]:
     notes = []
-    endless = [s.name for s in graph.stores if len(s.aliases) == 1 and s.retention[0] is None]
+    endless = [s.name for s in graph.stores if len(s.aliases) == 1 and _kept(graph, s) == "ever"]
     if endless:
         notes.append(
             f"nothing bounds the state of {', '.join(endless)}; it grows for ever "
@@ -136,19 +145,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 _FIGURES = (
-    "hop",
-    "from hop",
-    "tuples",
-    "new/s",
-    "in/s",
-    "copies",
-    "out/s",
-    "cost",
-    "hops",
-    "stored",
-    "probes/s",
+    *("hop", "from hop", "tuples", "new/s", "in/s", "copies", "out/s", "cost"),
+    *("of best", "hops", "stored", "probes/s", "shipped/s", "latency"),
 )
-_FIGURES += ("shipped/s", "latency", "of best")
 
 
 def _line(row: Sequence[str], widths: Sequence[int], right: set[int]) -> str:
