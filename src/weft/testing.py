@@ -51,7 +51,7 @@ class Case:
 
 
 def random_case(seed: int, *, least: int = 3, most: int = 5, shape: str | None = None) -> Case:
-    """A random query over ``least`` to ``most`` streams: any join graph, windows, equalities and comparisons."""
+    """A random query over ``least`` to ``most`` streams: any join graph, windows, equalities, comparisons, sums."""
     rng = random.Random(seed)
     count = rng.randint(least, most)
     edges = _edges(rng, count, shape or rng.choice(("chain", "star", "clique", "tree", "cycle")))
@@ -61,6 +61,8 @@ def random_case(seed: int, *, least: int = 3, most: int = 5, shape: str | None =
     streams = [Stream(name, schema, "ts") for name in names]
     inputs = [Input(stream.name, stream, _window(rng)) for stream in streams]
     where = [_predicate(rng, inputs[a], inputs[b]) for a, b in edges]
+    if count > 2 and rng.random() < 0.15:
+        where.append(_residual(rng, inputs))
     query = make_query(inputs, where, [Output("k", Column(names[0], "c0", schema.fields[0].type))])
     return Case(query, _statistics(rng, names, columns), Catalog(tuple(streams)))
 
@@ -82,6 +84,12 @@ def _window(rng: random.Random) -> Window:
 def _predicate(rng: random.Random, left: Input, right: Input) -> Expr:
     operator = rng.choices(("=", "<"), weights=(9, 1))[0]
     return call(operator, left.column(f"c{rng.randrange(4)}"), right.column(f"c{rng.randrange(4)}"))
+
+
+def _residual(rng: random.Random, inputs: list[Input]) -> Expr:
+    """r.a + s.b = t.c"""
+    a, b, c = (input_.column(f"c{rng.randrange(4)}") for input_ in rng.sample(inputs, 3))
+    return call("=", call("+", a, b), c)
 
 
 def _statistics(rng: random.Random, names: list[str], columns: list[str]) -> Statistics:

@@ -1,0 +1,63 @@
+# `make` alone lists what can be done.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint format types imports unit golden fuzz bench lock clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "Weft needs Python 3.10 or newer; set PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+setup: $(READY) ## Make a virtual environment with everything in it
+
+demo: $(READY) ## Plan the example pipeline, all strategies side by side
+	$(BIN)/weft explain examples/video.yaml --compare
+
+test: check unit ## Check everything and run all tests, as CI does
+
+check: lint types imports ## Formatting, lint, types and the direction of imports
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+unit: $(READY) ## Run all tests
+	$(BIN)/pytest -n auto
+
+format: $(READY) ## Format the code and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: $(READY) ## Write the golden plans anew; review the diff
+	$(BIN)/pytest -n auto tests/golden --regenerate-golden -q
+
+fuzz: $(READY) ## Fuzz the SQL front end with 100,000 inputs
+	$(BIN)/pytest tests/unit/sql/test_fuzz.py --fuzz-inputs 100000 -q
+
+bench: $(READY) ## List the benchmarks; run one with `.venv/bin/weft bench NAME`
+	$(BIN)/weft bench
+
+lock: ## Pin the development dependencies anew
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --no-emit-index-url \
+		--no-header --annotation-style line --output-file requirements-dev.txt pyproject.toml
+
+clean: ## Remove the virtual environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
