@@ -11,6 +11,7 @@ import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
+from multiprocessing import get_context
 
 from rich.console import Console
 from rich.progress import track
@@ -35,8 +36,17 @@ def costs(seed: int) -> tuple[int, dict[str, float]]:
 
 def quality_table(results: list[tuple[int, dict[str, float]]]) -> Table:
     """One row per strategy: its cost over the best plan's."""
-    table = Table(title=f"Cost relative to the best plan, {len(results)} random queries of 3-5 relations")
-    for head in ("strategy", "mean", "median", "p95", "worst", "best plan found", "dearer than auto", "cheaper"):
+    table = Table(title=f"Cost relative to the best plan ({len(results)} random queries of 3-5 relations)")
+    for head in (
+        "strategy",
+        "mean",
+        "median",
+        "p95",
+        "worst",
+        "best plan found",
+        "dearer than auto",
+        "cheaper",
+    ):
         table.add_column(head, justify="left" if head == "strategy" else "right")
     for name in HEURISTICS:
         ratios = sorted(ratio[name] for _, ratio in results)
@@ -91,7 +101,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     console, begin = Console(), time.perf_counter()
     console.print(time_table(options.timed))
-    with ProcessPoolExecutor(options.workers) as pool:
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
         found = pool.map(costs, range(options.queries), chunksize=2)
         results = list(track(found, "comparing", options.queries, console=console, transient=True))
     console.print(quality_table(results))

@@ -34,7 +34,7 @@ class Weights:
     ship: float = 0.4e-6  # a tuple through a shuffle
     probe: float = 0.3e-6  # a tuple against a store
     store: float = 0.3e-6  # a tuple brought into a store's order and written
-    keep: float = 2e-9  # a stored tuple, for a second: merging, mapping, evicting
+    keep: float = 1e-8  # a stored tuple, for a second: merging, mapping, evicting, and the memory it takes
     hop: float = 0.1  # a shuffle and the stage behind it, for a second of batches
     latency: float = 0.0  # a step on the way of the average tuple (5.6)
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from math import inf
 
+from weft.errors import PlanError
 from weft.optimizer.cost import hop_cost
 from weft.optimizer.evaluate import climb, kept, stored
 from weft.optimizer.partitioning import Rule, spread_by
 from weft.optimizer.probe_order import Route
 from weft.optimizer.space import Space, Tree
-from weft.optimizer.tree import make_tree, partitions
+from weft.optimizer.tree import line_up, make_tree, partitions
 from weft.plan.schedule import Spread, start
-from weft.stats.estimate import bits
 
-__all__ = ["best_tree"]
+__all__ = ["WIDE", "best_tree"]
 
-# Larger sets are split in two or not at all: all their partitions would be too many.
-WIDE = 5
+# With more inputs than this, not all sets of them are considered.
+WIDE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,45 @@ def best_tree(space: Space, rule: Rule) -> Tree:
     """The best tree when every store is laid out by the rule."""
     layouts = _Layouts(space, rule)
     ways = {1 << i: _leaf(space, i, layouts[1 << i]) for i in range(space.count)}
+    for mask, splits in _all_sets(space) if space.count <= WIDE else _runs(space):
+        ways[mask] = _best_way(space, mask, splits, ways, layouts)
+    return make_tree(list(ways[space.full].operators))
+
+
+Splits = list[tuple[int, ...]]
+
+
+def _all_sets(space: Space) -> Iterator[tuple[int, Splits]]:
+    """All sets that can be joined without a cross product, smaller ones first, with all their splits."""
     for mask in sorted(range(1, space.full + 1), key=int.bit_count):
         if mask.bit_count() > 1 and (mask == space.full or space.connected(mask)):
-            splits = (blocks for blocks in _splits(space, mask) if all(block in ways for block in blocks))
-            found = (_join(space, mask, blocks, ways, layouts) for blocks in splits)
-            ways[mask] = min(found, key=lambda way: way.cost + hop_cost(space.weights, way.complete))
-    return make_tree(list(ways[space.full].operators))
+            yield mask, [blocks for blocks in partitions(mask) if len(blocks) > 1]
+
+
+def _runs(space: Space) -> Iterator[tuple[int, Splits]]:
+    """Neighbours in a row of all inputs, split in two or not at all: of many inputs, all sets would be too many."""
+    row = line_up(space)
+    for length in range(2, len(row) + 1):
+        for first in range(len(row) - length + 1):
+            run = row[first : first + length]
+            if length == len(row) or space.connected(sum(run)):
+                halves = [(sum(run[:cut]), sum(run[cut:])) for cut in range(1, length)]
+                yield sum(run), list(dict.fromkeys([tuple(run), *halves]))
+
+
+def _best_way(space: Space, mask: int, splits: Splits, ways: dict[int, _Way], layouts: _Layouts) -> _Way:
+    """The cheapest split of a set; what its blocks cost alone decides whether one is worth pricing."""
+    possible = (split for split in splits if all(block in ways for block in split))
+    priced = sorted((sum(ways[block].cost for block in split), split) for split in possible)
+    best, bound = None, inf
+    for base, split in priced:
+        if base < bound:
+            way = _join(space, mask, split, base, bound, ways, layouts)
+            if way is not None:
+                best, bound = way, way.cost + hop_cost(space.weights, way.complete)
+    if best is None:
+        raise PlanError("no way to join all inputs was found")
+    return best
 
 
 class _Layouts(dict[int, tuple[Spread, ...]]):
@@ -64,35 +97,31 @@ def _leaf(space: Space, i: int, layout: tuple[Spread, ...]) -> _Way:
     return _Way(kept(space, 1 << i, layout[0]), {i: Route(0.0, start(layout[0]), ())}, 1, ())
 
 
-def _splits(space: Space, mask: int) -> Iterator[tuple[int, ...]]:
-    if mask.bit_count() <= WIDE:
-        yield from (blocks for blocks in partitions(mask) if len(blocks) > 1)
-        return
-    yield tuple(1 << i for i in bits(mask))
-    first, others = mask & -mask, [1 << i for i in bits(mask & (mask - 1))]
-    for count in range(len(others)):
-        for some in combinations(others, count):
-            block = first | sum(some)
-            if space.connected(block) and space.connected(mask ^ block):
-                yield (block, mask ^ block)
-
-
-def _join(space: Space, mask: int, blocks: tuple[int, ...], ways: dict[int, _Way], layouts: _Layouts) -> _Way:
-    """One operator over the best ways to its blocks."""
+def _join(
+    space: Space,
+    mask: int,
+    blocks: tuple[int, ...],
+    base: float,
+    bound: float,
+    ways: dict[int, _Way],
+    layouts: _Layouts,
+) -> _Way | None:
+    """One operator over the best ways to its blocks; None if it costs the bound or more."""
     complete = {block: ways[block].complete for block in blocks}
-    cost = sum(ways[block].cost for block in blocks)
+    root = mask == space.full
+    cost = base if root else base + kept(space, mask, layouts[mask][0])
     hops, ends = max(complete.values()), {}
     for block in blocks:
         for i, entry in ways[block].routes.items():
-            origin = [Route(0.0, entry.place, ())]
-            found = climb(space, i, origin, blocks, layouts, complete)
-            if mask != space.full:
-                pairs = list(stored(space, i, mask, found, layouts[mask][0]))
-            else:
-                pairs = [(route, route.place.hop) for route in found]
+            found = climb(space, i, [Route(0.0, entry.place, ())], blocks, layouts, complete)
+            pairs = (
+                [(route, route.place.hop) for route in found]
+                if root
+                else list(stored(space, i, mask, found, layouts[mask][0]))
+            )
             best, hop = min(pairs, key=lambda pair: pair[0].cost + hop_cost(space.weights, pair[1]))
             cost, hops, ends[i] = cost + best.cost, max(hops, hop), best
-    if mask != space.full:
-        cost += kept(space, mask, layouts[mask][0])
+            if cost + hop_cost(space.weights, hops) >= bound:
+                return None
     operators = (*(operator for block in blocks for operator in ways[block].operators), blocks)
     return _Way(cost, ends, hops, operators)

@@ -53,10 +53,10 @@ class Shape:
 def settle(space: Space, tree: Tree, layouts: Layouts) -> Shape:
     """The tree with these layouts and good probe orders: an inner operator takes those best up to there."""
     question = (tree, tuple(layouts[store] for operator in tree for store in operator))
-    found = space.settled.get(question)
-    if not isinstance(found, Shape):
-        found = space.settled[question] = _settle(space, tree, layouts)
-    return found
+    known: Shape | None = space.settled.get(question)
+    if known is None:
+        known = space.settled[question] = _settle(space, tree, layouts)
+    return known
 
 
 def _settle(space: Space, tree: Tree, layouts: Layouts) -> Shape:
@@ -95,20 +95,27 @@ def settle_exactly(space: Space, tree: Tree, layouts: Layouts, bound: float) -> 
 
 def lower_bound(space: Space, tree: Tree, choices: Choices) -> float:
     """No more than the best of all schemes these choices allow: every route takes the layouts it likes."""
-    complete = dict.fromkeys(choices, 1)
-    total = sum(min(kept(space, mask, spread) for spread in choices[mask]) for mask in choices)
-    hops = 1
-    for i in range(space.count):
-        frontier = _entry(i, choices)
-        for operator in _above(tree, i):
-            frontier = climb(space, i, frontier, operator, choices, complete)
-            mask = sum(operator)
-            if mask != space.full:
-                ends = [r for s in choices[mask] for r, _ in stored(space, i, mask, frontier, s)]
-                frontier = list({r.place: r for r in sorted(ends, reverse=True)}.values())
-        total += min(route.cost for route in frontier)
-        hops = max(hops, min(route.place.hop for route in frontier))
-    return total + hop_cost(space.weights, hops) + _latency_cost(space, tree)
+    frontiers = [_relaxed(space, i, tuple(_above(tree, i)), choices) for i in range(space.count)]
+    least = sum(min(kept(space, mask, spread) for spread in choices[mask]) for mask in choices)
+    return least + _best_last_hop(space, frontiers, 1)[0] + _latency_cost(space, tree)
+
+
+def _relaxed(space: Space, i: int, above: tuple[tuple[int, ...], ...], choices: Choices) -> Frontier:
+    """The routes of input i if layouts were its own choice and every store complete at once."""
+    seen = tuple(choices[store] for operator in above for store in operator)
+    question = (i, above, seen, tuple(choices[sum(operator)] for operator in above[:-1]))
+    known: Frontier | None = space.relaxed.get(question)
+    if known is not None:
+        return known
+    complete, frontier = dict.fromkeys(choices, 1), _entry(i, choices)
+    for operator in above:
+        frontier = climb(space, i, frontier, operator, choices, complete, exhaustive=True)
+        mask = sum(operator)
+        if mask != space.full:
+            ends = [route for s in choices[mask] for route, _ in stored(space, i, mask, frontier, s)]
+            frontier = list({route.place: route for route in sorted(ends, reverse=True)}.values())
+    space.relaxed[question] = frontier
+    return frontier
 
 
 def _decided(layouts: Layouts) -> Choices:
@@ -159,12 +166,14 @@ def climb(
     operator: tuple[int, ...],
     layouts: Choices,
     complete: Mapping[int, int],
+    *,
+    exhaustive: bool = False,
 ) -> Frontier:
     """The routes of input i continued through the other stores of an operator."""
     home = next(store for store in operator if store >> i & 1)
     others = [store for store in operator if store != home]
     mode = space.options.probe_orders
-    if mode == "greedy" or (mode == "auto" and len(operator) > EXHAUSTIVE_STORES):
+    if not exhaustive and (mode == "greedy" or (mode == "auto" and len(operator) > EXHAUSTIVE_STORES)):
         return [greedy_route(space, i, home, route, others, layouts, complete) for route in frontier]
     return routes(space, i, home, frontier, others, layouts, complete)
 
@@ -181,7 +190,7 @@ def _in_time(space: Space, tree: Tree, layouts: Layouts, complete: dict[int, int
     for i in range(space.count):
         frontier = _entry(i, choices)
         for operator in _above(tree, i):
-            frontier = climb(space, i, frontier, operator, choices, ready)
+            frontier = climb(space, i, frontier, operator, choices, ready, exhaustive=True)
             mask = sum(operator)
             if mask != space.full:
                 pairs = stored(space, i, mask, frontier, layouts[mask])
@@ -250,7 +259,9 @@ def price(space: Space, shape: Shape) -> Cost:
     work = sum(step.cost for step in steps) + storing + fixed_cost(space, shape.layouts)
     return Cost(
         total=work + hop_cost(space.weights, hops) + _latency_cost(space, shape.tree),
-        storage=storage_cost(space.size(mask) for mask in shape.layouts),
+        storage=storage_cost(
+            space.size(mask) * _stored_copies(space, s) for mask, s in shape.layouts.items()
+        ),
         probes=probe_cost((step.incoming, step.copies) for step in steps),
         shipped=probe_cost((step.incoming, step.copies) for step in steps if step.shipped),
         latency=_latency(space, shape.tree),

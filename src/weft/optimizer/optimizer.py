@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
 
-from weft.errors import ConfigError, PlanError, nearest
+from weft.errors import ConfigError, nearest
 from weft.logical.query import Query
-from weft.optimizer.dynamic import best_tree
-from weft.optimizer.evaluate import Shape, fixed_cost, lower_bound, price, settle, settle_exactly
-from weft.optimizer.partitioning import Rule, improve, rules, seed, stores
-from weft.optimizer.probe_order import Choices
+from weft.optimizer.dynamic import WIDE, best_tree
+from weft.optimizer.evaluate import Shape, price, settle
+from weft.optimizer.exhaustive import exhaustive
+from weft.optimizer.partitioning import Rule, improve, rules, seed
 from weft.optimizer.space import Options, Space, Tree
 from weft.optimizer.tree import (
-    all_trees,
     chain,
     dissolve,
     flat,
@@ -32,10 +31,6 @@ from weft.stats.estimate import bits
 from weft.stats.statistics import Statistics
 
 __all__ = ["STRATEGIES", "optimise", "plan_cost"]
-
-# The yardstick tries every tree; beyond this many inputs there are too many.
-EXHAUSTIVE_INPUTS = 5
-
 
 # So many rules of partitioning, of all there are, are tried on every tree.
 RULES = 3
@@ -68,19 +63,20 @@ HEURISTICS = {
 
 def dynamic(space: Space) -> Iterator[Tree]:
     """The best tree for each of the rules that suit the query best."""
-    for rule in _rules(space)[:DYNAMIC_RULES]:
+    for rule in _rules(space)[: DYNAMIC_RULES if space.count <= WIDE else 1]:
         yield best_tree(space, rule)
 
 
 def auto(space: Space) -> Shape:
-    """The best of the flat, the left-deep and the best trees, then one stored result more or less while it helps."""
+    """The best of flat, left-deep and dynamic trees; then, if inputs are few, one stored result more or less."""
     best = min((_best(space, trees(space)) for trees in (flat, left_deep, dynamic)), key=_total)
-    while True:
+    while space.count <= WIDE:
         moves = [_adopt(space, best, tree) for tree in _neighbours(space, best.tree)]
         found = min(moves, key=_total, default=best)
         if found.total >= best.total:
-            return best
+            break
         best = improve(space, found)
+    return best
 
 
 def _neighbours(space: Space, tree: Tree) -> Iterator[Tree]:
@@ -102,48 +98,8 @@ def _adopt(space: Space, shape: Shape, tree: Tree) -> Shape:
     return min((settle(space, tree, layouts) for layouts in options), key=_total)
 
 
-def exhaustive(space: Space) -> Shape:
-    """The best of all trees with all layouts and all probe orders: the yardstick."""
-    if space.count > EXHAUSTIVE_INPUTS:
-        raise PlanError(
-            f"the strategy exhaustive takes up to {EXHAUSTIVE_INPUTS} inputs, not {space.count}",
-            hint="use auto",
-        )
-    best = auto(space)
-    every = [(tree, {store: space.spreads(store) for store in stores(tree)}) for tree in all_trees(space)]
-    for tree, choices in sorted(every, key=lambda pair: lower_bound(space, *pair)):
-        best = _search_layouts(space, tree, choices, best)
-    return best
-
-
-def _search_layouts(space: Space, tree: Tree, choices: Choices, best: Shape) -> Shape:
-    """Branch and bound over the layouts of a tree: no scheme better than ``best`` is missed."""
-    choices = _worth_trying(space, tree, choices, best.total)
-    if not all(choices.values()) or lower_bound(space, tree, choices) >= best.total:
-        return best
-    open_ = [store for store, spreads in choices.items() if len(spreads) > 1]
-    if not open_:
-        layouts = {store: spreads[0] for store, spreads in choices.items()}
-        return settle_exactly(space, tree, layouts, best.total) or best
-    branch = max(open_, key=lambda store: (len(choices[store]), -store))
-    for spread in choices[branch]:
-        best = _search_layouts(space, tree, {**choices, branch: (spread,)}, best)
-    return best
-
-
-def _worth_trying(space: Space, tree: Tree, choices: Choices, bound: float) -> Choices:
-    """The choices without those that alone make the plan dearer than the bound."""
-    free = {
-        store: [s for s in spreads if s.kind != "replicated"] or spreads for store, spreads in choices.items()
-    }
-    cheapest = {store: spreads[0] for store, spreads in free.items()}
-    least = lower_bound(space, tree, choices)
-    base = fixed_cost(space, cheapest)
-    kept = {}
-    for store, spreads in choices.items():
-        extra = {s: fixed_cost(space, {**cheapest, store: s}) - base for s in spreads}
-        kept[store] = tuple(s for s in spreads if least + extra[s] < bound)
-    return kept
+def _yardstick(space: Space) -> Shape:
+    return exhaustive(space, auto(space))
 
 
 def _strategy(heuristic: Callable[[Space], Iterator[Tree]]) -> Callable[[Space], Shape]:
@@ -153,7 +109,7 @@ def _strategy(heuristic: Callable[[Space], Iterator[Tree]]) -> Callable[[Space],
 STRATEGIES: dict[str, Callable[[Space], Shape]] = {
     "auto": auto,
     **{name: _strategy(heuristic) for name, heuristic in HEURISTICS.items()},
-    "exhaustive": exhaustive,
+    "exhaustive": _yardstick,
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from weft.errors import ConfigError
 from weft.logical.expr import Expr, aliases
@@ -55,7 +56,9 @@ class Space:
         self.estimator = Estimator(query, statistics)
         self.tuples = self.estimator.tuples
         self.size = lru_cache(None)(self.estimator.size)
-        self.settled: dict[object, object] = {}  # what `evaluate.settle` answered
+        # What `evaluate` answered: asked twice, it does not compute twice.
+        self.settled: dict[object, Any] = {}
+        self.relaxed: dict[object, Any] = {}
         self.rates = self.estimator.rates
         self.count = len(query.aliases)
         self.full = (1 << self.count) - 1

@@ -22,6 +22,7 @@ __all__ = [
     "flat",
     "greedy_left_deep",
     "left_deep",
+    "line_up",
     "make_tree",
     "materialise",
     "merge",
@@ -93,7 +94,7 @@ def chain(space: Space) -> Iterator[Tree]:
     The thesis prints line 5 as "if B > SCost: break", which would stop at the first result that fits; its text says to
     stop at the first that does not, and so do we. It also leaves out that b grows with what was materialised.
     """
-    line = _line(space)
+    line = line_up(space)
     tree = next(flat(space))
     spent = sum(space.size(leaf) for leaf in _leaves(space))
     while True:
@@ -108,7 +109,7 @@ def chain(space: Space) -> Iterator[Tree]:
     yield tree
 
 
-def _line(space: Space) -> list[int]:
+def line_up(space: Space) -> list[int]:
     """The inputs in a row, each joined with one before it: from an end of the join graph if it has one."""
     leaves = _leaves(space)
     degree = {leaf: sum(space.linked(leaf, other) for other in leaves if other != leaf) for leaf in leaves}

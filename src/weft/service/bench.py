@@ -5,7 +5,8 @@ Guarantees: a benchmark is a file in `benchmarks/` with a docstring and a `main(
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,10 +31,10 @@ def load_benchmark(name: str) -> Callable[[list[str]], int]:
     known = find_benchmarks()
     if name not in known:
         raise ConfigError(f"there is no benchmark {name!r}", hint=nearest(name, known))
-    spec = importlib.util.spec_from_file_location(f"weft_benchmark_{name}", known[name])
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"benchmark {name} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    folder = known[name].parent
+    root = str(folder.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)  # also where a benchmark's worker processes look for it
+    module = importlib.import_module(f"{folder.name}.{name}")
     main: Callable[[list[str]], int] = module.main
     return main

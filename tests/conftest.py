@@ -1,0 +1,29 @@
+"""Options of the test suite, and Hypothesis made repeatable: a test that passed once passes again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "weft",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("weft")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fuzz-inputs", type=int, default=2_000, metavar="N", help="how many texts the SQL fuzzer tries"
+    )
+    parser.addoption(
+        "--regenerate-golden", action="store_true", help="write the golden plans anew instead of comparing"
+    )
+
+
+@pytest.fixture(scope="session")
+def fuzz_inputs(request: pytest.FixtureRequest) -> int:
+    """How many texts to fuzz with."""
+    return int(request.config.getoption("--fuzz-inputs"))

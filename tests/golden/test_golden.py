@@ -1,0 +1,74 @@
+"""Plans as texts with their costs, one folder per strategy; `make golden` writes them anew.
+
+A diff here is a changed plan: review it as one would a changed answer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weft.errors import PlanError
+from weft.logical.schema import Schema, Stream
+from weft.optimizer.exhaustive import EXHAUSTIVE_INPUTS
+from weft.optimizer.optimizer import STRATEGIES
+from weft.service.pipeline import load_pipeline
+from weft.session import Session
+from weft.stats.statistics import Statistics, StreamStatistics
+from weft.testing import SHAPES
+
+HERE = Path(__file__).parent
+TPCH = HERE.parents[1] / "examples" / "tpch.yaml"
+
+
+def shaped(shape: str, count: int) -> tuple[Session, str]:
+    """A join graph of ``count`` relations whose rates and distinct counts differ, with windows of 10 s."""
+    edges = SHAPES[shape](count)
+    columns = {i: [f"c{a}{b}" for a, b in edges if i in (a, b)] for i in range(count)}
+    session = Session()
+    statistics = {}
+    for i, names in columns.items():
+        schema = Schema.parse(", ".join(f"{name} long" for name in (*names, "id")) + ", ts timestamp")
+        session.catalog = session.catalog.add(Stream(f"r{i}", schema, "ts"))
+        distinct = {name: 1_000.0 * (1 + k) for k, name in enumerate(names)}
+        statistics[f"r{i}"] = StreamStatistics(rate=1_000.0 * (i + 1), distinct=distinct)
+    session.statistics = Statistics(statistics, origin="given")
+    tables = ", ".join(f"r{i} [RANGE 10 SECONDS]" for i in range(count))
+    where = " AND ".join(f"r{a}.c{a}{b} = r{b}.c{a}{b}" for a, b in edges)
+    return session, f"SELECT r0.id FROM {tables} WHERE {where}"
+
+
+def case(name: str) -> tuple[Session, str]:
+    """The session and the text of a golden query."""
+    if name.startswith("tpch"):
+        pipeline = load_pipeline(TPCH)
+        return pipeline.session, pipeline.queries[name.removeprefix("tpch_")]
+    shape, count = name.split("_")
+    return shaped(shape, int(count))
+
+
+CASES = ("tpch_q2", "tpch_q3", "tpch_q5", *(f"{shape}_{n}" for shape in SHAPES for n in (3, 4, 5, 6)))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", CASES)
+def test_golden_plan(name: str, strategy: str, request: pytest.FixtureRequest) -> None:
+    """A plan that changes unnoticed may be a plan that got worse unnoticed."""
+    session, text = case(name)
+    if strategy == "exhaustive" and len(session.parse(text).inputs) > EXHAUSTIVE_INPUTS:
+        with pytest.raises(PlanError, match="takes up to"):
+            session.query(text, name=name, strategy=strategy)
+        return
+    shown = session.query(text, name=name, strategy=strategy).explain()
+    file = HERE / strategy / f"{name}.txt"
+    if request.config.getoption("--regenerate-golden"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(shown, encoding="utf-8")
+    assert shown == file.read_text(encoding="utf-8"), f"{file} differs; `make golden` writes it anew"
+
+
+def test_no_golden_file_is_left_over() -> None:
+    """A golden plan that nothing compares with proves nothing."""
+    files = {path.relative_to(HERE).with_suffix("").as_posix() for path in HERE.glob("*/*.txt")}
+    assert files <= {f"{strategy}/{name}" for strategy in STRATEGIES for name in CASES}

@@ -1,0 +1,79 @@
+"""The session: the public face of planning."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from weft.errors import CatalogError, ConfigError, PlanError, QueryError, SqlError
+
+
+@pytest.fixture
+def session() -> weft.Session:
+    """Two streams."""
+    found = weft.Session()
+    found.stream("videos", "vid long, geo string, ts timestamp", event_time="ts", lateness="5 seconds")
+    found.stream("views", "vid long, user long, ts timestamp", event_time="ts")
+    return found
+
+
+SQL = """SELECT v.vid, w.user FROM videos [RANGE 10 MINUTES] AS v, views [RANGE 1 MINUTE] AS w
+         WHERE v.vid = w.vid AND v.geo = 'US'"""
+
+
+def test_sql_and_builder_plan_alike(session: weft.Session) -> None:
+    """One query, however it is written."""
+    built = (
+        weft.select("v.vid", "w.user")
+        .from_("videos", alias="v", window="10 minutes")
+        .from_("views", alias="w", window="1 minute")
+        .where("v.vid = w.vid")
+        .where("v.geo = 'US'")
+    )
+    one, other = session.query(SQL, name="a"), session.query(built, name="b")
+    assert one.query == other.query
+    assert one.graph == other.graph
+
+
+def test_a_refused_query_leaves_no_trace(session: weft.Session) -> None:
+    """The running queries stay as they were."""
+    session.query(SQL, name="good")
+    with pytest.raises(SqlError):
+        session.query("SELECT nope FROM videos", name="bad")
+    with pytest.raises(QueryError, match="already a query"):
+        session.query(SQL, name="good")
+    with pytest.raises(ConfigError):
+        session.query(SQL, name="other", strategy="fat")
+    assert [planned.name for planned in session.queries] == ["good"]
+    assert "Plan of good" in session.explain()
+
+
+def test_a_cross_product_must_be_asked_for(session: weft.Session) -> None:
+    """It is almost always a forgotten predicate."""
+    text = "SELECT v.vid FROM videos v, views w"
+    with pytest.raises(SqlError, match="cross product"):
+        session.query(text)
+    planned = session.query(text, cross=True)
+    assert planned.query.cross
+    assert "this is a cross product" in planned.explain()
+
+
+def test_outer_joins_are_understood_but_not_planned_yet(session: weft.Session) -> None:
+    """A clear no, not an inner join in disguise."""
+    text = "SELECT v.vid FROM videos v LEFT JOIN views w ON v.vid = w.vid"
+    assert session.parse(text).outer is not None
+    with pytest.raises(PlanError, match="outer joins cannot be planned yet"):
+        session.query(text)
+
+
+def test_streams_are_checked_when_registered(session: weft.Session) -> None:
+    """Not when the first query fails."""
+    with pytest.raises(CatalogError, match="already a stream"):
+        session.stream("VIDEOS", "x long")
+    with pytest.raises(CatalogError, match="not a timestamp"):
+        session.stream("other", "x long", event_time="x")
+
+
+def test_an_empty_session_explains_itself() -> None:
+    """Nothing is no reason to fail."""
+    assert weft.Session().explain() == "No queries yet.\n"
