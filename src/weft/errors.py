@@ -7,6 +7,7 @@ shows that text with a caret under the culprit.
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "PlanError",
     "QueryError",
     "SqlError",
+    "StateError",
     "StatisticsError",
     "WeftError",
     "nearest",
@@ -60,13 +62,34 @@ class SqlError(WeftError):
         return self.text.count("\n", 0, self.start) + 1
 
     def excerpt(self) -> list[str]:
-        """The culprit's line with carets under it."""
+        """The culprit's line with carets under it; of a very long line, what is near."""
         first = self.text.rfind("\n", 0, self.start) + 1
         last = self.text.find("\n", first)
-        shown = self.text[first : last if last >= 0 else len(self.text)].replace("\t", " ")
-        width = max(1, min(self.end, first + len(shown)) - self.start)
-        number = f"{self.line} | "
-        return [number + shown, " " * (len(number) + self.start - first) + "^" * width]
+        line = self.text[first : last if last >= 0 else len(self.text)].rstrip()
+        start, end = self.start - first, min(self.end - first, len(line))
+        left, right = max(0, start - _MARGIN), max(start, min(end, start + _MARGIN)) + _MARGIN
+        before = ("…" if left else "") + line[left:start]
+        culprit, after = line[start : min(end, right)], line[max(start, end) : right]
+        shown = _printable(f"{self.line} | {before}{culprit}{after}" + ("…" if right < len(line) else ""))
+        indent = _width(f"{self.line} | {before}")
+        return [shown, " " * indent + "^" * max(1, _width(culprit))]
+
+
+# How much of a long line is shown on either side of the culprit.
+_MARGIN = 80
+
+
+def _printable(text: str) -> str:
+    return "".join(" " if unicodedata.category(char) in ("Cc", "Zl", "Zp") else char for char in text)
+
+
+def _width(text: str) -> int:
+    """How many columns a terminal needs: two for a wide character, none for one that joins its neighbour."""
+    joining, wide = ("Mn", "Me", "Cf"), ("W", "F")
+    return sum(
+        0 if unicodedata.category(char) in joining else 2 if unicodedata.east_asian_width(char) in wide else 1
+        for char in text
+    )
 
 
 class QueryError(WeftError):
@@ -103,6 +126,12 @@ class PipelineError(WeftError):
     """A pipeline file is wrong."""
 
     stage = "pipeline"
+
+
+class StateError(WeftError):
+    """Stored data cannot be read, or not be used in the way that was asked."""
+
+    stage = "state"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -39,7 +39,7 @@ class Codec:
         """The value a text of `dumps` stands for."""
         try:
             return self.decode(json.loads(text))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise PlanError(f"this is not a plan in JSON: {error}") from None
 
     def encode(self, value: object) -> Any:

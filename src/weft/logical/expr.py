@@ -7,6 +7,7 @@ inwards. `to_sql` prints a text that binds back to the same value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -25,6 +26,7 @@ __all__ = [
     "all_of",
     "columns",
     "conjuncts",
+    "identifier",
     "make_call",
     "rename",
     "to_sql",
@@ -59,12 +61,12 @@ class Literal:
         return to_sql(self)
 
     def __eq__(self, other: object) -> bool:
-        # Python finds 1 == True == 1.0; a literal's identity includes its type.
+        # Python finds 1 == True == 1.0 and 0.0 == -0.0; a literal's identity is its text and its type.
         return (
             isinstance(other, Literal)
             and self.type == other.type
             and type(self.value) is type(other.value)
-            and self.value == other.value
+            and str(self.value) == str(other.value)
         )
 
     def __hash__(self) -> int:
@@ -276,85 +278,27 @@ def _literal_sql(literal: Literal) -> str:
 
 
 def identifier(name: str) -> str:
-    """A name as SQL; quoted where it would read as something else."""
+    """A name as SQL; quoted where it would read as something else.
+
+    >>> identifier("v"), identifier("select"), identifier("a`b")
+    ('v', '`select`', '`a``b`')
+    """
     plain = name.isascii() and name.isidentifier() and name.lower() not in _RESERVED
-    return name if plain else f"`{name}`"
+    return name if plain else "`" + name.replace("`", "``") + "`"
 
 
 _RESERVED = frozenset(
-    (
-        *(
-            "all",
-            "and",
-            "anti",
-            "any",
-            "as",
-            "between",
-            "both",
-            "by",
-            "case",
-            "cast",
-            "cross",
-            "current",
-            "date",
-        ),
-        *(
-            "day",
-            "else",
-            "end",
-            "except",
-            "exists",
-            "false",
-            "for",
-            "from",
-            "full",
-            "group",
-            "having",
-            "hour",
-        ),
-        *(
-            "if",
-            "in",
-            "inner",
-            "intersect",
-            "interval",
-            "into",
-            "is",
-            "join",
-            "leading",
-            "left",
-            "like",
-            "limit",
-        ),
-        *(
-            "minute",
-            "month",
-            "natural",
-            "not",
-            "null",
-            "offset",
-            "on",
-            "or",
-            "order",
-            "outer",
-            "over",
-            "range",
-        ),
-        *(
-            "right",
-            "rows",
-            "second",
-            "select",
-            "semi",
-            "set",
-            "sort",
-            "table",
-            "then",
-            "timestamp",
-            "to",
-            "true",
-        ),
-        *("trailing", "unbounded", "union", "unique", "using", "values", "when", "where", "window", "with"),
-        "year",
+    re.findall(
+        r"\w+",
+        """
+        all alter and anti any as asof at between both by case cast cluster collate connect_by_root create
+        cross current current_date current_timestamp current_user date day describe distinct distribute
+        div drop else end escape except exists false fetch for from full glob grant group having hour if
+        ilike in inner insert intersect interval into is join lateral leading left like limit minus minute
+        month natural not notnull null offset on or order outer over partitioned_by pivot qualify range
+        regexp returning revoke right rlike rollback rows second select semi serdeproperties session_user
+        set sort table tablesample then timestamp to trailing true unbounded uncache union unique unpivot
+        using values when where window with xor year
+        """,
     )
 )

@@ -14,7 +14,7 @@ from weft.errors import QueryError, nearest
 from weft.logical.expr import BOOLEAN, Call, Expr, Literal, Value, make_call, to_sql
 from weft.logical.schema import DataType
 
-__all__ = ["FUNCTIONS", "call", "cast", "literal"]
+__all__ = ["FUNCTIONS", "call", "cast", "coerce", "literal", "named_functions"]
 
 INT, LONG, DOUBLE = DataType("int"), DataType("long"), DataType("double")
 STRING, DATE, TIMESTAMP = DataType("string"), DataType("date"), DataType("timestamp")
@@ -38,8 +38,10 @@ def literal(value: Value) -> Literal:
         return Literal(value, INT if _fits(value, INT) else LONG)
     if isinstance(value, float) and (value != value or abs(value) == float("inf")):
         raise QueryError(f"{value} is not a constant", hint=f"write CAST('{value}' AS DOUBLE)")
+    if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        raise QueryError("a string with half a surrogate pair is not a constant")
     if isinstance(value, datetime) and value.tzinfo is not None:
-        value = value.astimezone(timezone.utc).replace(tzinfo=None)
+        value = _in_utc(value)
     if isinstance(value, timedelta) and abs(value) > timedelta(days=100_000):
         raise QueryError(f"an interval of {value.days} days makes no sense")
     return Literal(value, _TYPE_OF[type(value)])
@@ -49,14 +51,23 @@ _TYPE_OF: dict[type, DataType] = {type(None): NULL, float: DOUBLE, str: STRING}
 _TYPE_OF |= {date: DATE, datetime: TIMESTAMP, timedelta: INTERVAL}
 
 
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(timezone.utc).replace(tzinfo=None)
+    except OverflowError:
+        raise QueryError(f"{moment} is not between the years 1 and 9999 in UTC") from None
+
+
 def _fits(value: int, type_: DataType) -> bool:
     return -(1 << (_INT_BITS[type_.name] - 1)) <= value < 1 << (_INT_BITS[type_.name] - 1)
 
 
 def cast(expr: Expr, to: DataType) -> Expr:
-    """The expression as another type; itself where it already is."""
+    """The expression as another type; itself where it already is, and a constant where a text names a time."""
     if expr.type == to:
         return expr
+    if isinstance(expr, Literal) and isinstance(expr.value, str) and to.is_time:
+        return _time_literal(expr.value, to)
     castable = to.name == "string" or expr.type.name in ("string", "null")
     numbers = (expr.type.is_numeric or expr.type == BOOLEAN) and (to.is_numeric or to == BOOLEAN)
     times = expr.type.is_time and to.is_time
@@ -76,8 +87,6 @@ def coerce(expr: Expr, to: DataType) -> Expr:
                 return Literal(value, to)
             if to == DOUBLE and abs(value) <= 1 << 53:
                 return Literal(float(value), DOUBLE)
-        if isinstance(value, str) and to.is_time:
-            return _time_literal(value, to)
     return cast(expr, to)
 
 
@@ -108,13 +117,18 @@ def common_type(left: Expr, right: Expr) -> DataType | None:
 
 def _common_number(left: Expr, right: Expr) -> DataType:
     for this, that in ((left, right.type), (right, left.type)):
-        constant = isinstance(this, Literal) and this.type.is_integer and isinstance(this.value, int)
-        if constant and isinstance(this, Literal) and isinstance(this.value, int):
+        if isinstance(this, Literal) and this.type.is_integer and isinstance(this.value, int):
             if that.is_integer and _fits(this.value, that):
+                return that
+            if that.name == "decimal" and len(str(abs(this.value))) <= that.precision - that.scale:
                 return that
             if that.name == "float":
                 return DOUBLE
-    one, other = left.type, right.type
+    return _wider(left.type, right.type)
+
+
+def _wider(one: DataType, other: DataType) -> DataType:
+    """The numeric type that holds the values of both, as Spark widens."""
     if "double" in (one.name, other.name):
         return DOUBLE
     if "float" in (one.name, other.name):
@@ -135,6 +149,7 @@ def _common_decimal(one: DataType, other: DataType) -> DataType:
 
 
 Rule = Callable[[str, Sequence[Expr]], Expr]
+_KEYWORDS = ("and", "or", "not", "in", "like", "neg", "case")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +169,7 @@ def call(function: str, *args: Expr) -> Expr:
     """
     known = FUNCTIONS.get(function)
     if known is None:
-        raise QueryError(f"there is no function {function}", hint=nearest(function, _named_functions()))
+        raise QueryError(f"there is no function {function}", hint=nearest(function, named_functions()))
     if len(args) < known.least or (known.most is not None and len(args) > known.most):
         raise QueryError(f"{function} takes {_count(known)}, not {len(args)}: {function}({_texts(args)})")
     return known.rule(function, args)
@@ -168,8 +183,9 @@ def _count(function: Function) -> str:
     return f"{function.least} to {function.most} arguments"
 
 
-def _named_functions() -> list[str]:
-    return [name for name in FUNCTIONS if name[0].isalpha() and " " not in name]
+def named_functions() -> list[str]:
+    """What is called by name, as in LOWER(x); the others are operators."""
+    return [name for name in FUNCTIONS if name.isidentifier() and name not in _KEYWORDS]
 
 
 def _texts(args: Sequence[Expr]) -> str:
@@ -204,7 +220,10 @@ def _same_type(args: Sequence[Expr], function: str) -> tuple[Expr, ...]:
 
 
 def _in(function: str, args: Sequence[Expr]) -> Expr:
-    return make_call(function, _same_type(args, "IN"), BOOLEAN)
+    needle, *options = args
+    if all(isinstance(option, Literal) for option in options):
+        return make_call(function, _same_type(args, "IN"), BOOLEAN)
+    return make_call("or", (_comparison("=", (needle, option)) for option in options), BOOLEAN)
 
 
 def _boolean(function: str, args: Sequence[Expr]) -> Expr:
@@ -242,8 +261,7 @@ def _add_intervals(function: str, left: Expr, right: Expr) -> Expr:
 def _arithmetic(function: str, args: Sequence[Expr]) -> Expr:
     if {"null"} & {arg.type.name for arg in args} or not all(arg.type.is_numeric for arg in args):
         raise _mismatch(function, args, "it needs numbers")
-    type_ = common_type(args[0], args[1])
-    return make_call(function, args, type_ or DOUBLE)
+    return make_call(function, args, _wider(args[0].type, args[1].type))
 
 
 def _times(function: str, args: Sequence[Expr]) -> Expr:

@@ -13,24 +13,22 @@ from dataclasses import dataclass, replace
 
 from weft.errors import QueryError
 from weft.logical.expr import (
-    BOOLEAN,
     Call,
     Column,
     Expr,
-    Literal,
     aliases,
     all_of,
     columns,
     conjuncts,
     identifier,
-    make_call,
     rename,
     to_sql,
 )
+from weft.logical.keys import Key, equality_classes
 from weft.logical.schema import Stream
 from weft.logical.window import UNBOUNDED, Window
 
-__all__ = ["Input", "Join", "Key", "Output", "Query", "make_query"]
+__all__ = ["Input", "Join", "Key", "Output", "Query", "connected", "make_query", "star"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,53 +64,40 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """Expressions that are equal in every result: one per input, of one type, sorted by alias."""
-
-    members: tuple[Expr, ...]
-
-    def __post_init__(self) -> None:
-        names = [next(iter(aliases(member)), "") for member in self.members]
-        if len(names) < 2 or names != sorted(set(names)):
-            raise QueryError(f"not a join key: {', '.join(map(str, self.members))}")
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        """The inputs that share the key, sorted."""
-        return tuple(next(iter(aliases(member))) for member in self.members)
-
-    def member(self, alias: str) -> Expr | None:
-        """The expression of that input, if it has the key."""
-        return next((member for member in self.members if aliases(member) == {alias}), None)
-
-    def restrict(self, kept: frozenset[str]) -> Key | None:
-        """The key among fewer inputs, if two at least still share it."""
-        members = tuple(member for member in self.members if aliases(member) <= kept)
-        return Key(members) if len(members) > 1 else None
-
-    def equalities(self) -> Iterator[Expr]:
-        """The equalities between neighbours; they imply all the others."""
-        for left, right in zip(self.members, self.members[1:], strict=False):
-            yield make_call("=", (left, right), BOOLEAN)
-
-    def __str__(self) -> str:
-        return " = ".join(map(str, self.members))
-
-
-@dataclass(frozen=True, slots=True)
 class Output:
     """A column of the result."""
 
     name: str
     expr: Expr
 
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise QueryError(f"the column {self.expr} of the result has no name", hint="name it with AS")
+
     def __str__(self) -> str:
         return f"{self.expr} AS {identifier(self.name)}"
 
 
+def star(shown: Iterable[Column]) -> tuple[Output, ...]:
+    """Columns under the names that ``SELECT *`` gives them: alias_column, with a number where that is taken."""
+    outputs: dict[str, Output] = {}
+    for column in shown:
+        plain = name = f"{column.alias}_{column.name}"
+        number = 1
+        while name.lower() in outputs:
+            number += 1
+            name = f"{plain}_{number}"
+        outputs[name.lower()] = Output(name, column)
+    return tuple(outputs.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A written join, kept as written because an outer join's place matters; a leaf is an alias."""
+    """A written join, kept as written because an outer join's place matters; a leaf is an alias.
+
+    ``on`` are the predicates of this join alone, in normal form once `make_query` has seen them; an inner join in the
+    tree may have none.
+    """
 
     kind: str
     left: Join | str
@@ -124,12 +109,46 @@ class Join:
     def __post_init__(self) -> None:
         if self.kind not in self.KINDS:
             raise QueryError(f"unknown join {self.kind!r}")
+        below = set(self.aliases)
+        for expr in self.on:
+            if not aliases(expr) <= below:
+                raise QueryError(
+                    f"ON {expr} mentions {min(aliases(expr) - below)}, which is not below the join"
+                )
+        if self.kind != "inner" and not self.on:
+            raise QueryError(f"{self.kind.upper()} JOIN needs a condition", hint="add ON or USING")
 
     @property
     def aliases(self) -> tuple[str, ...]:
         """The inputs below, as written."""
         sides = (self.left, self.right)
         return tuple(name for side in sides for name in (side.aliases if isinstance(side, Join) else (side,)))
+
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """The predicates of this join and of all below."""
+        below = (side.conditions for side in (self.left, self.right) if isinstance(side, Join))
+        return (*self.on, *(expr for exprs in below for expr in exprs))
+
+    @property
+    def edges(self) -> tuple[frozenset[str], ...]:
+        """The sets of inputs that ON connects; the sides of a join that has one are connected whatever it says."""
+        below = [edge for side in (self.left, self.right) if isinstance(side, Join) for edge in side.edges]
+        across = [frozenset((self.aliases[0], self.aliases[-1]))] if self.on else []
+        return (*below, *across, *(aliases(expr) for expr in self.on))
+
+    def normal(self) -> Join:
+        """The join with each ON taken apart, sorted and without repetition."""
+        left, right = (side.normal() if isinstance(side, Join) else side for side in (self.left, self.right))
+        return Join(self.kind, left, right, _sorted(_terms(self.on)))
+
+    def renamed(self, names: Mapping[str, str]) -> Join:
+        """The join with other aliases."""
+        left, right = (
+            side.renamed(names) if isinstance(side, Join) else names.get(side, side)
+            for side in (self.left, self.right)
+        )
+        return Join(self.kind, left, right, tuple(rename(expr, names) for expr in self.on))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +173,8 @@ class Query:
         if not self.inputs:
             raise QueryError("a query needs at least one stream", hint="name it after FROM")
         names = [input_.alias for input_ in self.inputs]
-        if names != sorted(set(names)):
-            raise QueryError(f"inputs must be distinct and sorted: {', '.join(names)}")
+        if names != sorted(names) or len({name.lower() for name in names}) < len(names) or "" in names:
+            raise QueryError(f"inputs must have distinct names and be sorted: {', '.join(names)}")
         if self.outer is not None and sorted(self.outer.aliases) != names:
             raise QueryError("the outer joins do not cover the inputs")
         known = set(names)
@@ -168,6 +187,7 @@ class Query:
         for key in self.keys:
             yield from key.members
         yield from self.conditions
+        yield from self.outer.conditions if self.outer is not None else ()
         for output in self.projection:
             yield output.expr
 
@@ -178,7 +198,7 @@ class Query:
         for expr in self.residuals:
             if len(aliases(expr)) < 3:
                 raise QueryError(f"{expr} mentions fewer than three inputs")
-        if not self.cross and self.outer is None:
+        if not self.cross:
             self._check_connected()
 
     def _check_connected(self) -> None:
@@ -215,16 +235,16 @@ class Query:
                 return input_
         raise QueryError(f"the query has no input {alias!r}")
 
+    @property
+    def edges(self) -> tuple[frozenset[str], ...]:
+        """The sets of inputs that a key or a predicate connects."""
+        found = [frozenset(key.aliases) for key in self.keys]
+        found += [aliases(expr) for expr in (*self.predicates, *self.residuals)]
+        return (*found, *(self.outer.edges if self.outer is not None else ()))
+
     def component(self, start: str) -> frozenset[str]:
         """The inputs that predicates connect with one, itself included."""
-        edges = [frozenset(key.aliases) for key in self.keys]
-        edges += [aliases(predicate) for predicate in (*self.predicates, *self.residuals)]
-        reached = {start}
-        while True:
-            grown = reached.union(*(edge for edge in edges if edge & reached))
-            if grown == reached:
-                return frozenset(reached)
-            reached = grown
+        return connected(start, self.edges)
 
     def columns_of(self, alias: str) -> tuple[Column, ...]:
         """The columns of an input that the query reads, its event time aside."""
@@ -239,6 +259,8 @@ class Query:
         subset = frozenset(kept)
         if self.outer is not None:
             raise QueryError("a query with outer joins has no sub-queries yet")
+        for alias in sorted(subset):
+            self.input(alias)
         needed = self._columns_needed_outside(subset)
         inputs = tuple(input_ for input_ in self.inputs if input_.alias in subset)
         every = [column for input_ in inputs for column in input_.columns]
@@ -246,8 +268,7 @@ class Query:
         keys = [inside for key in self.keys if (inside := key.restrict(subset))]
         where = [equality for key in keys for equality in key.equalities()]
         where += [expr for expr in self.conditions if aliases(expr) <= subset]
-        outputs = (Output(f"{column.alias}_{column.name}", column) for column in shown)
-        return make_query(inputs, where, outputs, cross=True)
+        return make_query(inputs, where, star(shown), cross=True)
 
     def _columns_needed_outside(self, subset: frozenset[str]) -> set[Column]:
         exprs = [output.expr for output in self.projection]
@@ -273,25 +294,17 @@ class Query:
         return make_query(
             {input_.alias: input_ for input_ in (*self.inputs, *other.inputs)}.values(),
             (*self._where(), *other._where(), *on),
-            {output.name: output for output in (*self.projection, *other.projection)}.values(),
+            dict.fromkeys((*self.projection, *other.projection)),
             cross=self.cross or other.cross,
         )
 
     def renamed(self, names: Mapping[str, str]) -> Query:
         """The same query with other aliases; column names of the result stay."""
-
-        def tree(node: Join | str) -> Join | str:
-            if isinstance(node, str):
-                return names.get(node, node)
-            on = _sorted(rename(expr, names) for expr in node.on)
-            return Join(node.kind, tree(node.left), tree(node.right), on)
-
-        outer = tree(self.outer) if self.outer is not None else None
         return make_query(
             (replace(input_, alias=names.get(input_.alias, input_.alias)) for input_ in self.inputs),
             (rename(expr, names) for expr in self._where()),
             (Output(output.name, rename(output.expr, names)) for output in self.projection),
-            outer=outer if isinstance(outer, Join) else None,
+            outer=self.outer.renamed(names) if self.outer is not None else None,
             cross=self.cross,
         )
 
@@ -314,10 +327,13 @@ class Query:
     def _join_sql(self, node: Join | str) -> str:
         if isinstance(node, str):
             return str(self.input(node))
-        kind = {"inner": "JOIN"}.get(node.kind, f"{node.kind.upper()} OUTER JOIN")
+        kind = {"inner": "JOIN" if node.on else "CROSS JOIN"}.get(
+            node.kind, f"{node.kind.upper()} OUTER JOIN"
+        )
         right = self._join_sql(node.right)
         nested = f"({right})" if isinstance(node.right, Join) else right
-        return f"{self._join_sql(node.left)} {kind} {nested} ON {to_sql(all_of(node.on))}"
+        on = f" ON {to_sql(all_of(node.on))}" if node.on else ""
+        return f"{self._join_sql(node.left)} {kind} {nested}{on}"
 
 
 def _operand_sql(expr: Expr) -> str:
@@ -329,6 +345,25 @@ def _sorted(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
     return tuple(sorted(set(exprs), key=to_sql))
 
 
+def _terms(predicates: Iterable[Expr]) -> list[Expr]:
+    """The predicates taken apart; each must be about some input."""
+    terms = [term for expr in predicates for term in conjuncts(expr)]
+    for term in terms:
+        if not aliases(term):
+            raise QueryError(f"the predicate {term} mentions no stream", hint="leave it out")
+    return terms
+
+
+def connected(start: str, edges: Iterable[frozenset[str]]) -> frozenset[str]:
+    """All that the edges connect with the start, itself included."""
+    reached, pending = {start}, list(edges)
+    while True:
+        grown = reached.union(*(edge for edge in pending if edge & reached))
+        if grown == reached:
+            return frozenset(reached)
+        reached = grown
+
+
 def make_query(
     inputs: Iterable[Input],
     where: Iterable[Expr],
@@ -338,11 +373,8 @@ def make_query(
     cross: bool = False,
 ) -> Query:
     """The normal form of a query; predicates may be given in any order and grouping."""
-    terms = [term for expr in where for term in conjuncts(expr)]
-    for term in terms:
-        if not aliases(term):
-            raise QueryError(f"the predicate {term} mentions no stream", hint="leave it out")
-    keys, implied = _equality_classes(terms) if outer is None else ((), tuple(terms))
+    terms = _terms(where)
+    keys, implied = equality_classes(terms) if outer is None else ((), tuple(terms))
     ordered = tuple(sorted(inputs, key=lambda input_: input_.alias))
     query = Query(
         ordered,
@@ -351,88 +383,9 @@ def make_query(
         _sorted(term for term in implied if len(aliases(term)) == 2),
         _sorted(term for term in implied if len(aliases(term)) > 2),
         tuple(select),
-        outer,
+        outer.normal() if outer is not None else None,
         cross=True,
     )
     # A cross product is marked only where there is one, so that "CROSS JOIN" plus a predicate is an inner join.
-    connected = len(query.component(ordered[0].alias)) == len(ordered)
-    return replace(query, cross=cross and not connected and outer is None)
-
-
-def _equality_classes(terms: list[Expr]) -> tuple[tuple[Key, ...], tuple[Expr, ...]]:
-    """Transitive classes of the equalities between inputs, and all other predicates.
-
-    Where one input has several members of a class, its first stands for it and the others become filters; a constant
-    that one member equals is a filter on all of them.
-    """
-    groups, rest = _union(terms)
-    constants = _constants(rest)
-    keys, extra = [], []
-    for group in groups:
-        firsts: dict[str, Expr] = {}
-        for member in sorted(group, key=to_sql):
-            (alias,) = aliases(member)
-            first = firsts.setdefault(alias, member)
-            if first is not member:
-                extra.append(make_call("=", (first, member), BOOLEAN))
-        keys.append(Key(tuple(firsts[alias] for alias in sorted(firsts))))
-        values = {constants[member] for member in group if member in constants}
-        extra += [make_call("=", (m, v), BOOLEAN) for m in firsts.values() for v in values]
-    return tuple(sorted(keys, key=str)), (*rest, *extra)
-
-
-def _union(terms: list[Expr]) -> tuple[list[set[Expr]], list[Expr]]:
-    groups: list[set[Expr]] = []
-    local: list[Expr] = []
-    rest: list[Expr] = []
-    for term in terms:
-        sides = _single_sides(term)
-        if sides is None:
-            rest.append(term)
-        elif len(aliases(term)) == 1:
-            local.append(term)
-        else:
-            touching = [group for group in groups if group & set(sides)]
-            groups = [group for group in groups if not group & set(sides)]
-            groups.append(set(sides).union(*touching))
-    return _with_local(groups, local, rest)
-
-
-def _with_local(
-    groups: list[set[Expr]], local: list[Expr], rest: list[Expr]
-) -> tuple[list[set[Expr]], list[Expr]]:
-    """Equalities within one input (a.x = a.y) widen the classes they touch; the others are filters."""
-    pending = local
-    while True:
-        left: list[Expr] = []
-        for term in pending:
-            sides = set(_single_sides(term) or ())
-            touching = [group for group in groups if group & sides]
-            if not touching:
-                left.append(term)
-                continue
-            groups = [group for group in groups if not group & sides]
-            groups.append(sides.union(*touching))
-        if len(left) == len(pending):
-            return groups, rest + left
-        pending = left
-
-
-def _single_sides(term: Expr) -> tuple[Expr, Expr] | None:
-    """The sides of an equality each of which is about exactly one input."""
-    if isinstance(term, Call) and term.function == "=":
-        left, right = term.args
-        if len(aliases(left)) == 1 and len(aliases(right)) == 1:
-            return left, right
-    return None
-
-
-def _constants(filters: Iterable[Expr]) -> dict[Expr, Literal]:
-    """What each expression is fixed to; the first in text order where a query contradicts itself."""
-    fixed: dict[Expr, Literal] = {}
-    for term in sorted(filters, key=to_sql):
-        if isinstance(term, Call) and term.function == "=" and len(aliases(term)) == 1:
-            for one, other in (term.args, term.args[::-1]):
-                if isinstance(other, Literal):
-                    fixed.setdefault(one, other)
-    return fixed
+    complete = len(query.component(ordered[0].alias)) == len(ordered)
+    return replace(query, cross=cross and not complete)

@@ -27,7 +27,7 @@ class DataType:
     def __post_init__(self) -> None:
         if self.name not in _NAMES:
             raise CatalogError(f"unknown type {self.name!r}", hint=nearest(self.name, _NAMES))
-        if self.name == "decimal" and not 0 <= self.scale <= self.precision <= 38:
+        if self.name == "decimal" and not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
             raise CatalogError(
                 f"decimal({self.precision},{self.scale}) is not a type",
                 hint="precision is 1 to 38, and scale at most the precision",
@@ -71,7 +71,7 @@ _SYNONYMS = {
     "text": "string",
     "timestamp_ltz": "timestamp",
 }
-_TYPE = re.compile(r"\s*([a-z_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*", re.IGNORECASE)
+_TYPE = re.compile(r"\s*([a-z_]+)\s*(?:\(\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?\))?\s*", re.IGNORECASE)
 
 
 def parse_type(text: str) -> DataType:
@@ -132,8 +132,8 @@ class Schema:
         """
         fields = []
         for part in re.split(r",(?![^(]*\))", text):
-            name, _, type_ = part.strip().replace(":", " ", 1).partition(" ")
-            if not type_.strip():
+            name, type_ = (*part.replace(":", " ", 1).split(None, 1), "", "")[:2]
+            if not type_:
                 raise CatalogError(
                     f"cannot read the column {part.strip()!r} of schema {text!r}",
                     hint='write "name type, name type", as in "vid long, ts timestamp"',

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.logical.expr import rename, to_sql
-from weft.logical.query import Query
+from weft.logical.query import Join, Query
 
 __all__ = ["Signature", "signature"]
 
@@ -31,8 +31,6 @@ class Signature:
 
 def signature(query: Query) -> Signature:
     """The canonical form of a join."""
-    if query.outer is not None:
-        return Signature(str(query), query.aliases)
     return _search(query, _refine(query, dict.fromkeys(query.aliases, 0)))
 
 
@@ -64,7 +62,7 @@ def _seen_from(query: Query, alias: str, colours: Colours) -> str:
     names = {other: f"c{colour}" for other, colour in colours.items()} | {alias: "self"}
     input_ = query.input(alias)
     parts = [text for text in _predicate_texts(query, names) if "self." in text]
-    return f"{input_.stream.name} {input_.window} {parts}"
+    return f"{input_.stream.name} {input_.window} {parts} {_tree_text(query, names)}"
 
 
 def _predicate_texts(query: Query, names: Mapping[str, str]) -> list[str]:
@@ -75,7 +73,19 @@ def _predicate_texts(query: Query, names: Mapping[str, str]) -> list[str]:
 
 def _text(query: Query, names: Mapping[str, str]) -> str:
     inputs = sorted(f"{names[i.alias]}: {i.stream.name} [{i.window}]" for i in query.inputs)
-    return "; ".join([*inputs, *_predicate_texts(query, names)])
+    return "; ".join([*inputs, *_predicate_texts(query, names), *_tree_text(query, names)])
+
+
+def _tree_text(query: Query, names: Mapping[str, str]) -> list[str]:
+    """The outer joins; their place matters, so they are part of what is joined."""
+
+    def text(node: Join | str) -> str:
+        if isinstance(node, str):
+            return node
+        on = " AND ".join(sorted(map(to_sql, node.on)))
+        return f"({text(node.left)} {node.kind.upper()} JOIN {text(node.right)} ON {on})"
+
+    return [text(query.outer.renamed(names))] if query.outer is not None else []
 
 
 def _smallest_tie(colours: Colours) -> list[str]:

@@ -42,8 +42,11 @@ class Rows:
     count: int
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise QueryError(f"a window of {self.count} rows makes no sense", hint="ROWS needs at least 1")
+        if not 1 <= self.count < 1 << 63:
+            raise QueryError(
+                f"a window of {self.count} rows makes no sense",
+                hint="ROWS takes 1 or more",
+            )
 
     def __str__(self) -> str:
         return f"ROWS {self.count}"

@@ -1,0 +1,202 @@
+"""A statement and a catalog to a `Query`.
+
+Guarantees: `parse_query` gives a query in normal form or a `SqlError`, whatever the text;
+`parse_query(str(query), catalog)` is that query again. A cross product is accepted only where the query says
+CROSS JOIN or the caller says ``cross``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from weft.errors import QueryError, SqlError, nearest
+from weft.logical.catalog import Catalog
+from weft.logical.expr import Expr, all_of
+from weft.logical.query import Input, Join, Query, connected, make_query
+from weft.sql.expressions import bind_conditions
+from weft.sql.outputs import bind_outputs
+from weft.sql.parse import parse_fragment
+from weft.sql.read import read_statement
+from weft.sql.scope import Merged, Scope
+from weft.sql.statement import JoinRef, Relation, Statement, StreamRef, streams
+
+__all__ = ["bind", "parse_predicate", "parse_query"]
+
+
+def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
+    """The query that a SELECT statement states.
+
+    >>> from weft.logical.schema import Schema, Stream
+    >>> schema = Schema.parse("vid long, ts timestamp")
+    >>> catalog = Catalog((Stream("videos", schema), Stream("views", schema)))
+    >>> print(parse_query("select v.vid from videos [range 1 hour] v join views using (vid)", catalog))
+    SELECT v.vid AS vid FROM videos [RANGE 1 HOUR] AS v, views WHERE v.vid = views.vid
+    """
+    try:
+        return bind(read_statement(sql), catalog, cross=cross)
+    except RecursionError:
+        raise SqlError(
+            "the query is nested too deeply", text=sql, start=0, end=len(sql), hint="use fewer parentheses"
+        ) from None
+
+
+def parse_predicate(text: str, inputs: Mapping[str, Input] | Sequence[Input]) -> Expr:
+    """The predicate that a text means among some inputs, in normal form.
+
+    >>> from weft.logical.schema import Schema, Stream
+    >>> videos = Stream("videos", Schema.parse("vid long, ts timestamp"))
+    >>> print(parse_predicate("v.vid > w.vid", [Input("v", videos), Input("w", videos)]))
+    w.vid < v.vid
+    """
+    known = tuple(inputs.values() if isinstance(inputs, Mapping) else inputs)
+    try:
+        return all_of(bind_conditions(parse_fragment(text), Scope(known), "a predicate"))
+    except RecursionError:
+        raise SqlError("the predicate is nested too deeply", text=text, start=0, end=len(text)) from None
+
+
+def bind(statement: Statement, catalog: Catalog, *, cross: bool = False) -> Query:
+    """The query that a statement means."""
+    inputs = _inputs(statement, catalog)
+    bound = _Joins(tuple(inputs.values()), inputs, statement.is_outer).all(statement.relations)
+    scope = Scope(bound.inputs, bound.merged)
+    where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
+    if not statement.items:
+        raise statement.source.error(
+            statement.source.whole, "the query selects nothing", "SELECT * gives all"
+        )
+    outputs = bind_outputs(statement.items, scope)
+    outer = bound.tree if statement.is_outer and isinstance(bound.tree, Join) else None
+    try:
+        query = make_query(bound.inputs, (*bound.pool, *where), outputs, outer=outer, cross=True)
+    except QueryError as error:
+        raise statement.source.error(statement.source.whole, error.message, error.hint) from None
+    if not cross:
+        _check_crosses(statement, query, inputs, bound.crosses)
+    return query
+
+
+def _inputs(statement: Statement, catalog: Catalog) -> dict[StreamRef, Input]:
+    """The inputs, in the order of FROM."""
+    inputs: dict[StreamRef, Input] = {}
+    for ref in _refs(statement):
+        stream = catalog.find(ref.name.text)
+        if stream is None:
+            hint = nearest(ref.name.text, catalog.names)
+            raise ref.name.error(f"there is no stream {ref.name.text}", hint)
+        alias = ref.alias.text if ref.alias else stream.name
+        if any(alias.lower() == other.alias.lower() for other in inputs.values()):
+            raise ref.shown.error(f"two streams go by the name {alias}", "name one with AS")
+        inputs[ref] = Input(alias, stream, ref.window)
+    return inputs
+
+
+def _refs(statement: Statement) -> Iterator[StreamRef]:
+    for relation in statement.relations:
+        yield from streams(relation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A relation with its names looked up.
+
+    ``pool`` has the conditions of ON where the place of a join does not matter; ``crosses`` the pairs of inputs that a
+    CROSS JOIN brings together.
+    """
+
+    tree: Join | str
+    inputs: tuple[Input, ...]
+    merged: tuple[Merged, ...] = ()
+    pool: tuple[Expr, ...] = ()
+    crosses: tuple[frozenset[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Joins:
+    """Binds FROM."""
+
+    every: tuple[Input, ...]
+    inputs: dict[StreamRef, Input]
+    outer: bool
+
+    def all(self, relations: Sequence[Relation]) -> _Bound:
+        """What stands between commas, joined."""
+        first, *rest = (self.relation(relation) for relation in relations)
+        for right in rest:
+            first = _united(first, right)
+        return first
+
+    def relation(self, relation: Relation) -> _Bound:
+        """One stream or one join."""
+        if isinstance(relation, JoinRef):
+            return self.join(relation)
+        input_ = self.inputs[relation]
+        return _Bound(input_.alias, (input_,))
+
+    def join(self, join: JoinRef) -> _Bound:
+        """A join, its condition on it or in the pool."""
+        left, right = self.relation(join.left), self.relation(join.right)
+        both = _united(left, right)
+        merged, on = self._using(join, left, right)
+        if join.on is not None:
+            on += tuple(bind_conditions(join.on, self._scope(both), "ON"))
+        if join.kind == "cross":
+            pair = frozenset({left.inputs[-1].alias, right.inputs[0].alias})
+            return replace(both, crosses=(*both.crosses, pair))
+        if not self.outer:
+            return replace(both, merged=merged, pool=(*both.pool, *on))
+        if join.kind != "inner" and not on:
+            (ref, *_) = streams(join.right)
+            raise ref.shown.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
+        return replace(both, merged=merged, tree=Join(join.kind, left.tree, right.tree, on))
+
+    def _scope(self, both: _Bound) -> Scope:
+        elsewhere = tuple(input_ for input_ in self.every if input_ not in both.inputs)
+        if self.outer:
+            return Scope(both.inputs, both.merged, hidden=elsewhere)
+        return Scope(both.inputs, both.merged, beyond=elsewhere)
+
+    def _using(
+        self, join: JoinRef, left: _Bound, right: _Bound
+    ) -> tuple[tuple[Merged, ...], tuple[Expr, ...]]:
+        merged: tuple[Merged, ...] = (*left.merged, *right.merged)
+        equalities: tuple[Expr, ...] = ()
+        for name in join.using:
+            try:
+                one, equality = Scope(left.inputs, merged).united(
+                    Scope(right.inputs, merged), name.text, join.kind
+                )
+            except QueryError as error:
+                raise name.error(error.message, error.hint) from None
+            merged = (
+                *(old for old in merged if not (old.name == one.name and old.aliases & one.aliases)),
+                one,
+            )
+            equalities += (equality,)
+        return merged, equalities
+
+
+def _united(left: _Bound, right: _Bound) -> _Bound:
+    return _Bound(
+        Join("inner", left.tree, right.tree, ()),
+        (*left.inputs, *right.inputs),
+        (*left.merged, *right.merged),
+        (*left.pool, *right.pool),
+        (*left.crosses, *right.crosses),
+    )
+
+
+def _check_crosses(
+    statement: Statement, query: Query, inputs: Mapping[StreamRef, Input], crosses: Sequence[frozenset[str]]
+) -> None:
+    """Refuse a cross product that nobody asked for, at the first stream it concerns."""
+    aliases = {ref: input_.alias for ref, input_ in inputs.items()}
+    first = next(iter(aliases.values()))
+    reached = connected(first, (*query.edges, *crosses))
+    for ref in _refs(statement):
+        if aliases[ref] not in reached:
+            raise ref.shown.error(
+                f"cross product: nothing joins {aliases[ref]} with {', '.join(sorted(reached))}",
+                "add a predicate between them, or say CROSS JOIN if every pair is wanted",
+            )

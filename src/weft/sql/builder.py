@@ -1,0 +1,127 @@
+"""Queries built call by call: the same values as those that SQL gives.
+
+Guarantees: a `Builder` never changes, each call gives a new one. A text is read by the call it is given to, and
+names are looked up by `build`. The calls read like the SQL they stand for: `from_` is a comma in FROM, and
+`join` joins onto the `from_` before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from weft.errors import QueryError, SqlError, nearest
+from weft.logical.catalog import Catalog
+from weft.logical.query import Query
+from weft.sql.bind import bind
+from weft.sql.parse import parse_fragment
+from weft.sql.read import read_item
+from weft.sql.source import Piece, Source
+from weft.sql.statement import Item, JoinRef, Name, Relation, Statement, StreamRef, streams
+from weft.sql.windows import WindowLike, parse_window
+
+__all__ = ["Builder", "from_", "select"]
+
+_KINDS = ("inner", "left", "right", "full", "cross")
+
+
+def select(*items: str) -> Builder:
+    """Begin a query with what it gives.
+
+    >>> query = select("v.vid", "lower(w.name) AS n").from_("videos", alias="v", window="10 minutes")
+    >>> query = query.from_("views", alias="w", window=1000).where("v.vid = w.vid")
+    """
+    return Builder().select(*items)
+
+
+def from_(stream: str, *, alias: str | None = None, window: WindowLike | None = None) -> Builder:
+    """Begin a query with a stream."""
+    return Builder().from_(stream, alias=alias, window=window)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Builder:
+    """A query in the making."""
+
+    items: tuple[Item, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    conditions: tuple[Piece, ...] = ()
+    crossed: bool = False
+
+    def __repr__(self) -> str:
+        items = ", ".join(item.value.source.text for item in self.items)
+        where = " AND ".join(piece.source.text for piece in self.conditions)
+        names = ", ".join(ref.shown.text for relation in self.relations for ref in streams(relation))
+        return f"<Builder SELECT {items} FROM {names} WHERE {where}>"
+
+    def select(self, *items: str) -> Builder:
+        """Give these columns too: expressions, perhaps with AS, or ``*`` or ``v.*``."""
+        read = tuple(read_item(parse_fragment(item)) for item in items)
+        return replace(self, items=(*self.items, *read))
+
+    def from_(self, stream: str, *, alias: str | None = None, window: WindowLike | None = None) -> Builder:
+        """Read a stream, under another name perhaps, through a window."""
+        return replace(self, relations=(*self.relations, _stream(stream, alias, window)))
+
+    def where(self, *conditions: str) -> Builder:
+        """Keep only what fulfils these conditions too."""
+        return replace(self, conditions=(*self.conditions, *map(parse_fragment, conditions)))
+
+    def join(
+        self,
+        stream: str | Builder,
+        *,
+        on: str | None = None,
+        using: str | tuple[str, ...] = (),
+        alias: str | None = None,
+        window: WindowLike | None = None,
+        kind: str = "inner",
+    ) -> Builder:
+        """Join a stream, or several streams joined already, onto what the last `from_` gave.
+
+        ``kind`` is inner, left, right, full or cross.
+        """
+        if kind not in _KINDS:
+            raise QueryError(f"there is no join {kind!r}", hint=nearest(kind, _KINDS))
+        if not self.relations:
+            raise QueryError("there is nothing to join onto", hint="call from_ before join")
+        *before, left = self.relations
+        right = (
+            _nested(stream, alias, window) if isinstance(stream, Builder) else _stream(stream, alias, window)
+        )
+        names = (using,) if isinstance(using, str) else using
+        condition = parse_fragment(on) if on is not None else None
+        joined = JoinRef(kind, left, right, condition, tuple(map(Name.plain, names)))
+        return replace(self, relations=(*before, joined))
+
+    def cross(self) -> Builder:
+        """Accept that nothing joins some of the streams: every pair is wanted."""
+        return replace(self, crossed=True)
+
+    def build(self, catalog: Catalog) -> Query:
+        """The query; all names are looked up now."""
+        if not self.items:
+            raise QueryError("the query selects nothing", hint='select("*") gives all')
+        if not self.relations:
+            raise QueryError("the query reads no stream", hint="call from_")
+        texts = ", ".join(item.value.source.text for item in self.items)
+        statement = Statement(self.items, self.relations, self.conditions, Source(texts))
+        try:
+            return bind(statement, catalog, cross=self.crossed)
+        except RecursionError:
+            raise QueryError("the query is nested too deeply", hint="use fewer parentheses") from None
+
+
+def _stream(name: str, alias: str | None, window: WindowLike | None) -> StreamRef:
+    if alias == "":
+        raise SqlError("a name cannot be empty", text=name, start=0, end=len(name))
+    return StreamRef(Name.plain(name), Name.plain(alias) if alias is not None else None, parse_window(window))
+
+
+def _nested(inner: Builder, alias: str | None, window: WindowLike | None) -> Relation:
+    if inner.items or inner.conditions or inner.crossed or len(inner.relations) != 1:
+        raise QueryError(
+            "only from_ and join can be joined as one", hint="select and where belong to the whole query"
+        )
+    if alias is not None or window is not None:
+        raise QueryError("several streams joined already have no alias and no window of their own")
+    return inner.relations[0]

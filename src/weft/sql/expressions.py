@@ -1,0 +1,260 @@
+"""A syntax tree's expressions to typed ones.
+
+Guarantees: a node is understood in full or refused; an error points at the innermost node it is about. Nesting
+has a limit, and nothing that is written once and meant twice (BETWEEN, CASE x WHEN) can grow without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import TokenType, exp
+
+from weft.errors import CatalogError, QueryError
+from weft.logical.expr import BOOLEAN, Call, Expr, aliases, conjuncts, to_sql
+from weft.logical.functions import NULL, call, cast, named_functions
+from weft.sql.constants import interval, literal_of, type_of
+from weft.sql.reject import refuse_arguments, unknown_function, unsupported
+from weft.sql.scope import Scope
+from weft.sql.source import Piece, Source
+
+__all__ = ["bind_conditions", "bind_expression"]
+
+_DEEPEST = 100
+_LARGEST = 2_000
+
+_BINARY: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+}
+_CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
+_SYNONYMS = {
+    "ifnull": "coalesce",
+    "nvl": "coalesce",
+    "ceiling": "ceil",
+    "pow": "power",
+    "mod": "%",
+    "substr": "substring",
+    "char_length": "length",
+    "character_length": "length",
+    "len": "length",
+    "ucase": "upper",
+    "lcase": "lower",
+    "dayofmonth": "day",
+}
+
+
+def bind_expression(piece: Piece, scope: Scope) -> Expr:
+    """The typed expression that a piece of text means."""
+    return _Binder(piece.source, scope).bind(piece.node, 0)
+
+
+def bind_conditions(piece: Piece, scope: Scope, clause: str) -> Iterator[Expr]:
+    """The predicates whose conjunction the text is; each must be a condition on at least one stream."""
+    parts = _flat(piece.node, exp.And) if isinstance(_bare(piece.node), exp.And) else [piece.node]
+    for node in parts:
+        part = Piece(node, piece.source)
+        expr = bind_expression(part, scope)
+        if expr.type not in (BOOLEAN, NULL):
+            raise part.error(
+                f"{clause} needs a condition, and {to_sql(expr)} is a {expr.type}",
+                "compare it with something",
+            )
+        for term in conjuncts(expr):
+            if not aliases(term):
+                raise part.error(f"the condition {to_sql(term)} mentions no stream", "leave it out")
+            yield term
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren) and isinstance(node.this, exp.Expr):
+        node = node.this
+    return node
+
+
+def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+    """The operands of a chain of one operator, left to right."""
+    flat, pending = [], [node]
+    while pending:
+        inner = pending.pop()
+        bare = _bare(inner)
+        if type(bare) is kind:
+            pending += (bare.args["expression"], bare.args["this"])
+        else:
+            flat.append(inner)
+    return flat
+
+
+@dataclass(frozen=True, slots=True)
+class _Binder:
+    source: Source
+    scope: Scope
+
+    def bind(self, node: exp.Expr, depth: int) -> Expr:
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise unsupported(self.source, node)
+        if depth > _DEEPEST:
+            raise self.source.error(
+                self.source.span(node),
+                f"this is nested more than {_DEEPEST} deep",
+                "compute a part of it in the stream",
+            )
+        try:
+            return handler(self, node, depth + 1)
+        except (QueryError, CatalogError) as error:
+            raise self.source.blame(node, error) from None
+
+    def constant(self, node: Any, _: int) -> Expr:
+        return literal_of(node)
+
+    def paren(self, node: exp.Paren, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this")
+        return self.bind(node.this, depth)
+
+    def column(self, node: exp.Column, _: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "table")
+        name, table = node.this, node.args.get("table")
+        if not isinstance(name, exp.Identifier):
+            raise unsupported(self.source, name)
+        if table is None:
+            return self.scope.unqualified(name.name)
+        try:
+            input_ = self.scope.input(table.name)
+        except QueryError as error:
+            raise self.source.blame(table, error) from None
+        try:
+            return self.scope.qualified(input_, name.name)
+        except QueryError as error:
+            raise self.source.blame(name, error) from None
+
+    def binary(self, node: exp.Binary, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expression", "typed", "safe")
+        left, right = self.bind(node.this, depth), self.bind(node.expression, depth)
+        return call(_BINARY[type(node)], left, right)
+
+    def chain(self, node: exp.Binary, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expression", "safe")
+        return call(_CHAINS[type(node)], *(self.bind(part, depth) for part in _flat(node, type(node))))
+
+    def negation(self, node: exp.Not, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this")
+        return call("not", self.bind(node.this, depth))
+
+    def minus(self, node: exp.Neg, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this")
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return literal_of(node.this, sign="-")
+        return call("neg", self.bind(node.this, depth))
+
+    def is_null(self, node: exp.Is, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expression", "negate")
+        if not isinstance(node.expression, exp.Null):
+            raise self.source.error(self.source.span(node), "IS takes only NULL", "write x = TRUE")
+        found = call("is null", self.bind(node.this, depth))
+        return call("not", found) if node.args.get("negate") else found
+
+    def like(self, node: exp.Like, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expression", "negate")
+        found = call("like", self.bind(node.this, depth), self.bind(node.expression, depth))
+        return call("not", found) if node.args.get("negate") else found
+
+    def membership(self, node: exp.In, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expressions")
+        if not node.expressions:
+            raise QueryError("IN needs a list", hint="write x IN (1, 2)")
+        needle = self._repeated(node.this, depth, len(node.expressions))
+        return call("in", needle, *(self.bind(option, depth) for option in node.expressions))
+
+    def between(self, node: exp.Between, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "low", "high")
+        low, high = node.args["low"], node.args["high"]
+        if not self.source.has_between(TokenType.AND, low, high):
+            raise QueryError("BETWEEN needs AND", hint="write x BETWEEN 1 AND 2")
+        value = self._repeated(node.this, depth, 2)
+        return call(
+            "and", call(">=", value, self.bind(low, depth)), call("<=", value, self.bind(high, depth))
+        )
+
+    def case(self, node: exp.Case, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "ifs", "default")
+        subject = self._repeated(node.this, depth, len(node.args["ifs"])) if node.args.get("this") else None
+        args: list[Expr] = []
+        for branch in node.args["ifs"]:
+            refuse_arguments(self.source, branch, "this", "true")
+            if not self.source.has_between(TokenType.THEN, branch.this, branch.args["true"]):
+                raise QueryError("WHEN needs THEN", hint="write CASE WHEN x THEN y ELSE z END")
+            when = self.bind(branch.this, depth)
+            args += (call("=", subject, when) if subject else when, self.bind(branch.args["true"], depth))
+        default = node.args.get("default")
+        return call("case", *args, self.bind(default, depth) if default else literal_of(exp.Null()))
+
+    def if_(self, node: exp.If, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "true", "false")
+        parts = (node.this, node.args["true"], node.args.get("false") or exp.Null())
+        return call("case", *(self.bind(part, depth) for part in parts))
+
+    def cast(self, node: exp.Cast, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "to")
+        return cast(self.bind(node.this, depth), type_of(self.source, node))
+
+    def interval(self, node: exp.Interval, _: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "unit", "fraction_in_string")
+        return interval(node)
+
+    def function(self, node: exp.Anonymous, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expressions")
+        name = node.name.lower()
+        name = _SYNONYMS.get(name, name)
+        if name not in named_functions() and name != "%":
+            raise unknown_function(node.name)
+        return call(name, *(self.bind(arg, depth) for arg in node.expressions))
+
+    def _repeated(self, node: exp.Expr, depth: int, times: int) -> Expr:
+        """An operand that its operator repeats; nested repetition would grow without limit."""
+        expr = self.bind(node, depth)
+        if times * _size(expr) > _LARGEST:
+            raise self.source.error(self.source.span(node), "this is too large to be compared several times")
+        return expr
+
+
+def _size(expr: Expr) -> int:
+    count, pending = 0, [expr]
+    while pending:
+        node = pending.pop()
+        count += 1
+        if isinstance(node, Call):
+            pending += node.args
+    return count
+
+
+_Handler = Callable[[_Binder, Any, int], Expr]
+_HANDLERS: dict[type[exp.Expr], _Handler] = {
+    **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), _Binder.constant),
+    **dict.fromkeys(_BINARY, _Binder.binary),
+    **dict.fromkeys(_CHAINS, _Binder.chain),
+    **dict.fromkeys((exp.Cast, exp.TryCast), _Binder.cast),
+    exp.Paren: _Binder.paren,
+    exp.Column: _Binder.column,
+    exp.Not: _Binder.negation,
+    exp.Neg: _Binder.minus,
+    exp.Is: _Binder.is_null,
+    exp.Like: _Binder.like,
+    exp.In: _Binder.membership,
+    exp.Between: _Binder.between,
+    exp.Case: _Binder.case,
+    exp.If: _Binder.if_,
+    exp.Interval: _Binder.interval,
+    exp.Anonymous: _Binder.function,
+}

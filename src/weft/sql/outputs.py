@@ -1,0 +1,91 @@
+"""What SELECT gives, and under which names.
+
+Guarantees: every column of the result has a name of its own. The rule: a name after AS stands as it is; `*` and
+`v.*` name their columns alias_column, in the order of FROM; a plain column keeps its name unless another column
+of the result has it too, then it is alias_column; any other expression is col_N, N being its position, from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from weft.errors import QueryError, SqlError
+from weft.logical.expr import Column, Expr, columns
+from weft.logical.query import Output, star
+from weft.sql.expressions import bind_expression
+from weft.sql.reject import refuse_arguments, unsupported
+from weft.sql.scope import Scope
+from weft.sql.statement import Item
+
+__all__ = ["bind_outputs"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A column of the result: the name that it must have, or the one that it would like."""
+
+    item: Item
+    expr: Expr
+    name: str | None = None
+    wish: str | None = None
+
+    @property
+    def taken(self) -> str:
+        """The name that others must keep away from."""
+        return (self.name or self.wish or "").lower()
+
+
+def bind_outputs(items: Sequence[Item], scope: Scope) -> tuple[Output, ...]:
+    """The columns of the result."""
+    drafts = [draft for item in items for draft in _drafts(item, scope)]
+    taken = [draft.taken for draft in drafts]
+    outputs: dict[str, Output] = {}
+    for position, draft in enumerate(drafts, start=1):
+        output = Output(_final_name(draft, position, taken), draft.expr)
+        if output.name.lower() in outputs:
+            raise _twice(draft, output.name)
+        outputs[output.name.lower()] = output
+    return tuple(outputs.values())
+
+
+def _final_name(draft: _Draft, position: int, taken: list[str]) -> str:
+    if draft.name is not None:
+        return draft.name
+    if draft.wish is not None and taken.count(draft.wish.lower()) == 1:
+        return draft.wish
+    return f"{draft.expr.alias}_{draft.expr.name}" if isinstance(draft.expr, Column) else f"col_{position}"
+
+
+def _twice(draft: _Draft, name: str) -> SqlError:
+    message = f"two columns of the result are called {name}"
+    if draft.item.alias:
+        return draft.item.alias.error(message, "choose another name")
+    return draft.item.value.error(message, "name one with AS")
+
+
+def _drafts(item: Item, scope: Scope) -> Iterator[_Draft]:
+    node, source = item.value.node, item.value.source
+    is_star = isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+    if not is_star:
+        expr = bind_expression(item.value, scope)
+        plain = next(columns(expr), None) if isinstance(node, exp.Column) else None
+        yield _Draft(item, expr, item.alias.text if item.alias else None, plain.name if plain else None)
+        return
+    if item.alias is not None:
+        raise item.alias.error("* cannot have a name", "name the columns one by one")
+    inputs = scope.inputs
+    if isinstance(node, exp.Column):
+        refuse_arguments(source, node, "this", "table")
+        try:
+            inputs = (scope.input(node.args["table"].name),)
+        except QueryError as error:
+            raise source.blame(node.args["table"], error) from None
+        node = node.this
+    if not isinstance(node, exp.Star):
+        raise unsupported(source, node)
+    refuse_arguments(source, node)
+    for output in star(column for input_ in inputs for column in input_.columns):
+        yield _Draft(item, output.expr, output.name)

@@ -1,0 +1,158 @@
+"""What Weft does not do, by name.
+
+Guarantees: a part of the syntax tree that nobody understands is refused, never dropped; the error names it,
+points at it and, where there is one, says the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from weft.errors import QueryError, SqlError, nearest
+from weft.logical.functions import named_functions
+from weft.sql.source import Source, Span
+
+__all__ = ["refuse_arguments", "unknown_function", "unsupported"]
+
+_OUTSIDE = "Weft only joins; do it with Spark on the result"
+_FLAT = "join the streams in one SELECT"
+_NO_CLOCK = "the same tuples must always give the same result; compare event times with each other"
+
+_NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
+    exp.Subquery: ("a sub-select", _FLAT),
+    exp.Query: ("a sub-select", _FLAT),
+    exp.Exists: ("EXISTS with a sub-select", _FLAT),
+    exp.SubqueryPredicate: ("a comparison with ANY or ALL", None),
+    exp.Union: ("UNION", "run each SELECT as a query of its own"),
+    exp.Except: ("EXCEPT", None),
+    exp.Intersect: ("INTERSECT", None),
+    exp.Values: ("VALUES", "register a stream"),
+    exp.Window: ("a window function (OVER)", _OUTSIDE),
+    exp.WithinGroup: ("WITHIN GROUP", _OUTSIDE),
+    exp.Filter: ("FILTER", _OUTSIDE),
+    exp.Distinct: ("DISTINCT in a function", _OUTSIDE),
+    exp.Star: ("* here", "name the columns"),
+    exp.Alias: ("a name (AS) here", None),
+    exp.Bracket: ("access with [ ]", None),
+    exp.Dot: ("access to a field of a structure", None),
+    exp.JSONExtract: ("access to JSON", None),
+    exp.Lambda: ("a lambda", None),
+    exp.Tuple: ("a list in parentheses", "compare the values one by one"),
+    exp.Placeholder: ("a parameter", "write the value"),
+    exp.Parameter: ("a parameter", "write the value"),
+    exp.SessionParameter: ("a parameter", "write the value"),
+    exp.CurrentDate: ("CURRENT_DATE", _NO_CLOCK),
+    exp.CurrentTimestamp: ("CURRENT_TIMESTAMP", _NO_CLOCK),
+    exp.ILike: ("ILIKE", "write lower(x) LIKE lower(y)"),
+    exp.RegexpLike: ("RLIKE", "LIKE, contains, startswith and endswith are there"),
+    exp.Escape: ("ESCAPE", "a backslash escapes % and _"),
+    exp.NullSafeEQ: ("a NULL-safe comparison", "write x = y OR (x IS NULL AND y IS NULL)"),
+    exp.NullSafeNEQ: ("IS DISTINCT FROM", "write x <> y"),
+    exp.IntDiv: ("DIV", "write floor(x / y)"),
+    exp.Extract: ("EXTRACT", "write year(x), month(x), day(x), hour(x), minute(x) or second(x)"),
+    exp.Concat: ("a string right after another", "write || between them"),
+    exp.Transform: ("TRANSFORM", None),
+    exp.QueryTransform: ("TRANSFORM", None),
+    exp.Collate: ("COLLATE", None),
+    exp.AtTimeZone: ("AT TIME ZONE", "times are UTC"),
+    exp.HexString: ("a binary constant", None),
+    exp.Lateral: ("LATERAL", None),
+    exp.Unnest: ("UNNEST", None),
+    exp.Anonymous: ("a table function", "a window is written FROM videos [RANGE 10 MINUTES] AS v"),
+}
+
+_ARGUMENTS: dict[str, tuple[str, str | None]] = {
+    "with_": ("WITH (a common table expression)", _FLAT),
+    "distinct": ("DISTINCT", _OUTSIDE),
+    "group": ("GROUP BY", _OUTSIDE),
+    "having": ("HAVING", _OUTSIDE),
+    "qualify": ("QUALIFY", _OUTSIDE),
+    "windows": ("WINDOW", "a stream's window is written FROM videos [RANGE 10 MINUTES] AS v"),
+    "order": ("ORDER BY", "the order of results is an option of the query's sink"),
+    "sort": ("SORT BY", "the order of results is an option of the query's sink"),
+    "cluster": ("CLUSTER BY", None),
+    "distribute": ("DISTRIBUTE BY", "Weft decides how state is partitioned"),
+    "limit": ("LIMIT", _OUTSIDE),
+    "offset": ("OFFSET", _OUTSIDE),
+    "hint": ("a hint", "Weft decides how to join"),
+    "hints": ("a hint", "Weft decides how to join"),
+    "laterals": ("LATERAL VIEW", None),
+    "pivots": ("PIVOT", _OUTSIDE),
+    "sample": ("TABLESAMPLE", None),
+    "query": ("IN with a sub-select", _FLAT),
+    "unnest": ("IN UNNEST", None),
+    "symmetric": ("BETWEEN SYMMETRIC", None),
+    "except_": ("EXCEPT after *", "name the columns"),
+    "replace": ("REPLACE after *", "name the columns"),
+    "rename": ("RENAME after *", "name the columns"),
+    "db": ("a name with two dots", "write alias.column"),
+    "catalog": ("a name with two dots", "write alias.column"),
+    "into": ("INTO", "results go to the query's sink"),
+    "locks": ("FOR UPDATE", None),
+    "match": ("MATCH_RECOGNIZE", None),
+    "safe": ("TRY_CAST", "write CAST"),
+    "version": ("an older version of a stream", None),
+    "columns": ("renaming columns in FROM", None),
+}
+_SIGNS = {"a hint": "/*+"}
+
+# Functions that combine many rows; Weft has none of them, and says so rather than "unknown function".
+_AGGREGATES = frozenset(
+    name.lower()
+    for function in exp.ALL_FUNCTIONS
+    if issubclass(function, exp.AggFunc)
+    for name in function.sql_names()
+) | {"collect_list", "collect_set", "mean", "first", "last", "any", "some", "every", "percentile"}
+
+_VOLATILE = frozenset(
+    (
+        *("current_date", "current_time", "current_timestamp", "curdate", "localtimestamp", "now"),
+        *("rand", "random", "randn", "unix_timestamp", "uuid"),
+    )
+)
+
+
+def unknown_function(written: str) -> QueryError:
+    """The error for a function that there is not, or not here."""
+    name = written.lower()
+    if name in _AGGREGATES:
+        hint = "Weft only joins; aggregate the result with Spark"
+        return QueryError(f"{written} is an aggregate, and aggregates are not supported", hint=hint)
+    if name in _VOLATILE:
+        return QueryError(f"{written} is not supported", hint=_NO_CLOCK)
+    return QueryError(f"there is no function {written}", hint=nearest(name, named_functions()))
+
+
+def unsupported(source: Source, node: exp.Expr) -> SqlError:
+    """The error for a node that nobody understands."""
+    span = source.span(node)
+    for kind in type(node).__mro__:
+        if kind in _NODES:
+            name, hint = _NODES[kind]
+            return source.error(_from_keyword(source, name, span), f"{name} is not supported", hint)
+    return source.error(span, f"{source.text_of(span)} is not supported")
+
+
+def refuse_arguments(source: Source, node: exp.Expr, *understood: str) -> None:
+    """Raise if the node says anything but this."""
+    for key, value in node.args.items():
+        if key in understood or value is None or value is False or value == []:
+            continue
+        name, hint = _ARGUMENTS.get(key, (key.strip("_").replace("_", " ").upper(), None))
+        parts = [part for part in _listed(value) if isinstance(part, exp.Expr)]
+        span = source.span(*parts) if parts else source.span(node)
+        raise source.error(_from_keyword(source, name, span), f"{name} is not supported", hint)
+
+
+def _listed(value: object) -> Iterable[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _from_keyword(source: Source, name: str, span: Span) -> Span:
+    """The span with the clause's keyword, where that stands on its own."""
+    keyword = source.clause(_SIGNS.get(name, name.split()[0]))
+    if keyword is None or keyword[0] > span[1]:
+        return span
+    return source.closed((keyword[0], max(keyword[1], span[1])))

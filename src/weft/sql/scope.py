@@ -1,0 +1,103 @@
+"""Which column a name means.
+
+Guarantees: names are found upper or lower case, and come out in the catalog's spelling; a name that means
+nothing, or more than one thing, is an error that lists what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.errors import QueryError, nearest
+from weft.logical.expr import Column, Expr
+from weft.logical.functions import call
+from weft.logical.query import Input
+
+__all__ = ["Merged", "Scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A column that USING made one of several inputs' columns."""
+
+    name: str
+    aliases: frozenset[str]
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The inputs that an expression may name.
+
+    ``beyond`` are the other inputs of the query, which ON may also name as long as the query has no outer join: its
+    conditions are then one pool with those of WHERE.
+    """
+
+    inputs: tuple[Input, ...]
+    merged: tuple[Merged, ...] = ()
+    beyond: tuple[Input, ...] = ()
+    hidden: tuple[Input, ...] = ()
+
+    def input(self, name: str) -> Input:
+        """The input that goes by this name."""
+        folded = name.lower()
+        everywhere = (*self.inputs, *self.beyond)
+        for input_ in everywhere:
+            if input_.alias.lower() == folded:
+                return input_
+        if any(input_.alias.lower() == folded for input_ in self.hidden):
+            raise QueryError(
+                f"{name} cannot be seen here",
+                hint="ON sees only the streams that its own join brings together",
+            )
+        renamed = next((i.alias for i in everywhere if i.stream.name.lower() == folded), None)
+        hint = f"it goes by the name {renamed} here" if renamed else _listing(name, everywhere)
+        raise QueryError(f"there is no {name} in FROM", hint=hint)
+
+    def qualified(self, input_: Input, name: str) -> Column:
+        """A column of one input."""
+        field = input_.stream.schema.find(name)
+        if field is None:
+            hint = nearest(name, input_.stream.schema.names)
+            raise QueryError(f"{input_.alias} has no column {name}", hint=hint)
+        return input_.column(name)
+
+    def unqualified(self, name: str) -> Expr:
+        """The only column of that name."""
+        for inputs in (self.inputs, self.beyond):
+            found = self._candidates(name, inputs)
+            if len(found) > 1:
+                listing = " or ".join(sorted(map(str, found)))
+                raise QueryError(f"column {name} is ambiguous", hint=f"write {listing}")
+            if found:
+                return found[0]
+        every = {field.name for input_ in (*self.inputs, *self.beyond) for field in input_.stream.schema}
+        raise QueryError(f"there is no column {name}", hint=nearest(name, every))
+
+    def _candidates(self, name: str, inputs: Sequence[Input]) -> list[Expr]:
+        having = [input_ for input_ in inputs if input_.stream.schema.find(name)]
+        found: list[Expr] = []
+        for merged in self.merged:
+            if merged.name == name.lower() and any(i.alias in merged.aliases for i in having):
+                having = [input_ for input_ in having if input_.alias not in merged.aliases]
+                found.append(merged.expr)
+        return found + [input_.column(name) for input_ in having]
+
+    def united(self, right: Scope, name: str, kind: str) -> tuple[Merged, Expr]:
+        """What USING says of a column here and to the right: the one column it becomes, and the equality."""
+        sides = self.unqualified(name), right.unqualified(name)
+        both = (*self.inputs, *right.inputs)
+        owners = frozenset(input_.alias for input_ in both if input_.stream.schema.find(name))
+        return Merged(name.lower(), owners, _merge(kind, *sides)), call("=", *sides)
+
+
+def _merge(kind: str, left: Expr, right: Expr) -> Expr:
+    """The value of a column after USING: whichever side is there."""
+    if kind == "full":
+        return call("coalesce", left, right)
+    return right if kind == "right" else left
+
+
+def _listing(name: str, inputs: Sequence[Input]) -> str:
+    return nearest(name, (input_.alias for input_ in inputs))

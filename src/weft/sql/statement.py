@@ -1,0 +1,103 @@
+"""A query as written: what SQL and the builder have in common before names are looked up.
+
+Guarantees: only what Weft supports can be said here. Every part keeps the text it came from, for errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from weft.errors import SqlError
+from weft.logical.window import UNBOUNDED, Window
+from weft.sql.source import Piece, Source, Span
+
+__all__ = ["Item", "JoinRef", "Name", "Relation", "Statement", "StreamRef", "streams"]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A word and the place where it stands."""
+
+    text: str
+    source: Source
+    span: Span
+
+    @classmethod
+    def plain(cls, text: str) -> Name:
+        """A name that was given on its own."""
+        return cls(text, Source(text), (0, len(text)))
+
+    def error(self, message: str, hint: str | None = None) -> SqlError:
+        """An error about this name."""
+        return self.source.error(self.span, message, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRef:
+    """A stream in FROM."""
+
+    name: Name
+    alias: Name | None = None
+    window: Window = UNBOUNDED
+
+    @property
+    def shown(self) -> Name:
+        """The word it goes by."""
+        return self.alias or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRef:
+    """A join in FROM: inner, left, right, full or cross."""
+
+    kind: str
+    left: Relation
+    right: Relation
+    on: Piece | None = None
+    using: tuple[Name, ...] = ()
+
+
+Relation = StreamRef | JoinRef
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An expression to select, perhaps with a name."""
+
+    value: Piece
+    alias: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """SELECT items FROM relations (between which commas stand) WHERE all of the conditions."""
+
+    items: tuple[Item, ...]
+    relations: tuple[Relation, ...]
+    where: tuple[Piece, ...]
+    source: Source
+
+    @property
+    def is_outer(self) -> bool:
+        """Whether any join is an outer join."""
+        return any(join.kind in ("left", "right", "full") for join in self._joins())
+
+    def _joins(self) -> Iterator[JoinRef]:
+        pending = list(self.relations)
+        while pending:
+            relation = pending.pop()
+            if isinstance(relation, JoinRef):
+                yield relation
+                pending += (relation.left, relation.right)
+
+
+def streams(relation: Relation) -> Iterator[StreamRef]:
+    """The streams of a relation, as written."""
+    pending = [relation]
+    while pending:
+        first = pending.pop()
+        if isinstance(first, StreamRef):
+            yield first
+        else:
+            pending += (first.right, first.left)

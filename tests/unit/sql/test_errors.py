@@ -1,0 +1,477 @@
+"""Every mistake is shown where it is, with a remedy: whole messages, so that the carets can be seen."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from tests.unit.sql.samples import CATALOG
+
+from weft.errors import SqlError
+from weft.sql.bind import parse_query
+
+
+def refusal(sql: str) -> str:
+    with pytest.raises(SqlError) as caught:
+        parse_query(sql, CATALOG)
+    return str(caught.value)
+
+
+def check(sql: str, expected: str) -> None:
+    assert refusal(sql) == dedent(expected).strip("\n")
+
+
+def test_unknown_stream() -> None:
+    """A typo in a stream's name would leave the user guessing."""
+    check(
+        "SELECT v.vid FROM vidoes [ROWS 5] AS v",
+        """
+        SQL: there is no stream vidoes
+        1 | SELECT v.vid FROM vidoes [ROWS 5] AS v
+                              ^^^^^^
+        hint: did you mean videos? There are: comments, videos, views
+        """,
+    )
+
+
+def test_unknown_column() -> None:
+    """A typo in a column's name would leave the user guessing."""
+    check(
+        "SELECT c.text\nFROM comments c,\n     views w\nWHERE c.uid = w.uid AND c.txet = 'x'",
+        """
+        SQL: c has no column txet
+        4 | WHERE c.uid = w.uid AND c.txet = 'x'
+                                      ^^^^
+        hint: did you mean text? There are: text, ts, uid
+        """,
+    )
+    check(
+        "SELECT txt FROM comments JOIN views USING (uid)",
+        """
+        SQL: there is no column txt
+        1 | SELECT txt FROM comments JOIN views USING (uid)
+                   ^^^
+        hint: did you mean text? There are: duration, name, text, ts, uid, vid
+        """,
+    )
+
+
+def test_unknown_qualifier() -> None:
+    """A stream's own name, hidden by its alias, would be reported as missing without a reason."""
+    check(
+        "SELECT videos.vid FROM videos v",
+        """
+        SQL: there is no videos in FROM
+        1 | SELECT videos.vid FROM videos v
+                   ^^^^^^
+        hint: it goes by the name v here
+        """,
+    )
+    check(
+        "SELECT x.* FROM videos v",
+        """
+        SQL: there is no x in FROM
+        1 | SELECT x.* FROM videos v
+                   ^
+        hint: there are: v
+        """,
+    )
+
+
+def test_ambiguous_column() -> None:
+    """One of two columns would be taken without a word."""
+    check(
+        "SELECT VID FROM videos v JOIN views w ON v.vid = w.vid",
+        """
+        SQL: column VID is ambiguous
+        1 | SELECT VID FROM videos v JOIN views w ON v.vid = w.vid
+                   ^^^
+        hint: write v.vid or w.vid
+        """,
+    )
+
+
+def test_duplicate_alias() -> None:
+    """Two streams of one name would be mixed up."""
+    check(
+        "SELECT 1 FROM views AS w, comments W WHERE w.uid = W.uid",
+        """
+        SQL: two streams go by the name W
+        1 | SELECT 1 FROM views AS w, comments W WHERE w.uid = W.uid
+                                               ^
+        hint: name one with AS
+        """,
+    )
+
+
+def test_two_results_of_one_name() -> None:
+    """One column of the result would overwrite another."""
+    check(
+        "SELECT vid AS a, likes AS A FROM videos",
+        """
+        SQL: two columns of the result are called A
+        1 | SELECT vid AS a, likes AS A FROM videos
+                                      ^
+        hint: choose another name
+        """,
+    )
+    check(
+        "SELECT vid, vid FROM videos",
+        """
+        SQL: two columns of the result are called videos_vid
+        1 | SELECT vid, vid FROM videos
+                        ^^^
+        hint: name one with AS
+        """,
+    )
+
+
+def test_type_mismatch() -> None:
+    """A comparison that can never be true would run for ever."""
+    check(
+        "SELECT 1 FROM videos v WHERE v.ok AND (v.title = v.vid OR v.ok)",
+        """
+        SQL: cannot compare string with long: v.title = v.vid
+        1 | SELECT 1 FROM videos v WHERE v.ok AND (v.title = v.vid OR v.ok)
+                                                   ^^^^^^^^^^^^^^^
+        hint: CAST one side to the type of the other
+        """,
+    )
+    check(
+        "SELECT lower(likes) FROM videos",
+        """
+        SQL: lower does not work on int: videos.likes
+        1 | SELECT lower(likes) FROM videos
+                   ^^^^^^^^^^^^
+        hint: it takes (string)
+        """,
+    )
+    check(
+        "SELECT 1 FROM videos WHERE ts < '2024-13-01'",
+        """
+        SQL: '2024-13-01' is not a timestamp
+        1 | SELECT 1 FROM videos WHERE ts < '2024-13-01'
+                                       ^^^^^^^^^^^^^^^^^
+        hint: write it as in '2024-03-01 12:30:00'
+        """,
+    )
+
+
+def test_where_that_is_no_condition() -> None:
+    """A number would be taken for true."""
+    check(
+        "SELECT 1 FROM videos WHERE ok AND likes + 1",
+        """
+        SQL: WHERE needs a condition, and 1 + videos.likes is a int
+        1 | SELECT 1 FROM videos WHERE ok AND likes + 1
+                                              ^^^^^^^^^
+        hint: compare it with something
+        """,
+    )
+    check(
+        "SELECT 1 FROM videos WHERE ok AND 1 = 2",
+        """
+        SQL: the condition 1 = 2 mentions no stream
+        1 | SELECT 1 FROM videos WHERE ok AND 1 = 2
+                                              ^^^^^
+        hint: leave it out
+        """,
+    )
+
+
+def test_cross_product() -> None:
+    """A forgotten predicate would be noticed by the full disk."""
+    check(
+        "SELECT v.vid FROM videos v, views AS w, comments c WHERE w.uid = c.uid",
+        """
+        SQL: cross product: nothing joins w with v
+        1 | SELECT v.vid FROM videos v, views AS w, comments c WHERE w.uid = c.uid
+                                                 ^
+        hint: add a predicate between them, or say CROSS JOIN if every pair is wanted
+        """,
+    )
+
+
+def test_outer_join_without_condition() -> None:
+    """Every tuple would find a partner, and nothing be padded."""
+    check(
+        "SELECT v.vid FROM videos v LEFT JOIN views w ON TRUE",
+        """
+        SQL: LEFT JOIN needs a condition
+        1 | SELECT v.vid FROM videos v LEFT JOIN views w ON TRUE
+                                                       ^
+        hint: add ON or USING
+        """,
+    )
+
+
+def test_on_out_of_sight() -> None:
+    """ON could name a stream that its outer join does not bring together."""
+    check(
+        "SELECT 1 FROM videos v LEFT JOIN views w ON w.uid = c.uid LEFT JOIN comments c ON v.ts = c.ts",
+        """
+        SQL: c cannot be seen here
+        1 | SELECT 1 FROM videos v LEFT JOIN views w ON w.uid = c.uid LEFT JOIN comments c ON v.ts = c.ts
+                                                                ^
+        hint: ON sees only the streams that its own join brings together
+        """,
+    )
+
+
+# Windows
+
+
+@pytest.mark.parametrize(
+    ("window", "message", "hint"),
+    [
+        ("[RANGE 0 SECONDS]", "a window of 0:00:00 makes no sense", "a RANGE is longer than nothing"),
+        ("[RANGE 5 BANANAS]", "cannot read '5 BANANAS' as a duration", "as in 10 MINUTES"),
+        ("[RANGE -5 SECONDS]", "cannot read '-5 SECONDS' as a duration", "as in 10 MINUTES"),
+        ("[RANGE 200000 DAYS]", "a window of 200000 days, 0:00:00 makes no sense", "at most 100000 days"),
+        ("[RANGE]", "cannot read '' as a duration", "as in 10 MINUTES"),
+        ("[ROWS 0]", "a window of 0 rows makes no sense", "1 or more"),
+        ("[ROWS 1.5]", "cannot read '1.5' as a number of rows", "ROWS 1000"),
+        ("[ROWS 99999999999999999999]", "cannot read '99999999999999999999' as a number", "ROWS 1000"),
+        (
+            "[UNBOUNDED 5]",
+            "cannot read the window [UNBOUNDED 5]",
+            "[RANGE 10 MINUTES], [ROWS 1000] or [UNBOUNDED]",
+        ),
+        (
+            "[5 MINUTES]",
+            "cannot read the window [5 MINUTES]",
+            "[RANGE 10 MINUTES], [ROWS 1000] or [UNBOUNDED]",
+        ),
+        ("[]", "cannot read the window []", "[RANGE 10 MINUTES], [ROWS 1000] or [UNBOUNDED]"),
+    ],
+)
+def test_windows_that_make_no_sense(window: str, message: str, hint: str) -> None:
+    """State would be kept for ever, or not at all."""
+    lines = refusal(f"SELECT v.vid FROM videos {window} v").split("\n")
+    assert lines[0].startswith(f"SQL: {message}")
+    assert lines[2] == " " * 29 + "^" * len(window)
+    assert hint in lines[3]
+
+
+def test_misplaced_windows() -> None:
+    """A window behind the alias would be ignored."""
+    check(
+        "SELECT v.vid FROM videos v [RANGE 5 SECONDS]",
+        """
+        SQL: a window stands right after the name of a stream in FROM
+        1 | SELECT v.vid FROM videos v [RANGE 5 SECONDS]
+                                       ^^^^^^^^^^^^^^^^^
+        hint: write FROM videos [RANGE 10 MINUTES] AS v
+        """,
+    )
+    check(
+        "SELECT title[0] FROM videos",
+        """
+        SQL: arrays and access with [ ] are not supported
+        1 | SELECT title[0] FROM videos
+                        ^^^
+        """,
+    )
+    assert "a window stands right after" in refusal("SELECT 1 FROM videos [ROWS 1] [ROWS 2]")
+    assert "a window stands right after" in refusal("SELECT vid [ROWS 1] FROM videos")
+    assert "arrays and access" in refusal("SELECT [1, 2] FROM videos")
+
+
+# Places
+
+
+def test_caret_in_the_middle_of_lines() -> None:
+    """With tabs, wide characters or accents before it, the caret would stand under the wrong word."""
+    check(
+        "SELECT '日本', 'e\u0301',\tnosuch\r\nFROM videos",
+        f"""
+        SQL: there is no column nosuch
+        1 | SELECT '日本', 'e\u0301', nosuch
+                                ^^^^^^
+        hint: {refusal("SELECT nosuch FROM videos").rpartition("hint: ")[2]}
+        """,
+    )
+    assert refusal("\n\n\tSELECT 1\n\tFROM\tnosuch").split("\n")[1:3] == [
+        "4 |  FROM nosuch",
+        "          ^^^^^^",
+    ]
+
+
+def test_caret_in_long_lines() -> None:
+    """The caret would be somewhere far to the right of the screen."""
+    columns = ", ".join(f"vid AS a{i}" for i in range(500))
+    lines = refusal(f"SELECT {columns}, nosuch, {columns} FROM videos").split("\n")
+    assert len(lines[1]) < 200
+    start = lines[2].index("^")
+    assert lines[1][start : start + lines[2].count("^")] == "nosuch"
+
+
+def test_culprit_over_several_lines() -> None:
+    """Carets would run past the end of the line."""
+    check(
+        "SELECT 1 FROM videos WHERE title =\n  vid",
+        """
+        SQL: cannot compare string with long: videos.title = videos.vid
+        1 | SELECT 1 FROM videos WHERE title =
+                                       ^^^^^^^
+        hint: CAST one side to the type of the other
+        """,
+    )
+
+
+# Syntax
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "culprit"),
+    [
+        ("", "there is no query", ""),
+        ("SELECT", "something is missing after SELECT", "SELECT"),
+        ("SELECT 1", "the query has no FROM", "SELECT 1"),
+        ("SELECT vid, FROM videos", "something is missing after ,", ","),
+        ("SELECT lower(, title) FROM videos", "something is missing after (", "("),
+        ("SELECT vid FROM videos WHERE", "something is missing after WHERE", "WHERE"),
+        ("SELECT 1 FROM videos v JOIN views w ON WHERE v.ok", "something is missing after ON", "ON"),
+        ("SELECT (vid FROM videos", "this ( is never closed", "("),
+        ("SELECT vid) FROM videos", "nothing is open that ) could close", ")"),
+        ("SELECT vid FROM videos [ROWS 5 v", "this [ is never closed", "["),
+        ("SELECT 'abc, 5 FROM videos", "cannot read the text from here", "'"),
+        ("SELECT 5 /* x FROM videos", "cannot read the text from here", "/"),
+        ("SELECT vid vid vid FROM videos", "cannot make sense of vid", "vid"),
+        ("SELECT vid FROM videos WHERE vid = = 3", "cannot make sense of =", "="),
+        ("SELECT vid BETWEEN 1 2 FROM videos", "BETWEEN needs AND", "vid BETWEEN 1 2"),
+        ("SELECT CASE WHEN ok vid END FROM videos", "WHEN needs THEN", "CASE WHEN ok vid END"),
+        ("SELECT CASE WHEN ok THEN 1 FROM videos", "END is missing near 1", "1"),
+        ("SELECT CAST(vid BIGINT) FROM videos", "AS is missing near BIGINT", "BIGINT"),
+        ("SELECT vid IN () FROM videos", "IN needs a list", "vid IN ()"),
+        ("SELECT vid FROM videos; SELECT 1", "there is more than one statement", "SELECT"),
+    ],
+)
+def test_syntax(sql: str, message: str, culprit: str) -> None:
+    """A slip of the pen would be answered with the parser's own words, or be overlooked."""
+    with pytest.raises(SqlError) as caught:
+        parse_query(sql, CATALOG)
+    assert caught.value.message == message
+    assert sql[caught.value.start : caught.value.end] == culprit
+
+
+# What there is not
+
+
+@pytest.mark.parametrize(
+    ("sql", "name", "culprit"),
+    [
+        ("SELECT count(*) FROM videos", "count is an aggregate, and aggregates are", "count(*)"),
+        ("SELECT sum(vid) FROM videos", "sum is an aggregate, and aggregates are", "sum(vid)"),
+        ("SELECT vid FROM videos GROUP BY vid", "GROUP BY is", "GROUP BY vid"),
+        ("SELECT vid FROM videos HAVING ok", "HAVING is", "HAVING ok"),
+        ("SELECT DISTINCT vid FROM videos", "DISTINCT is", "DISTINCT"),
+        ("SELECT vid FROM videos ORDER BY vid", "ORDER BY is", "ORDER BY vid"),
+        ("SELECT vid FROM videos LIMIT 5", "LIMIT is", "LIMIT 5"),
+        ("SELECT vid FROM videos QUALIFY ok", "QUALIFY is", "QUALIFY ok"),
+        ("SELECT vid FROM videos UNION SELECT 1", "UNION is", "UNION SELECT 1"),
+        ("SELECT vid FROM videos EXCEPT SELECT 1", "EXCEPT is", "EXCEPT SELECT 1"),
+        ("SELECT vid FROM videos INTERSECT SELECT 1", "INTERSECT is", "INTERSECT SELECT 1"),
+        ("WITH a AS (SELECT 1) SELECT * FROM a", "WITH (a common table expression) is", "WITH"),
+        ("SELECT a.vid FROM (SELECT vid FROM videos) a", "a sub-select is", "(SELECT vid FROM videos) a"),
+        ("SELECT 1 FROM videos WHERE vid = (SELECT 1)", "a sub-select is", "(SELECT 1)"),
+        ("SELECT 1 FROM videos WHERE vid IN (SELECT 1)", "IN with a sub-select is", "IN (SELECT 1)"),
+        ("SELECT 1 FROM videos WHERE EXISTS (SELECT 1)", "EXISTS with a sub-select is", "EXISTS (SELECT 1)"),
+        ("SELECT row_number() OVER () FROM videos", "a window function (OVER) is", "row_number() OVER ()"),
+        ("SELECT 1 FROM videos v NATURAL JOIN views w", "NATURAL JOIN is", "NATURAL JOIN views w"),
+        (
+            "SELECT 1 FROM videos v LEFT SEMI JOIN views w ON v.ok",
+            "LEFT SEMI JOIN is",
+            "LEFT SEMI JOIN views w ON v.ok",
+        ),
+        (
+            "SELECT 1 FROM videos v LEFT ANTI JOIN views w ON v.ok",
+            "LEFT ANTI JOIN is",
+            "LEFT ANTI JOIN views w ON v.ok",
+        ),
+        ("SELECT 1 FROM videos v OUTER JOIN views w ON v.ok", "OUTER JOIN is", "OUTER JOIN views w ON v.ok"),
+        ("SELECT 1 FROM videos v, LATERAL (SELECT 1) w", "LATERAL is", "LATERAL (SELECT 1) w"),
+        ("SELECT 1 FROM videos LATERAL VIEW explode(a) b", "LATERAL VIEW is", "LATERAL VIEW explode(a) b"),
+        ("SELECT /*+ BROADCAST(v) */ 1 FROM videos v", "a hint is", "/*+ BROADCAST(v) */"),
+        ("SELECT 1 FROM videos TABLESAMPLE (5 PERCENT)", "TABLESAMPLE is", "TABLESAMPLE (5 PERCENT)"),
+        ("SELECT 1 FROM videos PIVOT (max(a) FOR b IN (1))", "PIVOT is", "PIVOT (max(a) FOR b IN (1))"),
+        ("SELECT 1 FROM r('sliding', '1', 'minutes')", "a table function is", "r('sliding', '1', 'minutes')"),
+        ("SELECT 1 FROM VALUES (1) v", "VALUES is", "VALUES (1) v"),
+        ("SELECT * EXCEPT (vid) FROM videos", "EXCEPT after * is", "EXCEPT (vid)"),
+        ("SELECT 1 FROM videos WHERE vid = ?", "a parameter is", "?"),
+        ("SELECT 1 FROM videos WHERE vid = :id", "a parameter is", ":id"),
+        ("SELECT 1 FROM videos WHERE vid = ${id}", "a parameter is", "${id}"),
+        ("SELECT title -> 'a' FROM videos", "access to JSON is", "title -> 'a'"),
+        ("SELECT v.a.b FROM videos v", "a name with two dots is", "v"),
+        ("SELECT (vid, likes) FROM videos", "a list in parentheses is", "(vid, likes)"),
+        ("SELECT title RLIKE 'x' FROM videos", "RLIKE is", "RLIKE 'x'"),
+        ("SELECT title ILIKE 'x' FROM videos", "ILIKE is", "ILIKE 'x'"),
+        ("SELECT vid <=> 1 FROM videos", "a NULL-safe comparison is", "vid <=> 1"),
+        ("SELECT vid & 1 FROM videos", "vid & 1 is", "vid & 1"),
+        ("SELECT vid DIV 2 FROM videos", "DIV is", "DIV 2"),
+        ("SELECT TRY_CAST(vid AS INT) FROM videos", "TRY_CAST is", "TRY_CAST(vid AS INT)"),
+        ("SELECT EXTRACT(YEAR FROM ts) FROM videos", "EXTRACT is", "EXTRACT(YEAR FROM ts)"),
+        ("SELECT current_date FROM videos", "CURRENT_DATE is", "current_date"),
+        ("SELECT now() FROM videos", "now is", "now()"),
+        ("SELECT vid FROM videos |> LIMIT 3", "|> (the pipe syntax) is", "|>"),
+    ],
+)
+def test_refused_by_name(sql: str, name: str, culprit: str) -> None:
+    """A clause that Weft does not have would be dropped without a word, and the result be wrong."""
+    with pytest.raises(SqlError) as caught:
+        parse_query(sql, CATALOG)
+    assert caught.value.message == f"{name} not supported"
+    assert sql[caught.value.start : caught.value.end] == culprit
+
+
+@pytest.mark.parametrize(
+    "word", ["INSERT", "CREATE", "DROP", "EXPLAIN", "SET", "VALUES", "FROM", "UPDATE", "MERGE"]
+)
+def test_other_statements(word: str) -> None:
+    """A statement that changes something would be run, or be logged on the console."""
+    assert refusal(f"{word} x y z").startswith(f"SQL: a query starts with SELECT, not with {word}\n")
+
+
+@pytest.mark.parametrize(
+    ("expression", "message", "hint"),
+    [
+        ("lowr(title)", "there is no function lowr", "did you mean lower?"),
+        ("neg(vid)", "there is no function neg", "there are: abs"),
+        ("lower(title, geo)", "lower takes 1 argument, not 2: lower(videos.title, videos.geo)", ""),
+        ("CAST(vid AS ARRAY<INT>)", "there is no type ARRAY<INT>", "cast to a type"),
+        ("CAST(vid AS DECIMAL(50,2))", "decimal(50,2) is not a type", "precision is 1 to 38"),
+        ("CAST(ts AS BOOLEAN)", "cannot cast videos.ts from timestamp to boolean", ""),
+        (
+            "ts + INTERVAL '1' MONTH",
+            "INTERVAL 1 MONTH: months and years differ in length",
+            "use add_months(x, n)",
+        ),
+        (
+            "ts + INTERVAL '2 years'",
+            "INTERVAL 2 YEARS: months and years differ in length",
+            "use add_months(x, n)",
+        ),
+        ("ts + INTERVAL vid SECOND", "INTERVAL takes a constant", "multiply"),
+        ("ts + INTERVAL '1 2' DAY TO HOUR", "an INTERVAL has one unit", "add two intervals"),
+        ("ts + INTERVAL '5 bananas'", "cannot read '5 BANANAS' as a duration", "as in 10 MINUTES"),
+        ("99999999999999999999", "99999999999999999999 does not fit in 64 bits", ""),
+        ("-9223372036854775809", "-9223372036854775809 does not fit in 64 bits", ""),
+        ("1e999", "inf is not a constant", "write CAST('inf' AS DOUBLE)"),
+        ("ok IS TRUE", "IS takes only NULL", "write x = TRUE"),
+    ],
+)
+def test_expressions(expression: str, message: str, hint: str) -> None:
+    """An expression that cannot be computed would fail in the middle of the night instead of at once."""
+    with pytest.raises(SqlError) as caught:
+        parse_query(f"SELECT {expression} FROM videos", CATALOG)
+    assert caught.value.message == message
+    assert hint in (caught.value.hint or "")
+
+
+def test_too_deep() -> None:
+    """A generated query could end the session."""
+    nested = "(" * 500 + "vid" + ")" * 500
+    assert "nested too deeply" in refusal(f"SELECT {nested} FROM videos")
+    assert "nested more than 100 deep" in refusal(f"SELECT {' + '.join(['vid'] * 150)} FROM videos")
+    joins = " ".join(f"JOIN views w{i}" for i in range(50))
+    assert "more than 8 JOINs without ON" in refusal(f"SELECT 1 FROM videos v {joins}")
