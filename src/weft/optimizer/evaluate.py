@@ -10,10 +10,12 @@ routes no longer depend on each other, and each is a shortest path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from math import inf
 
+from weft.errors import PlanError
 from weft.optimizer.cost import hop_cost, latency, probe_cost, storage_cost, store_cost
 from weft.optimizer.probe_order import Choices, Frontier, Order, Route, greedy_route, routes, visit
 from weft.optimizer.space import Space, Tree
@@ -24,12 +26,14 @@ from weft.stats.estimate import bits
 __all__ = [
     "Layouts",
     "Shape",
+    "cheapest",
     "climb",
     "fixed_cost",
     "kept",
     "lower_bound",
     "price",
     "settle",
+    "settle_below",
     "settle_exactly",
     "stored",
 ]
@@ -52,29 +56,54 @@ class Shape:
 
 def settle(space: Space, tree: Tree, layouts: Layouts) -> Shape:
     """The tree with these layouts and good probe orders: an inner operator takes those best up to there."""
+    found = settle_below(space, tree, layouts, inf)
+    if found is None:
+        raise PlanError("a tree without any probe orders")
+    return found
+
+
+def cheapest(space: Space, candidates: Iterable[tuple[Tree, Layouts]]) -> Shape:
+    """The best of some trees with layouts, settled only as far as they may still be it."""
+    best: Shape | None = None
+    for tree, layouts in candidates:
+        best = settle_below(space, tree, layouts, best.total if best else inf) or best
+    if best is None:
+        raise PlanError("no plan to choose from")
+    return best
+
+
+def settle_below(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape | None:
+    """As `settle`, but None as soon as it is clear that the cost reaches the bound."""
     question = (tree, tuple(layouts[store] for operator in tree for store in operator))
     known: Shape | None = space.settled.get(question)
     if known is None:
-        known = space.settled[question] = _settle(space, tree, layouts)
-    return known
+        known = _settle(space, tree, layouts, bound)
+        if known is not None:
+            space.settled[question] = known
+    return known if known is not None and known.total < bound else None
 
 
-def _settle(space: Space, tree: Tree, layouts: Layouts) -> Shape:
+def _settle(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape | None:
     choices = _decided(layouts)
     complete = {1 << i: 1 for i in range(space.count)}
     frontiers = [_entry(i, choices) for i in range(space.count)]
-    for operator in tree[:-1]:
+    spent = fixed_cost(space, layouts)
+    for operator in tree:
         mask = sum(operator)
         hops = []
         for i in bits(mask):
-            found = climb(space, i, frontiers[i], operator, choices, complete)
-            pairs = stored(space, i, mask, found, layouts[mask])
-            best, hop = min(pairs, key=lambda found: found[0].cost + hop_cost(space.weights, found[1]))
-            frontiers[i] = [best]
-            hops.append(hop)
-        complete[mask] = max(hops)
-    last = tree[-1]
-    frontiers = [climb(space, i, frontier, last, choices, complete) for i, frontier in enumerate(frontiers)]
+            before = frontiers[i][0].cost
+            frontiers[i] = climb(space, i, frontiers[i], operator, choices, complete)
+            if mask != space.full:
+                pairs = stored(space, i, mask, frontiers[i], layouts[mask])
+                best, hop = min(pairs, key=lambda pair: pair[0].cost + hop_cost(space.weights, pair[1]))
+                frontiers[i] = [best]
+                hops.append(hop)
+            spent += min(route.cost for route in frontiers[i]) - before
+            if spent + hop_cost(space.weights, max(complete.values())) >= bound:
+                return None
+        if hops:
+            complete[mask] = max(hops)
     return _assemble(space, tree, layouts, frontiers, max(complete.values()))
 
 
@@ -215,7 +244,7 @@ def _assemble(
 
 
 def _best_last_hop(space: Space, frontiers: list[Frontier], least: int) -> tuple[float, list[Route]]:
-    best: tuple[float, list[Route]] = (float("inf"), [])
+    best: tuple[float, list[Route]] = (inf, [])
     for last in sorted({max(least, route.place.hop) for frontier in frontiers for route in frontier}):
         chosen = [min((r for r in f if r.place.hop <= last), default=None) for f in frontiers]
         found = [route for route in chosen if route is not None]

@@ -7,15 +7,15 @@ and improves on the best, so it is never dearer than any of them but `exhaustive
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from weft.errors import ConfigError, nearest
 from weft.logical.query import Query
 from weft.optimizer.dynamic import WIDE, best_tree
-from weft.optimizer.evaluate import Shape, price, settle
+from weft.optimizer.evaluate import Layouts, Shape, cheapest, price
 from weft.optimizer.exhaustive import exhaustive
-from weft.optimizer.partitioning import Rule, improve, rules, seed
+from weft.optimizer.partitioning import Rule, improve, rules, scheme
 from weft.optimizer.space import Options, Space, Tree
 from weft.optimizer.tree import (
     chain,
@@ -32,10 +32,19 @@ from weft.stats.statistics import Statistics
 
 __all__ = ["STRATEGIES", "optimise", "plan_cost"]
 
-# So many rules of partitioning, of all there are, are tried on every tree.
-RULES = 3
-# The best tree costs much more to find, so it is found for fewer.
-DYNAMIC_RULES = 2
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to search; less for queries of many inputs, which have more of everything."""
+
+    rules: int  # of partitioning, tried on every tree
+    best_trees: int  # rules for which the best tree is found
+    rounds: int  # of changing layouts
+    neighbours: bool  # whether to try one stored result more or less
+
+
+def _effort(space: Space) -> Effort:
+    return Effort(3, 1, 9, True) if space.count <= WIDE else Effort(1, 1, 1, False)
 
 
 def _rules(space: Space) -> list[Rule]:
@@ -44,12 +53,10 @@ def _rules(space: Space) -> list[Rule]:
 
 def _best(space: Space, trees: Iterator[Tree]) -> Shape:
     """The cheapest of some trees, each with the rules that suit the query best, its layouts then improved."""
-    distinct, few = dict.fromkeys(trees), _rules(space)[:RULES]
-    return improve(space, min((seed(space, tree, few) for tree in distinct), key=_total))
-
-
-def _total(shape: Shape) -> float:
-    return shape.total
+    effort = _effort(space)
+    few = _rules(space)[: effort.rules]
+    pairs = ((tree, scheme(space, tree, rule)) for tree in dict.fromkeys(trees) for rule in few)
+    return improve(space, cheapest(space, pairs), effort.rounds)
 
 
 HEURISTICS = {
@@ -63,19 +70,20 @@ HEURISTICS = {
 
 def dynamic(space: Space) -> Iterator[Tree]:
     """The best tree for each of the rules that suit the query best."""
-    for rule in _rules(space)[: DYNAMIC_RULES if space.count <= WIDE else 1]:
+    for rule in _rules(space)[: _effort(space).best_trees]:
         yield best_tree(space, rule)
 
 
 def auto(space: Space) -> Shape:
     """The best of flat, left-deep and dynamic trees; then, if inputs are few, one stored result more or less."""
-    best = min((_best(space, trees(space)) for trees in (flat, left_deep, dynamic)), key=_total)
-    while space.count <= WIDE:
-        moves = [_adopt(space, best, tree) for tree in _neighbours(space, best.tree)]
-        found = min(moves, key=_total, default=best)
-        if found.total >= best.total:
+    found = [_best(space, trees(space)) for trees in (flat, left_deep, dynamic)]
+    best = min(found, key=lambda shape: shape.total)
+    while _effort(space).neighbours:
+        moves = [pair for tree in _neighbours(space, best.tree) for pair in _adopted(space, best, tree)]
+        moved = cheapest(space, moves) if moves else best
+        if moved.total >= best.total:
             break
-        best = improve(space, found)
+        best = improve(space, moved, _effort(space).rounds)
     return best
 
 
@@ -89,13 +97,15 @@ def _neighbours(space: Space, tree: Tree) -> Iterator[Tree]:
                     yield materialise(tree, operator, some)
 
 
-def _adopt(space: Space, shape: Shape, tree: Tree) -> Shape:
-    """A neighbouring tree with the layouts of the shape; what is new in it is laid out as is best."""
+def _adopted(space: Space, shape: Shape, tree: Tree) -> Iterator[tuple[Tree, Layouts]]:
+    """A neighbouring tree with the layouts of the shape; what is new in it is laid out in every way."""
     known = {store: shape.layouts.get(store) for operator in tree for store in operator}
     new = [store for store, spread in known.items() if spread is None]
     base = {store: spread or space.spreads(store)[0] for store, spread in known.items()}
-    options = [{**base, store: spread} for store in new for spread in space.spreads(store)] or [base]
-    return min((settle(space, tree, layouts) for layouts in options), key=_total)
+    yield tree, base
+    for store in new:
+        for spread in space.spreads(store)[1:]:
+            yield tree, {**base, store: spread}
 
 
 def _yardstick(space: Space) -> Shape:

@@ -7,16 +7,15 @@ begin with a scheme that keeps as much as possible in the tasks of one key (a `R
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from weft.optimizer.cost import hop_cost
-from weft.optimizer.evaluate import Shape, fixed_cost, settle
+from weft.optimizer.evaluate import Shape, settle, settle_below
 from weft.optimizer.space import Space, Tree
 from weft.plan.schedule import Spread
 
-__all__ = ["Rule", "improve", "rules", "scheme", "schemes", "seed", "spread_by", "stores"]
+__all__ = ["Rule", "improve", "rules", "scheme", "schemes", "spread_by", "stores"]
 
 
 class Rule(NamedTuple):
@@ -38,12 +37,6 @@ def schemes(space: Space, tree: Tree) -> Iterator[dict[int, Spread]]:
         yield dict(zip(masks, spreads, strict=True))
 
 
-def seed(space: Space, tree: Tree, rules: Iterable[Rule]) -> Shape:
-    """The tree with the best of the schemes that some rules give."""
-    shapes = (settle(space, tree, scheme(space, tree, rule)) for rule in rules)
-    return min(shapes, key=lambda shape: shape.total)
-
-
 def rules(space: Space, tree: Tree) -> list[Rule]:
     """All rules, those that suit a tree best first."""
     keys = dict.fromkeys(spread.key for mask in stores(tree) for spread in space.spreads(mask))
@@ -62,18 +55,15 @@ def spread_by(space: Space, mask: int, rule: Rule) -> Spread:
     return by_key if by_key in found else found[rule.others]
 
 
-def improve(space: Space, shape: Shape) -> Shape:
-    """The shape after changing one layout at a time until no change helps."""
-    improved = True
-    while improved:
-        improved = False
+def improve(space: Space, shape: Shape, rounds: int) -> Shape:
+    """The shape after changing one layout at a time, until no change helps or so many rounds are over."""
+    for _ in range(rounds):
+        before = shape
         for mask in stores(shape.tree):
             for spread in space.spreads(mask):
                 if spread != shape.layouts[mask]:
-                    layouts = {**shape.layouts, mask: spread}
-                    # Whatever it saves, a plan costs its stores and one hop.
-                    if fixed_cost(space, layouts) + hop_cost(space.weights, 1) < shape.total:
-                        other = settle(space, shape.tree, layouts)
-                        if other.total < shape.total:
-                            shape, improved = other, True
+                    changed = {**shape.layouts, mask: spread}
+                    shape = settle_below(space, shape.tree, changed, shape.total) or shape
+        if shape is before:
+            break
     return shape

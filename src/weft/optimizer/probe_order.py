@@ -171,8 +171,9 @@ def _undominated(places: _Arrivals) -> _Arrivals:
         return places
     cheapest: dict[int, float] = {}
     kept: _Arrivals = {}
-    for place, found in sorted(places.items(), key=lambda item: (item[0].hop, item[1][0])):
-        if found[0] < cheapest.get(place.key, inf):
-            cheapest[place.key] = found[0]
-            kept[place] = found
+    for place in sorted(places):  # by hop; a place is as late as its hop, whatever the key
+        cost = places[place][0]
+        if cost < cheapest.get(place.key, inf):
+            cheapest[place.key] = cost
+            kept[place] = places[place]
     return kept

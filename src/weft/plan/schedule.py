@@ -14,6 +14,7 @@ disagree. A hop is one shuffle; within a hop a tuple stays in its task.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 __all__ = ["ALL", "GROUP_BY", "LOCAL", "NO_KEY", "SHUFFLE", "Place", "Spread", "start", "step", "store_edge"]
@@ -44,6 +45,7 @@ def start(home: Spread) -> Place:
     return Place(0, NO_KEY, True) if home.kind == "replicated" else Place(1, home.key, True)
 
 
+@cache
 def step(place: Place, spread: Spread, complete: int, routable: bool) -> tuple[str, Place]:
     """The edge to a store that is ready in hop ``complete``, and where the matches are."""
     here = spread.kind == "replicated" or (spread.kind == "partitioned" and spread.key == place.key)
@@ -55,6 +57,7 @@ def step(place: Place, spread: Spread, complete: int, routable: bool) -> tuple[s
     return (GROUP_BY if routable else ALL), Place(hop, spread.key)
 
 
+@cache
 def store_edge(place: Place, spread: Spread) -> tuple[str, int]:
     """The edge by which a result is stored, and the hop in which it is there."""
     if spread.kind == "scattered" or (spread.kind == "partitioned" and spread.key == place.key):
