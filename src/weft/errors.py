@@ -16,6 +16,8 @@ __all__ = [
     "PipelineError",
     "PlanError",
     "QueryError",
+    "SinkError",
+    "SourceError",
     "SqlError",
     "StateError",
     "StatisticsError",
@@ -51,7 +53,7 @@ class SqlError(WeftError):
     stage = "SQL"
 
     def __init__(self, message: str, *, text: str, start: int, end: int, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(_printable(message), hint=_printable(hint) if hint else None)
         self.text = text
         self.start = max(0, min(start, len(text)))
         self.end = max(self.start, min(end, len(text)))
@@ -126,6 +128,18 @@ class PipelineError(WeftError):
     """A pipeline file is wrong."""
 
     stage = "pipeline"
+
+
+class SourceError(WeftError):
+    """An input is described wrongly, or what it delivers is not what was declared."""
+
+    stage = "source"
+
+
+class SinkError(WeftError):
+    """An output is described wrongly, or cannot take the results."""
+
+    stage = "sink"
 
 
 class StateError(WeftError):

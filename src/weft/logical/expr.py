@@ -1,7 +1,7 @@
 """Expressions: columns, literals and calls, and nothing else.
 
 Guarantees: nodes are frozen, typed and in normal form, so that two spellings of one expression are equal values:
-`make_call` sorts the operands of commutative operators, flattens AND and OR, turns > and ≥ around and pushes NOT
+`make_call` sorts the operands of commutative operators, constants last, flattens AND and OR, turns > and ≥ around and pushes NOT
 inwards. `to_sql` prints a text that binds back to the same value.
 """
 
@@ -89,6 +89,7 @@ Expr = Column | Literal | Call
 
 _COMMUTATIVE = frozenset({"=", "<>", "+", "*"})
 _FLIPPED = {">": "<", ">=": "<="}
+_TURNED = {"<": ">", "<=": ">="}
 _NEGATED = {"=": "<>", "<>": "=", "<": "<=", "<=": "<"}
 
 
@@ -102,7 +103,9 @@ def make_call(function: str, args: Iterable[Expr], type_: DataType) -> Expr:
     if function in _FLIPPED:
         return Call(_FLIPPED[function], operands[::-1], type_)
     if function in _COMMUTATIVE:
-        operands = tuple(sorted(operands, key=to_sql))
+        operands = tuple(
+            sorted(operands, key=lambda operand: (isinstance(operand, Literal), to_sql(operand)))
+        )
     if function == "in":
         return _membership(operands, type_)
     return Call(function, operands, type_)
@@ -210,7 +213,7 @@ def to_sql(expr: Expr) -> str:
 
     >>> long = DataType("long")
     >>> to_sql(make_call(">", (Column("v", "likes", long), Literal(3, long)), BOOLEAN))
-    '3 < v.likes'
+    'v.likes > 3'
     """
     return _sql(expr, 0)
 
@@ -241,7 +244,10 @@ def _operator_sql(expr: Call, level: int) -> str:
         return f"{first} IS NULL"
     if name == "in":
         return f"{first} IN ({', '.join(map(to_sql, expr.args[1:]))})"
-    return f"{first} {name.upper()} {_sql(expr.args[1], level + 1)}"
+    second = _sql(expr.args[1], level + 1)
+    if name in _TURNED and isinstance(expr.args[0], Literal):  # people write the constant last
+        return f"{second} {_TURNED[name]} {first}"
+    return f"{first} {name.upper()} {second}"
 
 
 def _function_sql(expr: Call) -> str:
@@ -265,7 +271,7 @@ def _literal_sql(literal: Literal) -> str:
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
     if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return "'" + _NOT_PLAIN.sub(_escaped, value) + "'"
     if isinstance(value, timedelta):
         sign, span = ("-", -value) if value < timedelta(0) else ("", value)
         count, unit = format_duration(span).split()
@@ -275,6 +281,15 @@ def _literal_sql(literal: Literal) -> str:
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     return repr(value)
+
+
+# Quotes, backslashes, control characters and what some viewers take for the end of a line.
+_NOT_PLAIN = re.compile(r"['\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "'": "\\'", "\\": "\\\\"}
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}"
 
 
 def identifier(name: str) -> str:

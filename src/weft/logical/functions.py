@@ -165,7 +165,7 @@ def call(function: str, *args: Expr) -> Expr:
     """A typed call in normal form.
 
     >>> str(call("=", call("lower", literal("A")), literal("a")))
-    "'a' = LOWER('A')"
+    "LOWER('A') = 'a'"
     """
     known = FUNCTIONS.get(function)
     if known is None:

@@ -43,8 +43,15 @@ class Effort:
     neighbours: bool  # whether to try one stored result more or less
 
 
+# Join graphs with more connected sets of inputs than this are dense: their best tree takes long to find.
+DENSE = 24
+
+
 def _effort(space: Space) -> Effort:
-    return Effort(3, 1, 9, True) if space.count <= WIDE else Effort(1, 1, 1, False)
+    if space.count > WIDE:
+        return Effort(rules=1, best_trees=1, rounds=1, neighbours=False)
+    sets = sum(space.connected(mask) for mask in range(1, space.full + 1))
+    return Effort(rules=3, best_trees=2 if sets <= DENSE else 1, rounds=9, neighbours=True)
 
 
 def _rules(space: Space) -> list[Rule]:

@@ -53,7 +53,7 @@ def test_constants_reach_the_whole_class() -> None:
     one = parse("SELECT x.a FROM r x, s y, s z WHERE x.a = y.a AND y.a = z.a AND x.a = 5")
     two = parse("SELECT x.a FROM r x, s y, s z WHERE x.a = y.a AND y.a = z.a AND z.a = 5")
     assert one == two
-    assert list(map(str, one.filters)) == ["5 = x.a", "5 = y.a", "5 = z.a"]
+    assert list(map(str, one.filters)) == ["x.a = 5", "y.a = 5", "z.a = 5"]
 
 
 def test_key_checks_itself() -> None:
@@ -74,7 +74,7 @@ def test_key_checks_itself() -> None:
 def test_subquery() -> None:
     """A stored intermediate result would lack a column, or a predicate, that the rest needs."""
     part = parse(CHAIN).subquery(["r", "s"])
-    assert str(part) == ("SELECT r.a AS r_a, s.b AS s_b FROM r [ROWS 9], s WHERE r.a = s.a AND 1 < r.b")
+    assert str(part) == ("SELECT r.a AS r_a, s.b AS s_b FROM r [ROWS 9], s WHERE r.a = s.a AND r.b > 1")
     assert str(parse(CHAIN).subquery(["t"])) == "SELECT t.b AS t_b, t.c AS t_c FROM t"
 
 

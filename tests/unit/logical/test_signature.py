@@ -56,7 +56,7 @@ def test_shuffling(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_changes(data: st.DataObject) -> None:
     """Two different queries would be answered with one result."""
     catalog = data.draw(catalogs(2))
@@ -70,7 +70,7 @@ def test_changes(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_windows_count(data: st.DataObject) -> None:
     """A query over an hour would be answered from the state of a minute."""
     catalog = data.draw(catalogs(2))

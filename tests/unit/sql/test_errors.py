@@ -162,7 +162,7 @@ def test_where_that_is_no_condition() -> None:
     check(
         "SELECT 1 FROM videos WHERE ok AND likes + 1",
         """
-        SQL: WHERE needs a condition, and 1 + videos.likes is a int
+        SQL: WHERE needs a condition, and videos.likes + 1 is a int
         1 | SELECT 1 FROM videos WHERE ok AND likes + 1
                                               ^^^^^^^^^
         hint: compare it with something
