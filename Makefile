@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint format types imports unit golden fuzz bench lock clean
+.PHONY: help setup demo java test check lint format types imports unit golden fuzz bench lock clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +20,12 @@ $(READY): pyproject.toml requirements-dev.txt
 
 setup: $(READY) ## Make a virtual environment with everything in it
 
-demo: $(READY) ## Plan the example pipeline, all strategies side by side
-	$(BIN)/weft explain examples/video.yaml --compare
+demo: $(READY) java ## Join four streams by three queries on local Spark, and show the plans
+	SPARK_LOCAL_IP=127.0.0.1 $(BIN)/python examples/video.py
+
+java:
+	@command -v java >/dev/null || { echo "Weft runs on Spark, which needs Java 17 or newer:"; \
+		echo "  Debian, Ubuntu: apt-get install openjdk-17-jre-headless    macOS: brew install openjdk@17"; exit 1; }
 
 test: check unit ## Check everything and run all tests, as CI does
 
@@ -37,8 +41,8 @@ types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports
 
-unit: $(READY) ## Run all tests
-	$(BIN)/pytest -n auto
+unit: $(READY) java ## Run all tests
+	SPARK_LOCAL_IP=127.0.0.1 $(BIN)/pytest -n 2 --dist loadgroup
 
 format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .

@@ -7,7 +7,9 @@ comparisons and sums) are planned by every strategy; `exhaustive` is the yardsti
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
@@ -23,8 +25,17 @@ from weft.testing import random_case
 
 HEURISTICS = tuple(name for name in STRATEGIES if name != "exhaustive")
 
+EQUAL = 1e-9  # costs that differ by less are the same
+# How many relations a query has, and each strategy's cost relative to the best plan.
+Result = tuple[int, dict[str, float]]
+# What is timed: relations, shape, and how many milliseconds 95 % may take.
+TIMED = (
+    *((3, None, None), (4, None, None), (5, None, 50)),
+    *((6, "chain", None), (8, "chain", None), (10, "chain", 200)),
+)
 
-def costs(seed: int) -> tuple[int, dict[str, float]]:
+
+def costs(seed: int) -> Result:
     """How many relations a random query has, and each strategy's cost relative to the best plan."""
     case = random_case(seed)
     found = {}
@@ -34,33 +45,36 @@ def costs(seed: int) -> tuple[int, dict[str, float]]:
     return len(case.query.inputs), {name: found[name] / found["exhaustive"] for name in HEURISTICS}
 
 
-def quality_table(results: list[tuple[int, dict[str, float]]]) -> Table:
+def p95(ascending: list[float]) -> float:
+    """The value that 95 % do not exceed."""
+    return ascending[math.ceil(0.95 * len(ascending)) - 1]
+
+
+def times_cheaper(results: list[Result], name: str) -> int:
+    """For how many queries a strategy is cheaper than `auto`."""
+    return sum(ratio[name] < ratio["auto"] * (1 - EQUAL) for _, ratio in results)
+
+
+def quality_table(results: list[Result]) -> Table:
     """One row per strategy: its cost over the best plan's."""
-    table = Table(title=f"Cost relative to the best plan ({len(results)} random queries of 3-5 relations)")
-    for head in (
-        "strategy",
-        "mean",
-        "median",
-        "p95",
-        "worst",
-        "best plan found",
-        "dearer than auto",
-        "cheaper",
-    ):
+    table = Table(
+        title=f"Cost relative to the best plan ({len(results)} random queries of 3-5 relations)",
+        caption="best: best plan found; > auto, < auto: queries dearer, cheaper than auto",
+    )
+    for head in ("strategy", "mean", "median", "p95", "worst", "best", "> auto", "< auto"):
         table.add_column(head, justify="left" if head == "strategy" else "right")
     for name in HEURISTICS:
         ratios = sorted(ratio[name] for _, ratio in results)
-        beaten = sum(ratio[name] > ratio["auto"] * (1 + 1e-9) for _, ratio in results)
-        cheaper = sum(ratio[name] < ratio["auto"] * (1 - 1e-9) for _, ratio in results)
+        beaten = sum(ratio[name] > ratio["auto"] * (1 + EQUAL) for _, ratio in results)
         table.add_row(
             name,
             f"{statistics.mean(ratios):.4f}",
             f"{statistics.median(ratios):.4f}",
-            f"{ratios[int(0.95 * (len(ratios) - 1))]:.3f}",
+            f"{p95(ratios):.3f}",
             f"{ratios[-1]:.3f}",
-            f"{sum(r < 1 + 1e-9 for r in ratios) / len(ratios):.1%}",
+            f"{sum(r < 1 + EQUAL for r in ratios) / len(ratios):.1%}",
             str(beaten),
-            str(cheaper),
+            str(times_cheaper(results, name)),
         )
     return table
 
@@ -76,34 +90,68 @@ def milliseconds(seeds: range, least: int, most: int, shape: str | None) -> list
     return sorted(taken)
 
 
-def time_table(count: int) -> Table:
+def timed_name(relations: int, shape: str | None) -> str:
+    """What a row of the times is called."""
+    return f"{relations}-relation {shape}" if shape else f"{relations} relations, any shape"
+
+
+def measure(count: int) -> list[list[float]]:
+    """The times `auto` takes, for each entry of `TIMED`."""
+    milliseconds(range(10), 3, 5, None)  # warm up
+    return [milliseconds(range(count), relations, relations, shape) for relations, shape, _ in TIMED]
+
+
+def time_table(times: list[list[float]]) -> Table:
     """Planning times of `auto`, one process."""
-    table = Table(title=f"Time to plan with auto (ms), {count} random queries each")
+    table = Table(title=f"Time to plan with auto (ms), {len(times[0])} random queries each")
     for head in ("query", "median", "p95", "worst", "to reach"):
         table.add_column(head, justify="left" if head == "query" else "right")
-    rows: list[tuple[str, int, str | None, str]] = []
-    rows += [(f"{n} relations, any shape", n, None, "50" if n == 5 else "") for n in (3, 4, 5)]
-    rows += [(f"{n}-relation chain", n, "chain", "200" if n == 10 else "") for n in (6, 8, 10)]
-    milliseconds(range(10), 3, 5, None)  # warm up
-    for name, relations, shape, target in rows:
-        taken = milliseconds(range(count), relations, relations, shape)
-        p95 = taken[int(0.95 * (len(taken) - 1))]
-        table.add_row(name, f"{statistics.median(taken):.1f}", f"{p95:.1f}", f"{taken[-1]:.1f}", target)
+    for (relations, shape, target), taken in zip(TIMED, times, strict=True):
+        figures = (statistics.median(taken), p95(taken), taken[-1])
+        table.add_row(timed_name(relations, shape), *(f"{ms:.1f}" for ms in figures), str(target or ""))
     return table
 
 
+def verdicts(times: list[list[float]], results: list[Result]) -> list[tuple[str, bool]]:
+    """Each target with what was measured, and whether it was reached."""
+    mean = statistics.mean(ratio["auto"] for _, ratio in results)
+    found = [(f"auto within 5 % of the best plan on average ({mean - 1:.2%} above)", mean <= 1.05)]
+    for name in ("flat", "left_deep"):
+        count = times_cheaper(results, name)
+        found.append((f"auto never dearer than {name} ({count} times)", count == 0))
+    for (relations, shape, target), taken in zip(TIMED, times, strict=True):
+        if target is not None:
+            what = f"{timed_name(relations, shape)}: p95 below {target} ms ({p95(taken):.1f} ms)"
+            found.append((what, p95(taken) < target))
+    return found
+
+
+def positive(text: str) -> int:
+    """A count from the command line."""
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{count} is not 1 or more")
+    return count
+
+
 def main(arguments: list[str]) -> int:
-    """Print both tables."""
+    """Print both tables and a verdict on each target; 1 if one is missed and ``--strict`` given."""
     parser = argparse.ArgumentParser(prog="weft bench strategies", description=__doc__)
-    parser.add_argument("--queries", type=int, default=1000, help="random queries to compare")
-    parser.add_argument("--timed", type=int, default=100, help="random queries to time")
-    parser.add_argument("--workers", type=int, default=2, help="processes for the comparison")
+    parser.add_argument("--queries", type=positive, default=1000, help="random queries to compare")
+    parser.add_argument("--timed", type=positive, default=100, help="random queries to time")
+    parser.add_argument("--workers", type=positive, default=2, help="processes for the comparison")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
-    console, begin = Console(), time.perf_counter()
-    console.print(time_table(options.timed))
+    # Rich takes a file or pipe to be 80 columns wide, and cuts what does not fit.
+    console, begin = Console(width=None if sys.stdout.isatty() else 120), time.perf_counter()
+    times = measure(options.timed)
+    console.print(time_table(times))
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
         found = pool.map(costs, range(options.queries), chunksize=2)
         results = list(track(found, "comparing", options.queries, console=console, transient=True))
     console.print(quality_table(results))
+    judged = verdicts(times, results)
+    for target, reached in judged:
+        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
     console.print(f"{timedelta(seconds=round(time.perf_counter() - begin))} in all")
-    return 0
+    return int(options.strict and not all(reached for _, reached in judged))

@@ -19,6 +19,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-inputs", type=int, default=2_000, metavar="N", help="how many texts the SQL fuzzer tries"
     )
     parser.addoption(
+        "--equivalence-cases",
+        type=int,
+        default=2_000,
+        metavar="N",
+        help="how many random joins (query, plan, driver policy, batches) are compared with the reference",
+    )
+    parser.addoption(
         "--regenerate-golden", action="store_true", help="write the golden plans anew instead of comparing"
     )
 
@@ -27,3 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def fuzz_inputs(request: pytest.FixtureRequest) -> int:
     """How many texts to fuzz with."""
     return int(request.config.getoption("--fuzz-inputs"))
+
+
+@pytest.fixture(scope="session")
+def equivalence_cases(request: pytest.FixtureRequest) -> int:
+    """How many random joins to compare with the reference."""
+    return int(request.config.getoption("--equivalence-cases"))

@@ -19,6 +19,8 @@ from weft.logical.schema import Schema, Stream
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.session import PlannedQuery, Session
+from weft.sinks import foreach_batch, to_console, to_memory, to_parquet
+from weft.sources.spec import files
 from weft.sql.builder import from_, select
 from weft.stats.statistics import Statistics, StreamStatistics
 
@@ -34,8 +36,13 @@ __all__ = [
     "StreamStatistics",
     "WeftError",
     "Weights",
+    "files",
+    "foreach_batch",
     "from_",
     "select",
+    "to_console",
+    "to_memory",
+    "to_parquet",
 ]
 
 __version__ = "0.1.0.dev0"

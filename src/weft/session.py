@@ -1,17 +1,21 @@
-"""The path of a query, on one screen: parse, bind, optimise, lower.
+"""The path of a query, on one screen: parse, bind, optimise, lower, run.
 
-Guarantees: a query that is refused leaves the session as it was. Everything a session holds is immutable but for the
-session itself.
+Guarantees: a query that is refused leaves the session as it was. Planning needs neither Spark nor Java; `start` does.
 """
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Any
 
-from weft.errors import QueryError, WeftError
+from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
 from weft.logical.catalog import Catalog
-from weft.logical.query import Query
+from weft.logical.expr import to_sql
+from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.window import parse_duration
 from weft.optimizer.optimizer import STRATEGIES, optimise
@@ -20,9 +24,15 @@ from weft.plan.explain import compare, diagram, explain
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Cost, JoinPlan
 from weft.plan.lower import lower
-from weft.sql.bind import parse_query
+from weft.sinks.protocol import Sink
+from weft.sources.spec import FilesSource
+from weft.sql.bind import parse_predicate, parse_query
 from weft.sql.builder import Builder
 from weft.stats.statistics import Statistics
+
+if TYPE_CHECKING:
+    from weft.runtime.metrics import BatchMetrics
+    from weft.runtime.spark import Running
 
 __all__ = ["PlannedQuery", "Session"]
 
@@ -46,46 +56,110 @@ class PlannedQuery:
 
 
 class Session:
-    """Streams, what is known of them, and the queries over them."""
+    """Streams, what is known of them, and the queries over them.
 
-    def __init__(self, *, statistics: Statistics | None = None, options: Options | None = None) -> None:
+    Selectivities within ``statistics`` must be under the names that `predicate_name` gives; `selectivity` takes a
+    predicate in any spelling.
+    """
+
+    def __init__(
+        self,
+        *,
+        checkpoint: str | Path | None = None,
+        master: str = "local[*]",
+        spark: Any = None,
+        statistics: Statistics | None = None,
+        options: Options | None = None,
+    ) -> None:
+        _check(checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
+        _check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
+        _check(options, Options | None, ConfigError, "options", "use weft.Options")
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
         self.options = options or Options()
+        self._checkpoint, self._master, self._spark = checkpoint, master, spark
+        self._sources: dict[str, FilesSource] = {}
+        self._sinks: dict[str, Sink] = {}
+        self._running: Running | None = None
         self._queries: dict[str, PlannedQuery] = {}
 
     def stream(
         self,
         name: str,
-        schema: Schema | str,
+        source: Schema | str | FilesSource,
         *,
         event_time: str | None = None,
         lateness: timedelta | str = timedelta(0),
     ) -> None:
-        """Register a stream that queries can name."""
-        columns = Schema.parse(schema) if isinstance(schema, str) else schema
+        """Register a stream that queries can name: what it is read from, or, to plan only, its schema."""
+        _check(name, str, CatalogError, "a stream's name", "use a text")
+        kinds = str | Schema | FilesSource
+        _check(source, kinds, CatalogError, "a stream", 'use weft.files(…), or "vid long, ts timestamp"')
+        _check(event_time, str | None, CatalogError, "an event time", "name a timestamp column")
+        _check(lateness, str | timedelta, CatalogError, "a lateness", 'use a text, as in "5 seconds"')
         late = parse_duration(lateness) if isinstance(lateness, str) else lateness
-        self.catalog = self.catalog.add(Stream(name, columns, event_time, late))
+        found = source.resolve() if isinstance(source, FilesSource) else source
+        columns = found.schema if isinstance(found, FilesSource) else found
+        schema = Schema.parse(columns) if isinstance(columns, str) else columns
+        if schema is None:
+            raise CatalogError(f"stream {name} has no schema", hint="give one to weft.files")
+        self.catalog = self.catalog.add(Stream(name, schema, event_time, late))
+        if isinstance(found, FilesSource):
+            self._sources[name] = found
+
+    def selectivity(self, predicate: str, value: float) -> None:
+        """Say what part of all pairs, or of a stream's tuples, a predicate lets through.
+
+        The predicate is over the streams' own names and may be spelled in any way; it holds for all queries planned
+        from now on, and replaces what was said of it before.
+
+        >>> session = Session()
+        >>> session.stream("a", "k long")
+        >>> session.stream("b", "k long")
+        >>> session.selectivity("b.k = a.k", 0.5)
+        >>> session.statistics.selectivities
+        {'a.k = b.k': 0.5}
+        """
+        _check(predicate, str, StatisticsError, "a predicate", 'use a text, as in "a.k = b.k"')
+        _check(value, int | float, StatisticsError, "a selectivity", "use a number between 0 and 1")
+        inputs = [Input(stream.name, stream) for stream in self.catalog.streams]
+        given = {**self.statistics.selectivities, to_sql(parse_predicate(predicate, inputs)): value}
+        self.statistics = replace(self.statistics, selectivities=given, origin="given")
 
     def query(
         self,
         text: str | Builder,
         *,
         name: str | None = None,
+        sink: Sink | None = None,
         strategy: str | None = None,
         cross: bool = False,
     ) -> PlannedQuery:
-        """Plan a query, given as SQL or by the builder; ``cross`` permits a cross product."""
+        """Plan a query, given as SQL or by the builder; ``cross`` permits a cross product.
+
+        With a sink, it runs when the session is started.
+        """
+        if self._running is not None:
+            raise QueryError("queries cannot be added to a running session yet", hint="add it before start()")
+        _check(name, str | None, QueryError, "a query's name", "use a text")
+        _check(strategy, str | None, ConfigError, "a strategy", nearest("", STRATEGIES))
         chosen = name or f"query_{len(self._queries) + 1}"
         if chosen in self._queries:
             raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
-        options = replace(self.options, strategy=strategy) if strategy else self.options
+        options = self.options if strategy is None else replace(self.options, strategy=strategy)
+        if options.strategy not in STRATEGIES:
+            raise ConfigError(
+                f"there is no strategy {options.strategy!r}", hint=nearest(options.strategy, STRATEGIES)
+            )
         planned = self._plan(self.parse(text, cross=cross), chosen, options)
         self._queries[chosen] = planned
+        if sink is not None:
+            self._sinks[chosen] = sink
         return planned
 
     def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
         """A text or builder, parsed and bound to this session's streams."""
+        _check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
         if isinstance(text, Builder):
             return (text.cross() if cross else text).build(self.catalog)
         return parse_query(text, self.catalog, cross=cross)
@@ -93,6 +167,55 @@ class Session:
     def _plan(self, query: Query, name: str, options: Options) -> PlannedQuery:
         plan = optimise(query, self.statistics, options)
         return PlannedQuery(name, query, plan, lower(plan))
+
+    def start(self, *, available_now: bool = False) -> None:
+        """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more."""
+        if self._checkpoint is None:
+            raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
+        if self._running is not None:
+            raise ConfigError("the session is running already", hint="stop() it first")
+        graphs = {name: (self._queries[name].graph, sink) for name, sink in self._sinks.items()}
+        if not graphs:
+            raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
+        read = {i.stream.name for graph, _ in graphs.values() for i in graph.query.inputs}
+        missing = sorted(read - set(self._sources))
+        if missing:
+            raise CatalogError(
+                f"stream {missing[0]} has a schema but no source", hint="register it with weft.files(…)"
+            )
+        from weft.runtime.spark import launch  # only running needs Spark
+
+        streams = {name: self.catalog.stream(name) for name in sorted(read)}
+        sources = {name: self._sources[name] for name in streams}
+        spark = self._spark or self._master
+        partitions = self.options.partitions
+        self._running = launch(
+            spark, Path(self._checkpoint), streams, sources, graphs, partitions, available_now
+        )
+
+    def process_all_available(self) -> None:
+        """Wait until all that was there when this was called is processed."""
+        self._runs().process_all_available()
+
+    def await_termination(self, timeout: int | None = None) -> bool:
+        """Wait until the session has stopped or failed, or so many seconds; whether it has stopped."""
+        return self._runs().await_termination(timeout)
+
+    def stop(self) -> None:
+        """Stop after the batch under way; a session that is not running stays so."""
+        if self._running is not None:
+            self._running.stop()
+            self._running = None
+
+    @property
+    def progress(self) -> dict[str, list[BatchMetrics]]:
+        """What every batch of every query did: rows, probes, matches, state, time per hop."""
+        return self._runs().metrics
+
+    def _runs(self) -> Running:
+        if self._running is None:
+            raise ConfigError("the session is not running", hint="start() it first")
+        return self._running
 
     @property
     def queries(self) -> tuple[PlannedQuery, ...]:
@@ -105,6 +228,7 @@ class Session:
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""
+        _check(query, Query, QueryError, "a query to compare", "session.parse gives one of a text")
         costs: dict[str, Cost | WeftError] = {}
         for strategy in STRATEGIES:
             try:
@@ -114,3 +238,9 @@ class Session:
             else:
                 costs[strategy] = plan.cost or Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0)
         return compare(costs)
+
+
+def _check(value: object, kind: type | UnionType, error: type[WeftError], what: str, hint: str) -> None:
+    """Refuse an argument of another type, by name."""
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise error(f"{what} cannot be {reprlib.repr(value)}", hint=hint)

@@ -18,7 +18,7 @@ from weft.logical.expr import Call, Column, Expr, Literal
 from weft.logical.query import Query
 from weft.logical.window import Range, Rows
 from weft.plan.graph import PhysicalGraph
-from weft.plan.rules import Edge, ProbeRule, StoreRule
+from weft.plan.rules import Edge, ProbeRule, Rule, StoreRule
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL
 
 Value = int | timedelta | bool | None
@@ -114,9 +114,10 @@ class Simulator:
         self.rng = random.Random(self.seed)
 
     def run(self, batches: Sequence[Batch]) -> Counter[tuple[Position, ...]]:
-        """The results of all batches, by the positions of their tuples."""
-        for batch in batches:
+        """The results of all batches, by the positions of their tuples; between them all that may be is forgotten."""
+        for number, batch in enumerate(batches):
             self._batch(batch)
+            self._forget(batches[number + 1 :])
         query = self.graph.query
         history = {alias: [row for batch in batches for row in batch[alias]] for alias in query.aliases}
         inside = (match for match in self.results if in_windows(query, match, history))
@@ -129,15 +130,39 @@ class Simulator:
                 match: Match = {source.alias: row}
                 if all(evaluate(f, match) is True for f in source.filters):
                     self._leave_source(source.name, match, arrived)
-        for rule in self.graph.rules:
-            for partition, partial in arrived[rule.edge]:
-                if isinstance(rule, StoreRule):
-                    position = max(row.position for row in partial.values())
-                    self.stores[rule.store, partition].append((position, partial))
-                elif isinstance(rule, ProbeRule):
-                    self._probe(rule, partition, partial, arrived)
-                else:
-                    self.results.append(partial)
+        for hop in range(self.graph.hops + 1):
+            for rule in self.graph.rules:
+                if self.graph.edge(rule.edge).hop == hop:
+                    self._apply(rule, arrived)
+
+    def _apply(self, rule: Rule, arrived: dict[str, list[tuple[int, Match]]]) -> None:
+        for partition, partial in arrived.pop(rule.edge, []):
+            if isinstance(rule, StoreRule):
+                position = max(row.position for row in partial.values())
+                self.stores[rule.store, partition].append((position, partial))
+            elif isinstance(rule, ProbeRule):
+                self._probe(rule, partition, partial, arrived)
+            else:
+                self.results.append(partial)
+
+    def _forget(self, future: Sequence[Batch]) -> None:
+        """Drop what, by the stores' retention, no tuple still to come can reach: the most that is allowed."""
+        for (name, partition), rows in self.stores.items():
+            store = self.graph.store(name)
+            others = [a for a in self.graph.query.aliases if a not in store.aliases]
+            coming = [row.values["ts"] for batch in future for alias in others for row in batch[alias]]
+            spans = list(zip(store.aliases, store.retention, strict=True))
+            self.stores[name, partition] = [
+                (position, match) for position, match in rows if self._alive(match, spans, coming)
+            ]
+
+    def _alive(
+        self, match: Match, spans: list[tuple[str, timedelta | None]], coming: Sequence[Value]
+    ) -> bool:
+        return bool(coming) and all(
+            span is None or match[alias].values["ts"] + span >= min(coming)  # type: ignore[operator, type-var]
+            for alias, span in spans
+        )
 
     def _leave_source(self, name: str, match: Match, arrived: dict[str, list[tuple[int, Match]]]) -> None:
         """A local edge out of a source goes along with the edge that stores the tuple, which is the first."""

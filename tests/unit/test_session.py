@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 import weft
-from weft.errors import CatalogError, ConfigError, PlanError, QueryError, SqlError
+from weft.errors import CatalogError, ConfigError, PlanError, QueryError, SqlError, StatisticsError, WeftError
 
 
 @pytest.fixture
@@ -77,3 +80,51 @@ def test_streams_are_checked_when_registered(session: weft.Session) -> None:
 def test_an_empty_session_explains_itself() -> None:
     """Nothing is no reason to fail."""
     assert weft.Session().explain() == "No queries yet.\n"
+
+
+def test_selectivities_may_be_spelled_in_any_way(session: weft.Session) -> None:
+    """Under a name that no query asks for, a figure would be ignored without a word."""
+    before = session.query(SQL, name="before").plan.cost
+    session.selectivity("views.VID=videos.vid", 1)
+    assert session.statistics.selectivities == {"videos.vid = views.vid": 1}
+    assert session.statistics.origin == "given"
+    after = session.query(SQL, name="after").plan.cost
+    assert before is not None
+    assert after is not None
+    assert after != before
+    with pytest.raises(StatisticsError, match="not between 0 and 1"):
+        session.selectivity("videos.vid = views.vid", 2)
+    with pytest.raises(SqlError, match="no column"):
+        session.selectivity("videos.vid = views.v", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("misuse", "error"),
+    [
+        (lambda s: s.query(None), QueryError),
+        (lambda s: s.query(SQL, name=5), QueryError),
+        (lambda s: s.query(SQL, strategy=5), ConfigError),
+        (lambda s: s.query(SQL, strategy=["flat"]), ConfigError),
+        (lambda s: s.query(SQL, strategy=""), ConfigError),
+        (lambda s: s.parse(b"SELECT"), QueryError),
+        (lambda s: s.compare(SQL), QueryError),
+        (lambda s: s.stream("x", 5), CatalogError),
+        (lambda s: s.stream(5, "k long"), CatalogError),
+        (lambda s: s.stream("x", "k long", lateness=5), CatalogError),
+        (lambda s: s.stream("x", "k long", lateness=None), CatalogError),
+        (lambda s: s.stream("x", "k long", event_time=5), CatalogError),
+        (lambda s: s.selectivity(5, 0.5), StatisticsError),
+        (lambda s: s.selectivity("videos.vid = views.vid", "half"), StatisticsError),
+        (lambda s: s.selectivity("videos.vid = views.vid", True), StatisticsError),
+        (lambda _: weft.Session(statistics={}), ConfigError),  # type: ignore[arg-type]
+        (lambda _: weft.Session(options={"partitions": 4}), ConfigError),  # type: ignore[arg-type]
+    ],
+)
+def test_misuse_gets_a_message(
+    misuse: Callable[[Any], object], error: type[WeftError], session: weft.Session
+) -> None:
+    """Not an exception from somewhere inside."""
+    with pytest.raises(error) as caught:
+        misuse(session)
+    assert caught.value.hint
+    assert session.queries == ()

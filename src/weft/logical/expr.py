@@ -1,19 +1,29 @@
-"""Expressions: columns, literals and calls, and nothing else.
+"""Expressions in normal form.
 
-Guarantees: nodes are frozen, typed and in normal form, so that two spellings of one expression are equal values:
-`make_call` sorts the operands of commutative operators, constants last, flattens AND and OR, turns > and ≥ around and pushes NOT
-inwards. `to_sql` prints a text that binds back to the same value.
+Guarantees: two spellings of one expression are equal values. `make_call` sorts the operands of commutative operators,
+constants last, and of chains of integer + and *; flattens AND and OR; gathers `x = 1 OR x = 2` into IN; turns > and ≥
+around; pushes NOT inwards; decides comparisons of constants; and writes the distance of two times in one way
+(`weft.logical.bands`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 
+from weft.logical.bands import band
+from weft.logical.node import (
+    BOOLEAN,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    Value,
+    identifier,
+    to_sql,
+    type_sql,
+)
 from weft.logical.schema import DataType
-from weft.logical.window import format_duration
 
 __all__ = [
     "BOOLEAN",
@@ -31,66 +41,17 @@ __all__ = [
     "rename",
     "to_sql",
     "transform",
+    "type_sql",
 ]
-
-Value = None | bool | int | float | str | date | datetime | timedelta
-
-BOOLEAN = DataType("boolean")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the input that goes by ``alias``."""
-
-    alias: str
-    name: str
-    type: DataType
-
-    def __str__(self) -> str:
-        return to_sql(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant."""
-
-    value: Value
-    type: DataType
-
-    def __str__(self) -> str:
-        return to_sql(self)
-
-    def __eq__(self, other: object) -> bool:
-        # Python finds 1 == True == 1.0 and 0.0 == -0.0; a literal's identity is its text and its type.
-        return (
-            isinstance(other, Literal)
-            and self.type == other.type
-            and type(self.value) is type(other.value)
-            and str(self.value) == str(other.value)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.type, str(self.value)))
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An operator or function applied to arguments; built by `make_call`, which normalises."""
-
-    function: str
-    args: tuple[Expr, ...]
-    type: DataType
-
-    def __str__(self) -> str:
-        return to_sql(self)
-
-
-Expr = Column | Literal | Call
 
 _COMMUTATIVE = frozenset({"=", "<>", "+", "*"})
 _FLIPPED = {">": "<", ">=": "<="}
-_TURNED = {"<": ">", "<=": ">="}
 _NEGATED = {"=": "<>", "<>": "=", "<": "<=", "<=": "<"}
+
+
+# A longer chain is left as it is written; its text would be nested too deeply to be read back.
+_LONGEST_CHAIN = 90
+_WIDTHS = {"byte": 8, "short": 16, "int": 32, "long": 64}
 
 
 def make_call(function: str, args: Iterable[Expr], type_: DataType) -> Expr:
@@ -101,14 +62,75 @@ def make_call(function: str, args: Iterable[Expr], type_: DataType) -> Expr:
     if function == "not":
         return _negation(operands[0])
     if function in _FLIPPED:
-        return Call(_FLIPPED[function], operands[::-1], type_)
+        function, operands = _FLIPPED[function], operands[::-1]
     if function in _COMMUTATIVE:
-        operands = tuple(
-            sorted(operands, key=lambda operand: (isinstance(operand, Literal), to_sql(operand)))
-        )
+        operands = tuple(sorted(operands, key=_constants_last))
+    if function in _NEGATED:
+        return _comparison(function, operands[0], operands[1], type_)
+    if function in ("+", "*") and type_.is_integer:
+        return _chain(function, operands, type_)
     if function == "in":
         return _membership(operands, type_)
     return Call(function, operands, type_)
+
+
+def _constants_last(operand: Expr) -> tuple[bool, str]:
+    return isinstance(operand, Literal), to_sql(operand)
+
+
+def _comparison(function: str, left: Expr, right: Expr, type_: DataType) -> Expr:
+    if isinstance(left, Literal) and isinstance(right, Literal):
+        decided = _decided(function, left, right)
+        return Call(function, (left, right), type_) if decided is None else Literal(decided, BOOLEAN)
+    if function in ("<", "<="):
+        return _distance(function, left, right) or Call(function, (left, right), type_)
+    if left.type == BOOLEAN and isinstance(right, Literal) and isinstance(right.value, bool):
+        return left if right.value == (function == "=") else _negation(left)
+    return Call(function, (left, right), type_)
+
+
+def _decided(function: str, left: Literal, right: Literal) -> bool | None:
+    """What a comparison of constants gives; None if that is NULL, or for the run time to say."""
+    one, other = left.value, right.value
+    if one is None or other is None or left.type != right.type or type(one) is not type(other):
+        return None
+    if function in ("=", "<>"):
+        return (one == other) == (function == "=")
+    less: bool = one < other  # type: ignore[operator]
+    return less or (function == "<=" and one == other)
+
+
+def _distance(function: str, left: Expr, right: Expr) -> Expr | None:
+    """A comparison of times or intervals as bounds of their distance, without abs."""
+    for this, that in ((left, right), (right, left)):
+        span = that.value if isinstance(that, Literal) else None
+        if isinstance(this, Call) and this.function == "abs" and isinstance(span, timedelta):
+            (inner,), least, most = this.args, Literal(-span, this.type), Literal(span, this.type)
+            inside = this is left
+            below = make_call(function, (least, inner) if inside else (inner, least), BOOLEAN)
+            above = make_call(function, (inner, most) if inside else (most, inner), BOOLEAN)
+            return make_call("and" if inside else "or", (below, above), BOOLEAN)
+    return band(function, left, right)
+
+
+def _chain(function: str, operands: tuple[Expr, ...], type_: DataType) -> Expr:
+    """A sum or a product of integers, its operands sorted; the widest first, so that every step is as wide as all."""
+    flat = [leaf for operand in operands for leaf in _links(function, operand, type_)]
+    widest = [leaf for leaf in flat if leaf.type == type_]
+    if not 2 < len(flat) <= _LONGEST_CHAIN or not widest:
+        return Call(function, operands, type_)
+    first, *rest = sorted(flat, key=lambda leaf: (-_WIDTHS.get(leaf.type.name, 0), *_constants_last(leaf)))
+    for leaf in rest:
+        first = Call(function, (first, leaf), type_)
+    return first
+
+
+def _links(function: str, expr: Expr, type_: DataType) -> Iterator[Expr]:
+    if isinstance(expr, Call) and expr.function == function and expr.type == type_:
+        for arg in expr.args:
+            yield from _links(function, arg, type_)
+    else:
+        yield expr
 
 
 def _connective(function: str, operands: Iterable[Expr]) -> Expr:
@@ -121,11 +143,32 @@ def _connective(function: str, operands: Iterable[Expr]) -> Expr:
     if absorbing in flat:
         return absorbing
     flat.pop(neutral, None)
+    if function == "or":
+        flat = dict.fromkeys(_gathered(flat))
     if not flat:
         return neutral
     if len(flat) == 1:
         return next(iter(flat))
     return Call(function, tuple(sorted(flat, key=to_sql)), BOOLEAN)
+
+
+def _gathered(operands: Iterable[Expr]) -> Iterator[Expr]:
+    """Operands of OR, with those that compare one thing with constants made one IN."""
+    options: dict[Expr, list[Expr]] = {}
+    for operand in operands:
+        if isinstance(operand, Call) and operand.function in ("=", "in"):
+            needle, *found = operand.args
+            if _has_list(needle) and all(isinstance(option, Literal) for option in found):
+                options.setdefault(needle, []).extend(found)
+                continue
+        yield operand
+    for needle, found in options.items():
+        yield make_call("in", (needle, *found), BOOLEAN)
+
+
+def _has_list(needle: Expr) -> bool:
+    """Whether IN is its normal form; a comparison of constants is decided, and `x = TRUE` is x."""
+    return needle.type != BOOLEAN and not isinstance(needle, Literal)
 
 
 def _negation(operand: Expr) -> Expr:
@@ -142,7 +185,7 @@ def _negation(operand: Expr) -> Expr:
     if operand.function in _NEGATED:
         flip = operand.function in ("<", "<=")
         args = operand.args[::-1] if flip else operand.args
-        return Call(_NEGATED[operand.function], args, BOOLEAN)
+        return make_call(_NEGATED[operand.function], args, BOOLEAN)
     return Call("not", (operand,), BOOLEAN)
 
 
@@ -151,7 +194,7 @@ def _membership(operands: tuple[Expr, ...], type_: DataType) -> Expr:
     options = sorted(dict.fromkeys(options), key=to_sql)
     if len(options) == 1:
         return make_call("=", (needle, options[0]), type_)
-    if all(isinstance(option, Literal) for option in options):
+    if _has_list(needle) and all(isinstance(option, Literal) for option in options):
         return Call("in", (needle, *options), type_)
     return make_call("or", (make_call("=", (needle, option), type_) for option in options), type_)
 
@@ -200,120 +243,3 @@ def conjuncts(expr: Expr) -> tuple[Expr, ...]:
 def all_of(predicates: Iterable[Expr]) -> Expr:
     """The conjunction of predicates; TRUE for none."""
     return make_call("and", predicates, BOOLEAN)
-
-
-# How tightly an operator binds; what is not listed is written as a function call.
-_PRECEDENCE = {"or": 1, "and": 2, "not": 3, "=": 4, "<>": 4, "<": 4, "<=": 4}
-_PRECEDENCE |= {"in": 4, "like": 4, "is null": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "neg": 7}
-_TYPE_SQL = {"long": "BIGINT", "short": "SMALLINT", "byte": "TINYINT"}
-
-
-def to_sql(expr: Expr) -> str:
-    """The expression as SQL.
-
-    >>> long = DataType("long")
-    >>> to_sql(make_call(">", (Column("v", "likes", long), Literal(3, long)), BOOLEAN))
-    'v.likes > 3'
-    """
-    return _sql(expr, 0)
-
-
-def _sql(expr: Expr, context: int) -> str:
-    if isinstance(expr, Column):
-        return f"{identifier(expr.alias)}.{identifier(expr.name)}"
-    if isinstance(expr, Literal):
-        text = _literal_sql(expr)
-        return f"({text})" if context >= 7 and text.startswith("-") else text
-    level = _PRECEDENCE.get(expr.function)
-    if level is None:
-        return _function_sql(expr)
-    text = _operator_sql(expr, level)
-    return f"({text})" if level < context or (level == context == 4) else text
-
-
-def _operator_sql(expr: Call, level: int) -> str:
-    name = expr.function
-    if name in ("and", "or"):
-        return f" {name.upper()} ".join(_sql(arg, level + 1) for arg in expr.args)
-    first = _sql(expr.args[0], level if name in ("+", "-", "*", "/", "%") else level + 1)
-    if name == "not":
-        return f"NOT {first}"
-    if name == "neg":
-        return f"-{first}"
-    if name == "is null":
-        return f"{first} IS NULL"
-    if name == "in":
-        return f"{first} IN ({', '.join(map(to_sql, expr.args[1:]))})"
-    second = _sql(expr.args[1], level + 1)
-    if name in _TURNED and isinstance(expr.args[0], Literal):  # people write the constant last
-        return f"{second} {_TURNED[name]} {first}"
-    return f"{first} {name.upper()} {second}"
-
-
-def _function_sql(expr: Call) -> str:
-    if expr.function == "cast":
-        return f"CAST({to_sql(expr.args[0])} AS {type_sql(expr.type)})"
-    if expr.function == "case":
-        *pairs, otherwise = expr.args
-        whens = zip(pairs[::2], pairs[1::2], strict=True)
-        text = " ".join(f"WHEN {to_sql(when)} THEN {to_sql(then)}" for when, then in whens)
-        return f"CASE {text} ELSE {to_sql(otherwise)} END"
-    return f"{expr.function.upper()}({', '.join(map(to_sql, expr.args))})"
-
-
-def type_sql(type_: DataType) -> str:
-    """A type as SQL's CAST names it."""
-    return _TYPE_SQL.get(type_.name, str(type_).upper())
-
-
-def _literal_sql(literal: Literal) -> str:
-    value = literal.value
-    if value is None or isinstance(value, bool):
-        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
-    if isinstance(value, str):
-        return "'" + _NOT_PLAIN.sub(_escaped, value) + "'"
-    if isinstance(value, timedelta):
-        sign, span = ("-", -value) if value < timedelta(0) else ("", value)
-        count, unit = format_duration(span).split()
-        return f"INTERVAL '{sign}{count}' {unit.removesuffix('S')}"
-    if isinstance(value, datetime):
-        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
-    if isinstance(value, date):
-        return f"DATE '{value.isoformat()}'"
-    return repr(value)
-
-
-# Quotes, backslashes, control characters and what some viewers take for the end of a line.
-_NOT_PLAIN = re.compile(r"['\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "'": "\\'", "\\": "\\\\"}
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}"
-
-
-def identifier(name: str) -> str:
-    """A name as SQL; quoted where it would read as something else.
-
-    >>> identifier("v"), identifier("select"), identifier("a`b")
-    ('v', '`select`', '`a``b`')
-    """
-    plain = name.isascii() and name.isidentifier() and name.lower() not in _RESERVED
-    return name if plain else "`" + name.replace("`", "``") + "`"
-
-
-_RESERVED = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        all alter and anti any as asof at between both by case cast cluster collate connect_by_root create
-        cross current current_date current_timestamp current_user date day describe distinct distribute
-        div drop else end escape except exists false fetch for from full glob grant group having hour if
-        ilike in inner insert intersect interval into is join lateral leading left like limit minus minute
-        month natural not notnull null offset on or order outer over partitioned_by pivot qualify range
-        regexp returning revoke right rlike rollback rows second select semi serdeproperties session_user
-        set sort table tablesample then timestamp to trailing true unbounded uncache union unique unpivot
-        using values when where window with xor year
-        """,
-    )
-)

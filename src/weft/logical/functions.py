@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
+from difflib import get_close_matches
 
-from weft.errors import QueryError, nearest
+from weft.errors import QueryError
 from weft.logical.expr import BOOLEAN, Call, Expr, Literal, Value, make_call, to_sql
 from weft.logical.schema import DataType
 
-__all__ = ["FUNCTIONS", "call", "cast", "coerce", "literal", "named_functions"]
+__all__ = ["FUNCTIONS", "call", "cast", "coerce", "literal", "named_functions", "similar_functions"]
 
 INT, LONG, DOUBLE = DataType("int"), DataType("long"), DataType("double")
 STRING, DATE, TIMESTAMP = DataType("string"), DataType("date"), DataType("timestamp")
 INTERVAL, NULL = DataType("interval"), DataType("null")
 
 _INT_BITS = {"byte": 8, "short": 16, "int": 32, "long": 64}
+_MOST_DIGITS = 38
 _INT_DIGITS = {"byte": 3, "short": 5, "int": 10, "long": 20}
 
 
@@ -169,7 +171,7 @@ def call(function: str, *args: Expr) -> Expr:
     """
     known = FUNCTIONS.get(function)
     if known is None:
-        raise QueryError(f"there is no function {function}", hint=nearest(function, named_functions()))
+        raise QueryError(f"there is no function {function}", hint=similar_functions(function))
     if len(args) < known.least or (known.most is not None and len(args) > known.most):
         raise QueryError(f"{function} takes {_count(known)}, not {len(args)}: {function}({_texts(args)})")
     return known.rule(function, args)
@@ -186,6 +188,22 @@ def _count(function: Function) -> str:
 def named_functions() -> list[str]:
     """What is called by name, as in LOWER(x); the others are operators."""
     return [name for name in FUNCTIONS if name.isidentifier() and name not in _KEYWORDS]
+
+
+def similar_functions(name: str) -> str:
+    """A hint with the few functions whose names are most like this one.
+
+    >>> similar_functions("lowr")
+    'did you mean lower? There are lower, power, floor, hour and 31 more'
+    """
+    known = named_functions()
+    close = get_close_matches(name.lower(), known, n=_FEW, cutoff=0.5)
+    shown = close or sorted(known)[:_FEW]
+    listing = f"There are {', '.join(shown)} and {len(known) - len(shown)} more"
+    return f"did you mean {close[0]}? {listing}" if close else listing[0].lower() + listing[1:]
+
+
+_FEW = 5
 
 
 def _texts(args: Sequence[Expr]) -> str:
@@ -242,12 +260,20 @@ def _add(function: str, args: Sequence[Expr]) -> Expr:
     if kinds in ({"timestamp", "interval"}, {"date", "interval"}):
         if function == "-" and left.type == INTERVAL:
             raise _mismatch(function, args, "subtract the interval from the time")
-        return make_call(function, args, TIMESTAMP)
+        return _shift(function, args)
     if function == "-" and left.type.is_time and right.type.is_time:
         return make_call("-", args, INTERVAL)
     if kinds == {"interval"}:
         return _add_intervals(function, left, right)
     return _arithmetic(function, args)
+
+
+def _shift(function: str, args: Sequence[Expr]) -> Expr:
+    """A time and an interval; a date and whole days give a date again, as in Spark."""
+    moved = make_call(function, args, TIMESTAMP)
+    spans = [arg.value for arg in args if isinstance(arg, Literal) and isinstance(arg.value, timedelta)]
+    whole = spans and not spans[0] % timedelta(days=1)
+    return cast(moved, DATE) if whole and any(arg.type == DATE for arg in args) else moved
 
 
 def _add_intervals(function: str, left: Expr, right: Expr) -> Expr:
@@ -261,7 +287,32 @@ def _add_intervals(function: str, left: Expr, right: Expr) -> Expr:
 def _arithmetic(function: str, args: Sequence[Expr]) -> Expr:
     if {"null"} & {arg.type.name for arg in args} or not all(arg.type.is_numeric for arg in args):
         raise _mismatch(function, args, "it needs numbers")
-    return make_call(function, args, _wider(args[0].type, args[1].type))
+    type_ = _wider(args[0].type, args[1].type)
+    return make_call(function, args, _decimal_result(function, args) if type_.name == "decimal" else type_)
+
+
+def _decimal_result(function: str, args: Sequence[Expr]) -> DataType:
+    """The type of decimal arithmetic by Spark's rules."""
+    (p1, s1), (p2, s2) = ((type_.precision, type_.scale) for type_ in map(_as_decimal, args))
+    scale, whole = max(s1, s2), max(p1 - s1, p2 - s2) + 1
+    match function:
+        case "*":
+            scale, whole = s1 + s2, p1 + p2 + 1 - s1 - s2
+        case "/":
+            scale, whole = max(6, s1 + p2 + 1), p1 - s1 + s2
+        case "%":
+            whole = min(p1 - s1, p2 - s2)
+    if whole + scale > _MOST_DIGITS:  # the whole part comes first, but six digits after the point are kept
+        scale = max(_MOST_DIGITS - whole, min(scale, 6))
+    return DataType("decimal", max(1, min(whole + scale, _MOST_DIGITS)), scale)
+
+
+def _as_decimal(expr: Expr) -> DataType:
+    if expr.type.name == "decimal":
+        return expr.type
+    if isinstance(expr, Literal):
+        return DataType("decimal", len(str(expr.value).lstrip("-")))
+    return DataType("decimal", _INT_DIGITS[expr.type.name])
 
 
 def _times(function: str, args: Sequence[Expr]) -> Expr:
@@ -309,6 +360,15 @@ def _numeric(result: DataType | None) -> Rule:
     return rule
 
 
+def _absolute(function: str, args: Sequence[Expr]) -> Expr:
+    (operand,) = args
+    if isinstance(operand, Literal) and isinstance(operand.value, timedelta):
+        return literal(abs(operand.value))
+    if operand.type == INTERVAL:
+        return make_call(function, args, INTERVAL)
+    return _numeric(None)(function, args)
+
+
 def _typed(result: DataType, *parameters: str) -> Rule:
     """Arguments of fixed kinds; the last parameter stands for all that follow."""
 
@@ -348,7 +408,7 @@ FUNCTIONS: dict[str, Function] = {
     "greatest": Function(_common, 2, None),
     "least": Function(_common, 2, None),
     # numbers
-    "abs": Function(_numeric(None), 1, 1),
+    "abs": Function(_absolute, 1, 1),
     "ceil": Function(_numeric(LONG), 1, 1),
     "floor": Function(_numeric(LONG), 1, 1),
     "sign": Function(_numeric(DOUBLE), 1, 1),

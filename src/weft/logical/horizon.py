@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import combinations, product
 
-from weft.logical.expr import Call, Column, Expr, Literal
+from weft.errors import QueryError
+from weft.logical.bands import read_band, read_term
+from weft.logical.expr import Call, Column, Expr
 from weft.logical.query import Query
-from weft.logical.window import Range
+from weft.logical.window import Range, format_duration
 
-__all__ = ["Bounds", "is_time_bound", "retention", "time_bounds"]
+__all__ = ["Bounds", "check_times", "is_time_bound", "retention", "time_bounds"]
 
 # (a, b) ↦ the most by which τ(a) can exceed τ(b) in a result; absent: without limit.
 Bounds = dict[tuple[str, str], timedelta]
+
+# Contradictory bounds would fall without end.
+_FAR = timedelta(days=100_000_000)
 
 
 def time_bounds(query: Query) -> Bounds:
@@ -28,9 +33,29 @@ def time_bounds(query: Query) -> Bounds:
         bounds[pair] = min(bound, bounds.get(pair, bound))
     for via, a, b in product(query.aliases, repeat=3):
         if (a, via) in bounds and (via, b) in bounds and a != b:
-            through = bounds[a, via] + bounds[via, b]
+            through = max(bounds[a, via] + bounds[via, b], -_FAR)
             bounds[a, b] = min(through, bounds.get((a, b), through))
     return bounds
+
+
+def check_times(query: Query) -> None:
+    """Refuse bounds that no tuples can keep: those of two inputs add up to less than nothing."""
+    if query.outer is not None:
+        return  # a tuple without a partner is a result, too
+    bounds = time_bounds(query)
+    for a, b in combinations(query.aliases, 2):
+        most, least = bounds.get((a, b)), bounds.get((b, a))
+        if most is not None and least is not None and most + least < timedelta(0):
+            raise QueryError(
+                f"no tuples can satisfy the windows and the conditions on the event times of {a} and {b}",
+                hint=f"they say that {a} is {_described(most)} {b}, and that {b} is {_described(least)} {a}",
+            )
+
+
+def _described(bound: timedelta) -> str:
+    if bound < timedelta(0):
+        return f"at least {format_duration(-bound)} before"
+    return f"at most {format_duration(bound)} after" if bound else "not after"
 
 
 def retention(
@@ -61,49 +86,24 @@ def _stated(query: Query) -> Iterator[tuple[tuple[str, str], timedelta]]:
     for predicate in query.predicates:
         yield from _from_predicate(query, predicate)
     for key in query.keys:
-        terms = [term for member in key.members if (term := _term(query, member))]
+        terms = [term for member in key.members if (term := _event_term(query, member))]
         for (a, shift_a), (b, shift_b) in combinations(terms, 2):
             yield (a, b), shift_b - shift_a
             yield (b, a), shift_a - shift_b
 
 
 def _from_predicate(query: Query, predicate: Expr) -> Iterator[tuple[tuple[str, str], timedelta]]:
-    if not isinstance(predicate, Call) or predicate.function not in ("<", "<="):
-        return
-    left, right = predicate.args
-    low, high = _term(query, left), _term(query, right)
-    if low and high and low[0] != high[0]:
-        yield (low[0], high[0]), high[1] - low[1]
-        return
-    for difference, limit, upper in ((left, right, True), (right, left, False)):
-        pair = _difference(query, difference)
-        if pair and isinstance(limit, Literal) and isinstance(limit.value, timedelta):
-            (a, shift_a), (b, shift_b) = pair if upper else pair[::-1]
-            yield (a, b), (limit.value if upper else -limit.value) + shift_b - shift_a
-            return
+    if isinstance(predicate, Call) and predicate.function in ("<", "<="):
+        found = read_band(*predicate.args)
+        if found and _is_event_time(query, found[0]) and _is_event_time(query, found[1]):
+            yield (found[0].alias, found[1].alias), found[2]
 
 
-Term = tuple[str, timedelta]
+def _is_event_time(query: Query, column: Column) -> bool:
+    return column == query.input(column.alias).event_time
 
 
-def _term(query: Query, expr: Expr) -> Term | None:
+def _event_term(query: Query, expr: Expr) -> tuple[str, timedelta] | None:
     """(a, d) if the expression is the event time of a plus d."""
-    if isinstance(expr, Column):
-        is_time = expr == query.input(expr.alias).event_time
-        return (expr.alias, timedelta(0)) if is_time else None
-    if not isinstance(expr, Call) or expr.function not in ("+", "-"):
-        return None
-    sign = 1 if expr.function == "+" else -1
-    for operand, shift in (expr.args, expr.args[::-1]):
-        if isinstance(shift, Literal) and isinstance(shift.value, timedelta):
-            inner = _term(query, operand)
-            return (inner[0], inner[1] + sign * shift.value) if inner else None
-    return None
-
-
-def _difference(query: Query, expr: Expr) -> tuple[Term, Term] | None:
-    if isinstance(expr, Call) and expr.function == "-":
-        left, right = (_term(query, arg) for arg in expr.args)
-        if left and right and left[0] != right[0]:
-            return left, right
-    return None
+    term = read_term(expr)
+    return (term[0].alias, term[1]) if term and _is_event_time(query, term[0]) else None

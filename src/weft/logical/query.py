@@ -16,6 +16,7 @@ from weft.logical.expr import (
     Call,
     Column,
     Expr,
+    Literal,
     aliases,
     all_of,
     columns,
@@ -28,7 +29,7 @@ from weft.logical.keys import Key, equality_classes
 from weft.logical.schema import Stream
 from weft.logical.window import UNBOUNDED, Window
 
-__all__ = ["Input", "Join", "Key", "Output", "Query", "connected", "make_query", "star"]
+__all__ = ["Input", "Join", "Key", "Output", "Query", "check_condition", "connected", "make_query", "star"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Join:
     def normal(self) -> Join:
         """The join with each ON taken apart, sorted and without repetition."""
         left, right = (side.normal() if isinstance(side, Join) else side for side in (self.left, self.right))
-        return Join(self.kind, left, right, _sorted(_terms(self.on)))
+        return Join(self.kind, left, right, _sorted(_terms(self.on, "nothing is joined")))
 
     def renamed(self, names: Mapping[str, str]) -> Join:
         """The join with other aliases."""
@@ -345,13 +346,23 @@ def _sorted(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
     return tuple(sorted(set(exprs), key=to_sql))
 
 
-def _terms(predicates: Iterable[Expr]) -> list[Expr]:
+def _terms(predicates: Iterable[Expr], outcome: str = "the query gives no results") -> list[Expr]:
     """The predicates taken apart; each must be about some input."""
     terms = [term for expr in predicates for term in conjuncts(expr)]
     for term in terms:
-        if not aliases(term):
-            raise QueryError(f"the predicate {term} mentions no stream", hint="leave it out")
+        check_condition(term, outcome)
     return terms
+
+
+def check_condition(term: Expr, outcome: str = "the query gives no results") -> None:
+    """Refuse a condition that is about no stream; ``outcome`` is what follows if it is never true."""
+    if aliases(term):
+        return
+    operands = term.args if isinstance(term, Call) and term.function in ("=", "<>", "<", "<=") else ()
+    unknown = any(isinstance(operand, Literal) and operand.value is None for operand in operands)
+    if unknown or (isinstance(term, Literal) and not term.value):
+        raise QueryError(f"the condition is never true, so {outcome}")
+    raise QueryError(f"the condition {term} mentions no stream", hint="if it is true, leave it out")
 
 
 def connected(start: str, edges: Iterable[frozenset[str]]) -> frozenset[str]:

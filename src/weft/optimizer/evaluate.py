@@ -26,6 +26,7 @@ from weft.stats.estimate import bits
 __all__ = [
     "Layouts",
     "Shape",
+    "affordable",
     "cheapest",
     "climb",
     "fixed_cost",
@@ -58,22 +59,32 @@ def settle(space: Space, tree: Tree, layouts: Layouts) -> Shape:
     """The tree with these layouts and good probe orders: an inner operator takes those best up to there."""
     found = settle_below(space, tree, layouts, inf)
     if found is None:
-        raise PlanError("a tree without any probe orders")
+        raise PlanError("this plan stores more than the budget allows")
     return found
 
 
-def cheapest(space: Space, candidates: Iterable[tuple[Tree, Layouts]]) -> Shape:
-    """The best of some trees with layouts, settled only as far as they may still be it."""
+def cheapest(space: Space, candidates: Iterable[tuple[Tree, Layouts]]) -> Shape | None:
+    """The best of some trees with layouts, settled only as far as they may still be it; None: all store too much."""
     best: Shape | None = None
     for tree, layouts in candidates:
         best = settle_below(space, tree, layouts, best.total if best else inf) or best
-    if best is None:
-        raise PlanError("no plan to choose from")
     return best
 
 
+def affordable(space: Space, layouts: Layouts) -> bool:
+    """Whether what is stored, copies included, is within the budget, if the user set one."""
+    budget = space.options.budget
+    return budget is None or _storage(space, layouts) <= budget
+
+
+def _storage(space: Space, layouts: Layouts) -> float:
+    return storage_cost(space.size(mask) * _stored_copies(space, spread) for mask, spread in layouts.items())
+
+
 def settle_below(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape | None:
-    """As `settle`, but None as soon as it is clear that the cost reaches the bound."""
+    """As `settle`, but None as soon as it is clear that the cost reaches the bound, or more is stored than may be."""
+    if not affordable(space, layouts):
+        return None
     question = (tree, tuple(layouts[store] for operator in tree for store in operator))
     known: Shape | None = space.settled.get(question)
     if known is None:
@@ -110,6 +121,8 @@ def _settle(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape |
 def settle_exactly(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape | None:
     """The tree with these layouts and the best probe orders there are; None if they cost ``bound`` or more."""
     best: Shape | None = None
+    if not affordable(space, layouts):
+        return None
     base = fixed_cost(space, layouts)
     for complete in _deadlines(tree):
         if base + hop_cost(space.weights, max(complete.values(), default=1)) < bound:
@@ -288,9 +301,7 @@ def price(space: Space, shape: Shape) -> Cost:
     work = sum(step.cost for step in steps) + storing + fixed_cost(space, shape.layouts)
     return Cost(
         total=work + hop_cost(space.weights, hops) + _latency_cost(space, shape.tree),
-        storage=storage_cost(
-            space.size(mask) * _stored_copies(space, s) for mask, s in shape.layouts.items()
-        ),
+        storage=_storage(space, shape.layouts),
         probes=probe_cost((step.incoming, step.copies) for step in steps),
         shipped=probe_cost((step.incoming, step.copies) for step in steps if step.shipped),
         latency=_latency(space, shape.tree),

@@ -1,21 +1,22 @@
 """From a query and statistics to a plan: the strategies by name.
 
-Guarantees: a strategy is a function; what it returns is a valid plan with its cost. `auto` tries what the others find
-and improves on the best, so it is never dearer than any of them but `exhaustive`. Nothing here depends on a clock.
+Guarantees: a strategy is a function; what it returns is a valid plan with its cost, or None if every plan it knows
+stores more than the user allows. `auto` is never dearer than `flat` or `left_deep`, and knows the trees of all other
+heuristics. Nothing here depends on a clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from weft.errors import ConfigError, nearest
+from weft.errors import ConfigError, PlanError, nearest
 from weft.logical.query import Query
 from weft.optimizer.dynamic import WIDE, best_tree
 from weft.optimizer.evaluate import Layouts, Shape, cheapest, price
 from weft.optimizer.exhaustive import exhaustive
-from weft.optimizer.partitioning import Rule, improve, rules, scheme
+from weft.optimizer.partitioning import Rule, improve, rules, scheme, stores
 from weft.optimizer.space import Options, Space, Tree
 from weft.optimizer.tree import (
     chain,
@@ -58,12 +59,18 @@ def _rules(space: Space) -> list[Rule]:
     return rules(space, next(flat(space)))
 
 
-def _best(space: Space, trees: Iterator[Tree]) -> Shape:
+def _best(space: Space, trees: Iterable[Tree]) -> Shape | None:
     """The cheapest of some trees, each with the rules that suit the query best, its layouts then improved."""
     effort = _effort(space)
     few = _rules(space)[: effort.rules]
     pairs = ((tree, scheme(space, tree, rule)) for tree in dict.fromkeys(trees) for rule in few)
-    return improve(space, cheapest(space, pairs), effort.rounds)
+    found = cheapest(space, pairs) or cheapest(space, ((tree, _thrifty(space, tree)) for tree in trees))
+    return improve(space, found, effort.rounds) if found else None
+
+
+def _thrifty(space: Space, tree: Tree) -> Layouts:
+    """The layouts that store least: nothing is replicated."""
+    return {store: space.spreads(store)[0] for store in stores(tree)}
 
 
 HEURISTICS = {
@@ -81,14 +88,16 @@ def dynamic(space: Space) -> Iterator[Tree]:
         yield best_tree(space, rule)
 
 
-def auto(space: Space) -> Shape:
-    """The best of flat, left-deep and dynamic trees; then, if inputs are few, one stored result more or less."""
-    found = [_best(space, trees(space)) for trees in (flat, left_deep, dynamic)]
-    best = min(found, key=lambda shape: shape.total)
-    while _effort(space).neighbours:
+def auto(space: Space) -> Shape | None:
+    """The best of all heuristics and of dynamic trees; then, if inputs are few, one stored result more or less."""
+    others = (greedy_left_deep, chain, merge, dynamic)
+    groups = (list(flat(space)), list(left_deep(space)), [tree for trees in others for tree in trees(space)])
+    found = [shape for trees in groups if (shape := _best(space, trees))]
+    best = min(found, key=lambda shape: shape.total, default=None)
+    while best and _effort(space).neighbours:
         moves = [pair for tree in _neighbours(space, best.tree) for pair in _adopted(space, best, tree)]
-        moved = cheapest(space, moves) if moves else best
-        if moved.total >= best.total:
+        moved = cheapest(space, moves)
+        if moved is None or moved.total >= best.total:
             break
         best = improve(space, moved, _effort(space).rounds)
     return best
@@ -115,15 +124,16 @@ def _adopted(space: Space, shape: Shape, tree: Tree) -> Iterator[tuple[Tree, Lay
             yield tree, {**base, store: spread}
 
 
-def _yardstick(space: Space) -> Shape:
-    return exhaustive(space, auto(space))
+def _yardstick(space: Space) -> Shape | None:
+    known = auto(space)
+    return exhaustive(space, known) if known else None
 
 
-def _strategy(heuristic: Callable[[Space], Iterator[Tree]]) -> Callable[[Space], Shape]:
-    return lambda space: _best(space, heuristic(space))
+def _strategy(heuristic: Callable[[Space], Iterator[Tree]]) -> Callable[[Space], Shape | None]:
+    return lambda space: _best(space, list(heuristic(space)))
 
 
-STRATEGIES: dict[str, Callable[[Space], Shape]] = {
+STRATEGIES: dict[str, Callable[[Space], Shape | None]] = {
     "auto": auto,
     **{name: _strategy(heuristic) for name, heuristic in HEURISTICS.items()},
     "exhaustive": _yardstick,
@@ -142,6 +152,12 @@ def optimise(query: Query, statistics: Statistics, options: Options | None = Non
         return JoinPlan(query, (), options.strategy, Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0))
     space = Space(query, statistics, options)
     shape = strategy(space)
+    if shape is None:
+        least = sum(space.size(1 << i) for i in range(space.count))
+        raise PlanError(
+            f"no plan by {options.strategy} stores at most {options.budget:.0f} tuples",
+            hint=f"the inputs alone are about {least:.0f}; shorten their windows, or raise the budget",
+        )
     return replace(_to_plan(space, shape), cost=price(space, shape))
 
 

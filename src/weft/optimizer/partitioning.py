@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from math import inf
 from typing import NamedTuple
 
-from weft.optimizer.evaluate import Shape, settle, settle_below
+from weft.optimizer.evaluate import Shape, settle_below
 from weft.optimizer.space import Space, Tree
 from weft.plan.schedule import Spread
 
@@ -41,7 +42,12 @@ def rules(space: Space, tree: Tree) -> list[Rule]:
     """All rules, those that suit a tree best first."""
     keys = dict.fromkeys(spread.key for mask in stores(tree) for spread in space.spreads(mask))
     every = [Rule(key, others) for key in keys for others in (0, -1)]
-    return sorted(every, key=lambda rule: settle(space, tree, scheme(space, tree, rule)).total)
+    return sorted(every, key=lambda rule: _total(space, tree, scheme(space, tree, rule)))
+
+
+def _total(space: Space, tree: Tree, layouts: dict[int, Spread]) -> float:
+    shape = settle_below(space, tree, layouts, inf)
+    return shape.total if shape else inf
 
 
 def scheme(space: Space, tree: Tree, rule: Rule) -> dict[int, Spread]:

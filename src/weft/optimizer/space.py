@@ -33,7 +33,7 @@ class Options:
     strategy: str = "auto"
     partitions: int = 4
     probe_orders: str = "auto"  # "greedy", "exhaustive", or by the size of the operator
-    budget: float | None = None  # tuples that may be stored; None: twice what the inputs need
+    budget: float | None = None  # tuples that may be stored; None: any number
     weights: Weights = DEFAULT_WEIGHTS
 
     def __post_init__(self) -> None:
@@ -41,7 +41,7 @@ class Options:
             raise ConfigError(f"partitions is {self.partitions}", hint="use 1 or more")
         if self.probe_orders not in ("auto", "greedy", "exhaustive"):
             raise ConfigError(f"probe_orders is {self.probe_orders!r}", hint="use auto, greedy or exhaustive")
-        if self.budget is not None and self.budget < 0:
+        if self.budget is not None and not self.budget >= 0:
             raise ConfigError(f"budget is {self.budget}", hint="use a number of tuples")
 
 
@@ -74,7 +74,7 @@ class Space:
 
     @property
     def budget(self) -> float:
-        """How many tuples may be stored."""
+        """How many tuples the strategies that spend a budget may store; by default twice the inputs."""
         if self.options.budget is not None:
             return self.options.budget
         return 2 * sum(self.size(1 << i) for i in range(self.count))

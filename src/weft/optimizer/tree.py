@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 
+# Operators of more stores than this are not searched for every subset.
+MANY = 8
+
+
 def make_tree(operators: Iterator[tuple[int, ...]] | list[tuple[int, ...]]) -> Tree:
     """Operators in canonical order: stores ascending, inner operators before those they feed."""
     ordered = (tuple(sorted(operator)) for operator in operators)
@@ -158,7 +162,8 @@ def merge(space: Space) -> Iterator[Tree]:
 
 def _subsets(space: Space, operator: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Proper subsets of an operator's stores, two of them leaves at least, with no cross product."""
-    for count in range(2, len(operator)):
+    most = len(operator) if len(operator) <= MANY else 4  # of many stores, all subsets would be too many
+    for count in range(2, most):
         for stores in combinations(operator, count):
             leaves = sum(store & (store - 1) == 0 for store in stores)
             if leaves >= 2 and space.connected(sum(stores)):

@@ -7,14 +7,14 @@ Guarantees: hops are as few as the layouts allow: a step whose key is the one th
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
-from weft.logical.expr import Expr, aliases
-from weft.logical.horizon import Bounds, retention, time_bounds
-from weft.plan.graph import RESULT, PhysicalGraph, Source, StoreNode, probe_conditions
+from weft.logical.expr import Expr
+from weft.logical.horizon import time_bounds
+from weft.plan.derive import filters_of, indexes_of, probe_conditions, retention_of
+from weft.plan.graph import PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Layout, Names, Operator, StepCost, Store, store_name
 from weft.plan.routing import Routing
-from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule
+from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, NO_KEY, SHUFFLE, Place, start, step, store_edge
 
 __all__ = ["lower"]
@@ -52,8 +52,7 @@ class _Lowering:
 
     def enter(self, alias: str) -> None:
         """A source, and the edge that stores its tuples."""
-        filters = tuple(f for f in self.query.filters if aliases(f) == {alias})
-        source = Source(f"source {alias}", alias, filters, self.query.columns_of(alias))
+        source = Source(f"source {alias}", alias, filters_of(self.query, alias), self.query.columns_of(alias))
         self.sources.append(source)
         self.node[alias], self.last[alias] = source.name, None
         layout = self.layouts.get((alias,))
@@ -92,7 +91,7 @@ class _Lowering:
     def _probe(self, alias: str, names: Names, store: Store) -> None:
         known = frozenset(names)
         spread = self.routing.spread(store.layout)
-        by = self.routing.value(spread.key, known)
+        by = next(iter(self.routing.ways(spread.key, known)), None)
         kind, place = step(self.places[alias], spread, self.complete[store.aliases], by is not None)
         self.steps[alias] += 1
         name = f"{alias}: {self.steps[alias]}"
@@ -131,19 +130,10 @@ class _Lowering:
                 store.aliases,
                 store.layout,
                 self.complete[store.aliases],
-                self._indexes(store.name),
-                self._retention(store.aliases, bounds),
+                indexes_of(self.rules, store.name),
+                retention_of(self.query, store.aliases, bounds),
             )
             for store in self.plan.stores
         ]
         parts = (tuple(self.sources), tuple(nodes), tuple(self.edges), tuple(self.rules))
         return PhysicalGraph(self.query, *parts, self.plan.cost)
-
-    def _indexes(self, name: str) -> tuple[Expr, ...]:
-        """What a store is looked up by, in the order in which probes ask."""
-        probes = [rule for rule in self.rules if isinstance(rule, ProbeRule) and rule.store == name]
-        return tuple(dict.fromkeys(equality.stored for probe in probes for equality in probe.equalities))
-
-    def _retention(self, names: Names, bounds: Bounds) -> tuple[timedelta | None, ...]:
-        others = frozenset(self.query.aliases) - set(names)
-        return tuple(retention(self.query, alias, bounds, others) for alias in names)

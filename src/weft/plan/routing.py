@@ -54,11 +54,11 @@ class Routing:
         own = [(frozenset({alias}), expr) for alias, expr in members.items()]
         return own + [(aliases(other), other) for one, other in self.derived if one in members.values()]
 
-    def value(self, route: int, known: frozenset[str]) -> Expr | None:
-        """An expression over the known inputs that gives a route's value, if there is one."""
+    def ways(self, route: int, known: frozenset[str]) -> tuple[Expr, ...]:
+        """The expressions over the known inputs that give a route's value."""
         if route == NO_KEY:
-            return None
-        return next((expr for needed, expr in self.sources(route) if needed <= known), None)
+            return ()
+        return tuple(expr for needed, expr in self.sources(route) if needed <= known)
 
 
 def _sides(residual: Expr) -> list[tuple[Expr, Expr]]:

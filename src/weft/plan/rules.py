@@ -13,7 +13,10 @@ from weft.plan.join_plan import Names, StepCost
 from weft.plan.routing import Equality
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE
 
-__all__ = ["Edge", "ProbeRule", "ResultRule", "Rule", "StoreRule"]
+__all__ = ["RESULT", "Edge", "ProbeRule", "ResultRule", "Rule", "StoreRule"]
+
+# The node where results arrive.
+RESULT = "result"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
 """The command line.
 
-Guarantees: what a user did wrong is shown as a message with a remedy and exit code 2, never as a stack trace.
+Guarantees: what a user did wrong is shown as a message with a remedy and exit code 2, never as a stack trace; then
+nothing else is shown. Plans go to the standard output, notes to the standard error.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +20,9 @@ from weft.errors import ConfigError, WeftError, nearest
 from weft.optimizer.optimizer import STRATEGIES
 from weft.plan.graph import CODEC
 from weft.service.bench import find_benchmarks, load_benchmark
-from weft.service.pipeline import Pipeline, load_pipeline
-from weft.session import PlannedQuery
+from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
+from weft.service.unused import unused_statistics
+from weft.session import PlannedQuery, Session
 
 __all__ = ["app", "main"]
 
@@ -34,6 +38,7 @@ class Format(str, Enum):
 
 
 Strategy = Enum("Strategy", {name: name for name in STRATEGIES}, type=str)  # type: ignore[misc]
+ProbeOrders = Enum("ProbeOrders", {name: name for name in PROBE_ORDERS}, type=str)  # type: ignore[misc]
 
 
 @app.command()
@@ -41,31 +46,64 @@ def explain(
     file: Annotated[Path, typer.Argument(help="A pipeline file: streams, statistics and queries in YAML.")],
     query: Annotated[str | None, typer.Option(help="Only the query of this name.")] = None,
     strategy: Annotated[Strategy | None, typer.Option(help="Plan by this strategy.")] = None,
+    probe_orders: Annotated[ProbeOrders | None, typer.Option(help="How to choose probe orders.")] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Show all strategies side by side.")] = False,
     format: Annotated[Format, typer.Option(help="How to show the plan.")] = Format.TEXT,  # noqa: A002
 ) -> None:
     """Show the plan of every query of a pipeline, with expected rates and costs."""
+    if compare and format is not Format.TEXT:
+        raise ConfigError(f"--compare is a text, not {format.value}", hint="leave out --compare or --format")
     pipeline = load_pipeline(file)
-    chosen = strategy.value if strategy else None
-    for name, text in _chosen_queries(pipeline, query):
-        planned = pipeline.session.query(text, name=name, strategy=chosen)
-        typer.echo(_show(planned, format))
-        if compare and format is Format.TEXT:
-            typer.echo(pipeline.session.compare(planned.query))
+    given = {"strategy": strategy, "probe_orders": probe_orders}
+    chosen = {name: value.value for name, value in given.items() if value is not None}
+    pipeline.session.options = replace(pipeline.session.options, **chosen)
+    # Everything is planned before anything is shown: an error leaves no half of an answer behind.
+    planned = [pipeline.plan(name) for name in _chosen_queries(pipeline, query)]
+    if format is Format.JSON:
+        shown = _json(planned if query is None else planned[0])
+    elif format is Format.MERMAID:
+        shown = "\n".join(each.diagram() for each in planned)
+    else:
+        shown = _text(pipeline, planned, compare)
+    for note in _notes(pipeline):
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(shown)
 
 
-def _chosen_queries(pipeline: Pipeline, name: str | None) -> list[tuple[str, str]]:
+def _chosen_queries(pipeline: Pipeline, name: str | None) -> list[str]:
     if name is None:
-        return list(pipeline.queries.items())
+        return list(pipeline.queries)
     if name not in pipeline.queries:
         raise ConfigError(f"the pipeline has no query {name!r}", hint=nearest(name, pipeline.queries))
-    return [(name, pipeline.queries[name])]
+    return [name]
 
 
-def _show(planned: PlannedQuery, format_: Format) -> str:
-    if format_ is Format.MERMAID:
-        return planned.diagram()
-    return planned.explain() if format_ is Format.TEXT else CODEC.dumps(planned.graph)
+def _json(planned: PlannedQuery | list[PlannedQuery]) -> str:
+    """An object for one query, an array of them for several; a graph is as `PhysicalGraph.to_json` has it."""
+
+    def encoded(one: PlannedQuery) -> dict[str, object]:
+        return {"name": one.name, "strategy": one.plan.strategy, "graph": CODEC.encode(one.graph)}
+
+    content = [encoded(one) for one in planned] if isinstance(planned, list) else encoded(planned)
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text(pipeline: Pipeline, planned: list[PlannedQuery], compare: bool) -> str:
+    session = pipeline.session
+    parts = [part for one in planned for part in _parts(session, one, compare)]
+    hop = session.options.weights.hop
+    return "\n".join([*parts, f"cost: seconds of work per second of stream; a hop counts {hop:g}"])
+
+
+def _parts(session: Session, planned: PlannedQuery, compare: bool) -> list[str]:
+    return [planned.explain(), session.compare(planned.query)] if compare else [planned.explain()]
+
+
+def _notes(pipeline: Pipeline) -> list[str]:
+    try:
+        return unused_statistics(pipeline)
+    except WeftError:  # a query that was not asked for is wrong: what it would use is not known
+        return []
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

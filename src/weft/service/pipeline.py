@@ -16,162 +16,148 @@ Guarantees: a file is read whole or refused; an error names the file, the place 
     options: {partitions: 4, strategy: auto}   # optional
     queries:
       us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …
+
+A name or text that YAML would read as something else (on, no, 5) is put in quotes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from weft.errors import PipelineError, WeftError, nearest
-from weft.logical.catalog import Catalog
-from weft.logical.expr import to_sql
-from weft.logical.query import Input
-from weft.logical.window import parse_duration
+from weft.errors import PipelineError, nearest
+from weft.logical.query import Query
+from weft.logical.schema import Schema
 from weft.optimizer.cost import Weights
+from weft.optimizer.optimizer import STRATEGIES
 from weft.optimizer.space import Options
-from weft.session import Session
-from weft.sql.bind import parse_predicate
-from weft.stats.statistics import DEFAULTS, Statistics, StreamStatistics
+from weft.service.document import Node, read_document
+from weft.session import PlannedQuery, Session
+from weft.stats.statistics import Statistics, StreamStatistics
 
-__all__ = ["Pipeline", "load_pipeline"]
+__all__ = ["PROBE_ORDERS", "Pipeline", "load_pipeline", "read_pipeline"]
+
+PROBE_ORDERS = ("auto", "greedy", "exhaustive")
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """A session with the file's streams and statistics, and its queries as texts by name."""
 
+    file: str
     session: Session
     queries: Mapping[str, str]
+
+    def plan(self, name: str) -> PlannedQuery:
+        """Plan a query; errors name the file and the query."""
+        with self._node(name).at():
+            return self.session.query(self.queries[name], name=name)
+
+    def parse(self, name: str) -> Query:
+        """Parse and bind a query; errors name the file and the query."""
+        with self._node(name).at():
+            return self.session.parse(self.queries[name])
+
+    def _node(self, name: str) -> Node:
+        return Node(self.file, f"queries.{name}", self.queries[name])
 
 
 def load_pipeline(path: Path) -> Pipeline:
     """Read a pipeline file."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise PipelineError(f"cannot read {path}: {error}") from None
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise PipelineError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    return _Reader(str(path)).pipeline(content)
+    return read_pipeline(text, str(path))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    file: str
+def read_pipeline(text: str, file: str) -> Pipeline:
+    """Read the text of a pipeline; ``file`` is where errors say it is."""
+    top = read_document(text, file)
+    top.section(("streams", "statistics", "options", "queries"))
+    streams, queries = top.entry("streams"), top.entry("queries")
+    for node in (streams, queries):
+        if not node.mapping():
+            raise node.error("there are none", "name at least one")
+    session = Session(options=_options(top.entry("options")))
+    known = {name: _stream(session, name, node) for name, node in streams.mapping().items()}
+    given = {name: found for name, found in known.items() if found is not None}
+    session.statistics = Statistics(given, origin="given" if given else "default")
+    _statistics(session, top.entry("statistics"))
+    texts = {
+        name: node.text("a query is a text: SELECT … FROM …") for name, node in queries.mapping().items()
+    }
+    return Pipeline(file, session, texts)
 
-    def pipeline(self, content: object) -> Pipeline:
-        top = self.section(content, "the file", ("streams", "statistics", "options", "queries"))
-        streams = self.mapping(top.get("streams"), "streams")
-        queries = self.mapping(top.get("queries"), "queries")
-        if not streams or not queries:
-            missing = "queries" if streams else "streams"
-            raise self.error(missing, "there are none", "name at least one")
-        session = Session(options=self.options(top.get("options")))
-        for name, stream in streams.items():
-            with self.at(f"streams.{name}"):
-                self.stream(session, str(name), stream)
-        session.statistics = self.statistics(top.get("statistics"), streams, session.catalog)
-        return Pipeline(session, {str(name): self.sql(str(name), sql) for name, sql in queries.items()})
 
-    def stream(self, session: Session, name: str, content: object) -> None:
-        where = f"streams.{name}"
-        allowed = ("schema", "event_time", "lateness", "statistics")
-        stream = self.section(content, where, allowed)
-        if not isinstance(stream.get("schema"), str):
-            raise self.error(where, "a stream needs a schema", 'as in schema: "vid long, ts timestamp"')
-        lateness = parse_duration(str(stream.get("lateness", "0 seconds")))
-        session.stream(name, stream["schema"], event_time=stream.get("event_time"), lateness=lateness)
+def _stream(session: Session, name: str, node: Node) -> StreamStatistics | None:
+    """Register a stream; what is known of it."""
+    found = node.section(("schema", "event_time", "lateness", "statistics"))
+    example = 'as in schema: "vid long, ts timestamp"'
+    if "schema" not in found:
+        raise node.error("a stream needs a schema", example)
+    given: dict[str, Any] = {}
+    if "event_time" in found:
+        given["event_time"] = found["event_time"].text("name a timestamp column")
+    if "lateness" in found:
+        given["lateness"] = found["lateness"].duration()
+    schema = found["schema"].text(example)
+    with node.at():
+        session.stream(name, schema, **given)
+    if "statistics" not in found:
+        return None
+    return _stream_statistics(name, session.catalog.stream(name).schema, found["statistics"])
 
-    def statistics(self, content: object, streams: Mapping[str, Any], catalog: Catalog) -> Statistics:
-        top = self.section(content or {}, "statistics", ("horizon", "selectivity"))
-        known = {name: self.stream_statistics(name, stream, catalog) for name, stream in streams.items()}
-        with self.at("statistics"):
-            horizon = parse_duration(str(top["horizon"])) if "horizon" in top else DEFAULTS.horizon
-            inputs = [Input(stream.name, stream) for stream in catalog.streams]
-            selectivity = {
-                to_sql(parse_predicate(str(text), inputs)): self.figure("statistics.selectivity", value)
-                for text, value in self.mapping(top.get("selectivity"), "statistics.selectivity").items()
-            }
-            given = {name: found for name, found in known.items() if found is not None}
-            return Statistics(given, selectivity, horizon, "given" if given or selectivity else "default")
 
-    def stream_statistics(
-        self, name: str, stream: Mapping[str, Any], catalog: Catalog
-    ) -> StreamStatistics | None:
-        where = f"streams.{name}.statistics"
-        if stream.get("statistics") is None:
-            return None
-        found = self.section(stream["statistics"], where, ("rate", "distinct", "row_bytes"))
-        schema = catalog.stream(name).schema
-        distinct = {}
-        for column, count in self.mapping(found.get("distinct"), f"{where}.distinct").items():
-            field = schema.find(str(column))
-            if field is None:
-                raise self.error(
-                    where, f"{name} has no column {column!r}", nearest(str(column), schema.names)
-                )
-            distinct[field.name] = self.figure(f"{where}.distinct.{column}", count)
-        figures = {
-            key: self.figure(f"{where}.{key}", found[key]) for key in ("rate", "row_bytes") if key in found
-        }
-        with self.at(where):
-            return StreamStatistics(distinct=distinct, **figures)
+def _stream_statistics(stream: str, schema: Schema, node: Node) -> StreamStatistics:
+    found = node.section(("rate", "distinct"))
+    given: dict[str, Any] = {"rate": found["rate"].figure()} if "rate" in found else {}
+    distinct: dict[str, float] = {}
+    for name, count in node.entry("distinct").mapping().items():
+        field = schema.find(name)
+        if field is None:
+            raise count.error(f"{stream} has no column {name!r}", nearest(name, schema.names))
+        if field.name in distinct:
+            raise count.error(f"column {field.name} is there twice")
+        distinct[field.name] = count.figure()
+    with node.at():
+        return StreamStatistics(distinct=distinct, **given)
 
-    def options(self, content: object) -> Options:
-        allowed = [field.name for field in fields(Options)]
-        found = dict(self.section(content or {}, "options", allowed))
-        names = [field.name for field in fields(Weights)]
-        weights = self.section(found.pop("weights", {}) or {}, "options.weights", names)
-        with self.at("options"):
-            numbers = {name: self.figure(f"options.weights.{name}", value) for name, value in weights.items()}
-            for name in ("partitions", "budget"):
-                if found.get(name) is not None:
-                    found[name] = self.figure(f"options.{name}", found[name])
-            if "partitions" in found:
-                found["partitions"] = int(found["partitions"])
-            return Options(**found, weights=Weights(**numbers))
 
-    def sql(self, name: str, content: object) -> str:
-        if not isinstance(content, str):
-            raise self.error(f"queries.{name}", "a query is a text", "write SELECT … FROM …")
-        return content
+def _statistics(session: Session, node: Node) -> None:
+    found = node.section(("horizon", "selectivity"))
+    if "horizon" in found:
+        horizon = found["horizon"].duration()
+        with found["horizon"].at():
+            session.statistics = replace(session.statistics, horizon=horizon)
+    for text, value in node.entry("selectivity").mapping().items():
+        before = len(session.statistics.selectivities)
+        figure = value.figure()
+        with value.at():
+            session.selectivity(text, figure)
+        if len(session.statistics.selectivities) == before:
+            raise value.error("the same predicate is there twice, written differently", "remove one of them")
 
-    def section(self, content: object, where: str, allowed: tuple[str, ...] | list[str]) -> Mapping[str, Any]:
-        found = self.mapping(content, where)
-        for name in found:
-            if name not in allowed:
-                raise self.error(where, f"unknown entry {name!r}", nearest(str(name), allowed))
-        return found
 
-    def mapping(self, content: object, where: str) -> Mapping[str, Any]:
-        if content is None:
-            return {}
-        if not isinstance(content, dict):
-            raise self.error(where, f"expected names with values, found {content!r}", None)
-        return content
+def _weights(node: Node) -> Weights:
+    found = node.section([field.name for field in fields(Weights)])
+    figures = {name: weight.figure() for name, weight in found.items()}
+    with node.at():
+        return Weights(**figures)
 
-    def figure(self, where: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(where, f"{value!r} is not a number", None)
-        return float(value)
 
-    def error(self, where: str, message: str, hint: str | None) -> PipelineError:
-        return PipelineError(f"{self.file}, {where}: {message}", hint=hint)
+_OPTIONS: dict[str, Callable[[Node], object]] = {
+    "strategy": lambda node: node.choice("strategy", STRATEGIES),
+    "partitions": Node.integer,
+    "probe_orders": lambda node: node.choice("way to choose probe orders", PROBE_ORDERS),
+    "budget": Node.figure,
+    "weights": _weights,
+}
 
-    @contextmanager
-    def at(self, where: str) -> Iterator[None]:
-        """Errors of the parts, with the place in the file in front."""
-        try:
-            yield
-        except PipelineError:
-            raise
-        except WeftError as error:
-            raise self.error(where, "\n".join([error.message, *error.excerpt()]), error.hint) from None
+
+def _options(node: Node) -> Options:
+    given: dict[str, Any] = {name: _OPTIONS[name](found) for name, found in node.section(_OPTIONS).items()}
+    with node.at():
+        return Options(**given)

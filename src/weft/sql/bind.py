@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from weft.errors import QueryError, SqlError, nearest
 from weft.logical.catalog import Catalog
 from weft.logical.expr import Expr, all_of
+from weft.logical.horizon import check_times
 from weft.logical.query import Input, Join, Query, connected, make_query
 from weft.sql.expressions import bind_conditions
 from weft.sql.outputs import bind_outputs
@@ -56,8 +57,13 @@ def parse_predicate(text: str, inputs: Mapping[str, Input] | Sequence[Input]) ->
         raise SqlError("the predicate is nested too deeply", text=text, start=0, end=len(text)) from None
 
 
-def bind(statement: Statement, catalog: Catalog, *, cross: bool = False) -> Query:
-    """The query that a statement means."""
+_CROSS_JOIN = "say CROSS JOIN"
+
+
+def bind(
+    statement: Statement, catalog: Catalog, *, cross: bool = False, crossing: str = _CROSS_JOIN
+) -> Query:
+    """The query that a statement means; ``crossing`` is how a cross product is asked for where it comes from."""
     inputs = _inputs(statement, catalog)
     bound = _Joins(tuple(inputs.values()), inputs, statement.is_outer).all(statement.relations)
     scope = Scope(bound.inputs, bound.merged)
@@ -73,8 +79,18 @@ def bind(statement: Statement, catalog: Catalog, *, cross: bool = False) -> Quer
     except QueryError as error:
         raise statement.source.error(statement.source.whole, error.message, error.hint) from None
     if not cross:
-        _check_crosses(statement, query, inputs, bound.crosses)
+        _check_crosses(statement, query, inputs, bound.crosses, crossing)
+    _check_times(statement, query)
     return query
+
+
+def _check_times(statement: Statement, query: Query) -> None:
+    try:
+        check_times(query)
+    except QueryError as error:
+        if statement.where:
+            raise statement.where[0].error(error.message, error.hint) from None
+        raise statement.source.error(statement.source.whole, error.message, error.hint) from None
 
 
 def _inputs(statement: Statement, catalog: Catalog) -> dict[StreamRef, Input]:
@@ -140,7 +156,7 @@ class _Joins:
         both = _united(left, right)
         merged, on = self._using(join, left, right)
         if join.on is not None:
-            on += tuple(bind_conditions(join.on, self._scope(both), "ON"))
+            on += tuple(bind_conditions(join.on, self._scope(both), "ON", self._without()))
         if join.kind == "cross":
             pair = frozenset({left.inputs[-1].alias, right.inputs[0].alias})
             return replace(both, crosses=(*both.crosses, pair))
@@ -150,6 +166,10 @@ class _Joins:
             (ref, *_) = streams(join.right)
             raise ref.shown.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
         return replace(both, merged=merged, tree=Join(join.kind, left.tree, right.tree, on))
+
+    def _without(self) -> str:
+        """What a query is without the partners that ON gives."""
+        return "nothing is joined" if self.outer else "the query gives no results"
 
     def _scope(self, both: _Bound) -> Scope:
         elsewhere = tuple(input_ for input_ in self.every if input_ not in both.inputs)
@@ -188,7 +208,11 @@ def _united(left: _Bound, right: _Bound) -> _Bound:
 
 
 def _check_crosses(
-    statement: Statement, query: Query, inputs: Mapping[StreamRef, Input], crosses: Sequence[frozenset[str]]
+    statement: Statement,
+    query: Query,
+    inputs: Mapping[StreamRef, Input],
+    crosses: Sequence[frozenset[str]],
+    crossing: str,
 ) -> None:
     """Refuse a cross product that nobody asked for, at the first stream it concerns."""
     aliases = {ref: input_.alias for ref, input_ in inputs.items()}
@@ -198,5 +222,5 @@ def _check_crosses(
         if aliases[ref] not in reached:
             raise ref.shown.error(
                 f"cross product: nothing joins {aliases[ref]} with {', '.join(sorted(reached))}",
-                "add a predicate between them, or say CROSS JOIN if every pair is wanted",
+                f"add a predicate between them, or {crossing} if every pair is wanted",
             )

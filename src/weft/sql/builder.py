@@ -55,7 +55,7 @@ class Builder:
 
     def select(self, *items: str) -> Builder:
         """Give these columns too: expressions, perhaps with AS, or ``*`` or ``v.*``."""
-        read = tuple(read_item(parse_fragment(item)) for item in items)
+        read = tuple(read_item(_fragment("select", item)) for item in items)
         return replace(self, items=(*self.items, *read))
 
     def from_(self, stream: str, *, alias: str | None = None, window: WindowLike | None = None) -> Builder:
@@ -64,7 +64,9 @@ class Builder:
 
     def where(self, *conditions: str) -> Builder:
         """Keep only what fulfils these conditions too."""
-        return replace(self, conditions=(*self.conditions, *map(parse_fragment, conditions)))
+        return replace(
+            self, conditions=(*self.conditions, *(_fragment("where", text) for text in conditions))
+        )
 
     def join(
         self,
@@ -80,7 +82,7 @@ class Builder:
 
         ``kind`` is inner, left, right, full or cross.
         """
-        if kind not in _KINDS:
+        if _text("kind", kind) not in _KINDS:
             raise QueryError(f"there is no join {kind!r}", hint=nearest(kind, _KINDS))
         if not self.relations:
             raise QueryError("there is nothing to join onto", hint="call from_ before join")
@@ -88,9 +90,9 @@ class Builder:
         right = (
             _nested(stream, alias, window) if isinstance(stream, Builder) else _stream(stream, alias, window)
         )
-        names = (using,) if isinstance(using, str) else using
-        condition = parse_fragment(on) if on is not None else None
-        joined = JoinRef(kind, left, right, condition, tuple(map(Name.plain, names)))
+        names = using if isinstance(using, tuple | list) else (using,)
+        condition = _fragment("on", on) if on is not None else None
+        joined = JoinRef(kind, left, right, condition, tuple(_name("using", name) for name in names))
         return replace(self, relations=(*before, joined))
 
     def cross(self) -> Builder:
@@ -106,15 +108,32 @@ class Builder:
         texts = ", ".join(item.value.source.text for item in self.items)
         statement = Statement(self.items, self.relations, self.conditions, Source(texts))
         try:
-            return bind(statement, catalog, cross=self.crossed)
+            return bind(statement, catalog, cross=self.crossed, crossing="call .cross()")
         except RecursionError:
             raise QueryError("the query is nested too deeply", hint="use fewer parentheses") from None
 
 
+def _fragment(call: str, text: str) -> Piece:
+    return parse_fragment(_text(call, text))
+
+
+def _name(call: str, text: str) -> Name:
+    return Name.plain(_text(call, text))
+
+
+def _text(call: str, given: object) -> str:
+    if not isinstance(given, str):
+        raise QueryError(
+            f"{call} takes a text, not {given!r}", hint="write it in quotes, as it stands in SQL"
+        )
+    return given
+
+
 def _stream(name: str, alias: str | None, window: WindowLike | None) -> StreamRef:
+    stream = _name("a stream", name)
     if alias == "":
         raise SqlError("a name cannot be empty", text=name, start=0, end=len(name))
-    return StreamRef(Name.plain(name), Name.plain(alias) if alias is not None else None, parse_window(window))
+    return StreamRef(stream, _name("alias", alias) if alias is not None else None, parse_window(window))
 
 
 def _nested(inner: Builder, alias: str | None, window: WindowLike | None) -> Relation:

@@ -6,13 +6,15 @@ intervals.
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from sqlglot import exp
 
 from weft.errors import QueryError
 from weft.logical.expr import Literal
 from weft.logical.functions import literal
 from weft.logical.schema import DataType
-from weft.logical.window import parse_duration
+from weft.logical.window import parse_interval
 from weft.sql.reject import refuse_arguments
 from weft.sql.source import Source
 
@@ -50,9 +52,23 @@ def _number(text: str) -> Literal:
     if digits.isdigit() and len(digits) > _LONGEST_INTEGER:
         raise QueryError(f"{text[:40]} does not fit in 64 bits")
     try:
-        return literal(int(text) if text.lstrip("-").isdigit() else float(text))
+        value = int(text) if text.lstrip("-").isdigit() else float(text)
     except ValueError:
         raise QueryError(f"cannot read the number {text[:40]}") from None
+    if isinstance(value, float) and _is_rounded(text, value):
+        raise QueryError(
+            f"{text[:40]} is no double: the nearest is {value!r}",
+            hint="leave out the point, or write CAST('…' AS DECIMAL(38,0))",
+        )
+    return literal(value)
+
+
+def _is_rounded(text: str, value: float) -> bool:
+    """Whether a whole number, written with a point, became another one."""
+    whole, point, fraction = text.partition(".")
+    if not point or not whole.lstrip("-").isdigit() or fraction.strip("0"):
+        return False
+    return abs(value) != float("inf") and Decimal(whole) != Decimal(value)
 
 
 def interval(node: exp.Interval) -> Literal:
@@ -67,9 +83,7 @@ def interval(node: exp.Interval) -> Literal:
     text = f"{amount.name} {unit.name}" if unit is not None else amount.name
     if any(word.startswith(("month", "year", "quarter")) for word in text.lower().split()):
         raise QueryError(f"INTERVAL {text}: months and years differ in length", hint="use add_months(x, n)")
-    words = text.strip()
-    span = parse_duration(words.lstrip("+-"))
-    return literal(-span if words.startswith("-") else span)
+    return literal(parse_interval(text))
 
 
 def type_of(source: Source, node: exp.Cast) -> DataType:

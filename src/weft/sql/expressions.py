@@ -13,8 +13,9 @@ from typing import Any
 from sqlglot import TokenType, exp
 
 from weft.errors import CatalogError, QueryError
-from weft.logical.expr import BOOLEAN, Call, Expr, aliases, conjuncts, to_sql
+from weft.logical.expr import BOOLEAN, Call, Expr, conjuncts, to_sql
 from weft.logical.functions import NULL, call, cast, named_functions
+from weft.logical.query import check_condition
 from weft.sql.constants import interval, literal_of, type_of
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
 from weft.sql.scope import Scope
@@ -60,8 +61,13 @@ def bind_expression(piece: Piece, scope: Scope) -> Expr:
     return _Binder(piece.source, scope).bind(piece.node, 0)
 
 
-def bind_conditions(piece: Piece, scope: Scope, clause: str) -> Iterator[Expr]:
-    """The predicates whose conjunction the text is; each must be a condition on at least one stream."""
+def bind_conditions(
+    piece: Piece, scope: Scope, clause: str, outcome: str = "the query gives no results"
+) -> Iterator[Expr]:
+    """The predicates whose conjunction the text is; each must be a condition on at least one stream.
+
+    ``outcome`` is what follows from a condition that is never true.
+    """
     parts = _flat(piece.node, exp.And) if isinstance(_bare(piece.node), exp.And) else [piece.node]
     for node in parts:
         part = Piece(node, piece.source)
@@ -72,8 +78,10 @@ def bind_conditions(piece: Piece, scope: Scope, clause: str) -> Iterator[Expr]:
                 "compare it with something",
             )
         for term in conjuncts(expr):
-            if not aliases(term):
-                raise part.error(f"the condition {to_sql(term)} mentions no stream", "leave it out")
+            try:
+                check_condition(term, outcome)
+            except QueryError as error:
+                raise part.error(error.message, error.hint) from None
             yield term
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from weft.errors import QueryError, SqlError, nearest
-from weft.logical.functions import named_functions
+from weft.errors import QueryError, SqlError
+from weft.logical.functions import similar_functions
 from weft.sql.source import Source, Span
 
 __all__ = ["refuse_arguments", "unknown_function", "unsupported"]
@@ -122,7 +122,7 @@ def unknown_function(written: str) -> QueryError:
         return QueryError(f"{written} is an aggregate, and aggregates are not supported", hint=hint)
     if name in _VOLATILE:
         return QueryError(f"{written} is not supported", hint=_NO_CLOCK)
-    return QueryError(f"there is no function {written}", hint=nearest(name, named_functions()))
+    return QueryError(f"there is no function {written}", hint=similar_functions(name))
 
 
 def unsupported(source: Source, node: exp.Expr) -> SqlError:

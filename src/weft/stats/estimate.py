@@ -7,7 +7,8 @@ The unit of time is the second. What a tuple of input i meets when it arrives is
 times window for `RANGE` (and for what event-time predicates imply), n for `ROWS n`, and for an unbounded window all
 that came before. Over a horizon H the latter averages, for u unbounded partners, H^u / (u + 1): with windows
 unbounded throughout that is the factor 1/2, 1/3, … by which CLASH's 5.5 counts only partners that came first, and
-with bounded windows it is 1.
+with bounded windows it is 1. An event-time band between two inputs that were both there before counts by how much of
+their common time it covers.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from itertools import combinations
 from weft.logical.expr import BOOLEAN, Expr, aliases, make_call
 from weft.logical.horizon import is_time_bound, retention, time_bounds
 from weft.logical.query import Key, Query
-from weft.logical.window import Rows
+from weft.logical.window import Range, Rows
 from weft.stats.statistics import Statistics
 
 __all__ = ["Estimator", "bits"]
+
+# Event times that must be equal, but by no equality that has a selectivity, are so close, in seconds.
+INSTANT = 1e-3
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -62,7 +66,7 @@ class Estimator:
         if found is None:
             contents = [self._contents[start][i] for i in bits(mask) if i != start]
             unbounded = sum(self._unbounded[start][i] for i in bits(mask) if i != start)
-            product = math.prod(contents) * self.selectivity(mask)
+            product = math.prod(contents) * self._together(start, mask) * self.selectivity(mask)
             found = self._tuples[start, mask] = self.rates[start] * product / (unbounded + 1)
         return found
 
@@ -74,11 +78,6 @@ class Estimator:
         """Results over the inputs of ``mask`` that are alive at once (5.3): what a store of them holds."""
         product = math.prod(self._residents[i] for i in bits(mask)) * self.selectivity(mask)
         return product if mask & (mask - 1) == 0 else min(product, self.rate(mask) * self._lifetime(mask))
-
-    def row_bytes(self, mask: int) -> float:
-        """The width of a result."""
-        names = [self.query.inputs[i].stream.name for i in bits(mask)]
-        return sum(self.statistics.stream(name).row_bytes for name in names)
 
     def selectivity(self, mask: int) -> float:
         """The part of all combinations over the inputs of ``mask`` that the join predicates let through."""
@@ -140,11 +139,46 @@ class Estimator:
         """How many tuples of ``other`` a tuple of ``start`` meets, and whether they are ever more."""
         i = self._index[other]
         window = self.query.inputs[i].window
-        bound = self._bounds.get((start, other))
         counts = [window.count * self._passed[i]] if isinstance(window, Rows) else []
-        if bound is not None:
-            counts.append(self.rates[i] * max(0.0, bound.total_seconds()))
+        span = self._span(start, other)
+        if span is not None:
+            counts.append(self.rates[i] * span)
         return (min(counts), False) if counts else (self.rates[i] * self._horizon, True)
+
+    def _span(self, start: str, other: str) -> float | None:
+        """In how many of the seconds before a tuple of ``start`` its partners of ``other`` lie; None: in all."""
+        most = self._bounds.get((start, other))
+        if most is None:
+            return None
+        if self._simultaneous(start, other):
+            window = self.query.input(other).window
+            return window.duration.total_seconds() if isinstance(window, Range) else self._horizon
+        ahead = self._bounds.get((other, start))
+        least = max(0.0, -ahead.total_seconds()) if ahead is not None else 0.0
+        return max(INSTANT if most.total_seconds() >= least else 0.0, most.total_seconds() - least)
+
+    def _simultaneous(self, one: str, other: str) -> bool:
+        """Whether an equality of event times joins two inputs; it counts by its selectivity, not as a window."""
+        times = {self.query.input(alias).event_time for alias in (one, other)}
+        return any(None not in times and times <= set(key.members) for key in self.query.keys)
+
+    def _together(self, start: int, mask: int) -> float:
+        """The part of what a tuple meets in two inputs that lies close enough to each other."""
+        others = [i for i in bits(mask) if i != start]
+        return math.prod(self._close[start][i][j] for i, j in combinations(others, 2))
+
+    @cached_property
+    def _close(self) -> list[list[list[float]]]:
+        names = self.query.aliases
+        return [[[self._closeness(s, a, b) for b in names] for a in names] for s in names]
+
+    def _closeness(self, start: str, one: str, other: str) -> float:
+        bounds = [self._bounds.get(pair) for pair in ((one, other), (other, one))]
+        if start in (one, other) or one == other or None in bounds or self._simultaneous(one, other):
+            return 1.0
+        width = max(INSTANT, sum(bound.total_seconds() for bound in bounds if bound is not None))
+        spans = [self._span(start, alias) for alias in (one, other)]
+        return min(1.0, width / max(INSTANT, *(self._horizon if s is None else s for s in spans)))
 
     @cached_property
     def _residents(self) -> list[float]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from weft.errors import StatisticsError
-from weft.logical.expr import Call, Column, Expr, Literal, columns, rename, to_sql
+from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, rename, to_sql
 from weft.logical.query import Query
 
 __all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_name"]
@@ -24,7 +24,6 @@ class Defaults:
 
     rate: float = 1_000.0  # tuples per second of a stream
     distinct: float = 10_000.0  # values of a column
-    row_bytes: float = 64.0
     horizon: timedelta = timedelta(hours=1)  # how long an unbounded window is expected to grow
     equal: float = 0.1  # selectivity of column = constant, where the distinct count is unknown
     compare: float = 1 / 3  # of <, ≤
@@ -42,7 +41,6 @@ class StreamStatistics:
 
     rate: float = DEFAULTS.rate
     distinct: Mapping[str, float] = field(default_factory=dict)
-    row_bytes: float = DEFAULTS.row_bytes
 
     def __post_init__(self) -> None:
         if not (self.rate >= 0 and math.isfinite(self.rate)):
@@ -74,6 +72,20 @@ class Statistics:
     def stream(self, name: str) -> StreamStatistics:
         """What is known of a stream."""
         return self.streams.get(name) or StreamStatistics()
+
+    def measured(
+        self, seconds: float, rows: Mapping[str, int], pairs: Mapping[str, tuple[float, float]]
+    ) -> Statistics:
+        """These figures with measured ones in their place: rates from rows per stream, selectivities from pairs.
+
+        ``pairs`` says, by `predicate_name`, how many pairs were compared and how many of them matched.
+        """
+        if seconds <= 0:
+            raise StatisticsError(f"nothing can be measured in {seconds} seconds")
+        streams = {name: replace(self.stream(name), rate=count / seconds) for name, count in rows.items()}
+        found = {name: matched / compared for name, (compared, matched) in pairs.items() if compared}
+        selectivities = {**self.selectivities, **found}
+        return Statistics({**self.streams, **streams}, selectivities, self.horizon, "measured")
 
     def _distinct_column(self, query: Query, column: Column) -> float | None:
         return self.stream(query.input(column.alias).stream.name).distinct.get(column.name)
@@ -113,11 +125,12 @@ class Statistics:
     def _equality(self, query: Query, predicate: Call) -> float:
         """1 / the larger distinct count; the default for a comparison with a constant of an unknown column."""
         sides = [arg for arg in predicate.args if not isinstance(arg, Literal)]
+        constant = len(sides) < len(predicate.args) and len(aliases(predicate)) == 1
         counts = [self._distinct_column(query, column) for side in sides for column in columns(side)]
         known = [count for count in counts if count is not None]
         if known:
             return 1 / max(known)
-        return DEFAULTS.equal if len(sides) < len(predicate.args) else 1 / DEFAULTS.distinct
+        return DEFAULTS.equal if constant else 1 / DEFAULTS.distinct
 
 
 _LOGIC = ("and", "or", "not")

@@ -1,4 +1,4 @@
-"""Tools for tests and benchmarks, shipped because users test their queries too.
+"""Random queries with statistics to plan them by.
 
 Guarantees: everything random takes a seed and gives the same in every run.
 """
@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from weft.logical.catalog import Catalog
 from weft.logical.expr import Column, Expr
-from weft.logical.functions import call
+from weft.logical.functions import call, literal
 from weft.logical.query import Input, Output, Query, make_query
 from weft.logical.schema import Schema, Stream
 from weft.logical.window import UNBOUNDED, Range, Rows, Window
@@ -51,7 +51,7 @@ class Case:
 
 
 def random_case(seed: int, *, least: int = 3, most: int = 5, shape: str | None = None) -> Case:
-    """A random query over ``least`` to ``most`` streams: any join graph, windows, equalities, comparisons, sums."""
+    """A random query over ``least`` to ``most`` streams: any join graph, windows, predicates of all kinds."""
     rng = random.Random(seed)
     count = rng.randint(least, most)
     edges = _edges(rng, count, shape or rng.choice(("chain", "star", "clique", "tree", "cycle")))
@@ -59,10 +59,12 @@ def random_case(seed: int, *, least: int = 3, most: int = 5, shape: str | None =
     columns = [f"c{k}" for k in range(4)]
     schema = Schema.parse(", ".join(f"{name} long" for name in columns) + ", ts timestamp")
     streams = [Stream(name, schema, "ts") for name in names]
-    inputs = [Input(stream.name, stream, _window(rng)) for stream in streams]
+    inputs = [Input(stream.name, _itself_or_first(rng, streams, stream), _window(rng)) for stream in streams]
     where = [_predicate(rng, inputs[a], inputs[b]) for a, b in edges]
     if count > 2 and rng.random() < 0.15:
         where.append(_residual(rng, inputs))
+    where += [band for a, b in edges if rng.random() < 0.2 for band in _band(rng, inputs[a], inputs[b])]
+    where += [call("<", i.column("c1"), literal(rng.randint(1, 3))) for i in inputs if rng.random() < 0.15]
     query = make_query(inputs, where, [Output("k", Column(names[0], "c0", schema.fields[0].type))])
     return Case(query, _statistics(rng, names, columns), Catalog(tuple(streams)))
 
@@ -84,6 +86,18 @@ def _window(rng: random.Random) -> Window:
 def _predicate(rng: random.Random, left: Input, right: Input) -> Expr:
     operator = rng.choices(("=", "<"), weights=(9, 1))[0]
     return call(operator, left.column(f"c{rng.randrange(4)}"), right.column(f"c{rng.randrange(4)}"))
+
+
+def _itself_or_first(rng: random.Random, streams: list[Stream], stream: Stream) -> Stream:
+    """Now and then an input reads the first stream again: a self join."""
+    return streams[0] if rng.random() < 0.1 else stream
+
+
+def _band(rng: random.Random, left: Input, right: Input) -> list[Expr]:
+    """Event times that differ by at most some seconds either way."""
+    one, other = left.column("ts"), right.column("ts")
+    behind, ahead = (literal(timedelta(seconds=rng.randint(1, 60))) for _ in range(2))
+    return [call("<=", one, call("+", other, ahead)), call("<=", other, call("+", one, behind))]
 
 
 def _residual(rng: random.Random, inputs: list[Input]) -> Expr:

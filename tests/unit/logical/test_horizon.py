@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from weft.errors import SqlError
 from weft.logical.catalog import Catalog
 from weft.logical.horizon import is_time_bound, retention, time_bounds
 from weft.logical.query import Query
@@ -83,6 +84,40 @@ def test_tighter_of_two() -> None:
         "r [RANGE 1 HOUR] a, r [RANGE 1 HOUR] b WHERE a.k = b.k AND b.ts <= a.ts + INTERVAL '5' SECOND"
     )
     assert kept(query) == {"a": 5, "b": 3600}
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "r a, r b WHERE a.ts > b.ts + INTERVAL '10' SECOND AND b.ts > a.ts",
+        "r a, r b WHERE a.ts - b.ts > INTERVAL '1' SECOND AND a.ts = b.ts",
+        "r a, r [RANGE 5 SECONDS] b WHERE a.ts > b.ts + INTERVAL '10' SECOND",
+        "r a, r b WHERE abs(a.ts - b.ts) <= INTERVAL '-1' SECOND",
+        "r a, r b, r c WHERE a.ts < b.ts AND b.ts < c.ts AND c.ts < a.ts - INTERVAL '1' MICROSECOND",
+        # so far apart that the bounds, added up again and again, would leave the range of intervals
+        "r a, r b, r c, r d, r e WHERE "
+        + " AND ".join(f"{x}.ts < {y}.ts - INTERVAL '99999' DAY" for x in "abcde" for y in "abcde" if x != y),
+    ],
+)
+def test_contradictions(rest: str) -> None:
+    """A query that can have no results would run for ever."""
+    with pytest.raises(SqlError, match="no tuples can satisfy"):
+        parse(rest)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "r a, r b WHERE a.ts >= b.ts + INTERVAL '10' SECOND AND a.ts <= b.ts + INTERVAL '10' SECOND",
+        "r a, r b WHERE a.ts = b.ts AND a.ts <= b.ts AND b.ts <= a.ts",
+        "r a, r [RANGE 10 SECONDS] b WHERE a.ts >= b.ts + INTERVAL '10' SECOND",
+        "n a, n b WHERE a.ts > b.ts + INTERVAL '10' SECOND AND b.ts > a.ts AND a.k = b.k",
+        "r a LEFT JOIN r b ON a.ts > b.ts + INTERVAL '10' SECOND AND b.ts > a.ts",
+    ],
+)
+def test_bounds_that_touch(rest: str) -> None:
+    """A query that has results would be refused."""
+    assert parse(rest)
 
 
 def test_what_is_no_time_bound() -> None:

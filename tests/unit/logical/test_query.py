@@ -185,8 +185,11 @@ def test_queries_check_themselves() -> None:
         Join("outer", "r", "s", (link,))
     with pytest.raises(QueryError, match="has no name"):
         Output("", r.column("a"))
-    with pytest.raises(QueryError, match="mentions no stream"):
+    with pytest.raises(QueryError, match="never true, so the query gives no results"):
         make_query([r], [call("=", literal(1), literal(2))], shown)
+    with pytest.raises(QueryError, match="mentions no stream"):
+        make_query([r], [call("=", call("lower", literal("A")), literal("a"))], shown)
+    assert make_query([r], [call("=", literal(1), literal(1))], shown) == make_query([r], [], shown)
 
 
 # JSON

@@ -149,3 +149,37 @@ def test_impossible_options_are_refused(wrong: dict[str, object]) -> None:
     """Before anything starts."""
     with pytest.raises(ConfigError):
         Weights(**wrong["weights"]) if "weights" in wrong else Options(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_auto_keeps_its_promise_for_many_inputs(seed: int) -> None:
+    """With seven and eight inputs the search is shorter, but never behind flat or left-deep."""
+    case = random_case(seed, least=7, most=8)
+    costs = {}
+    for strategy in ("auto", "flat", "left_deep"):
+        plan = optimise(case.query, case.statistics, Options(strategy=strategy))
+        costs[strategy] = plan.cost.total if plan.cost else 0.0
+    assert costs["auto"] <= min(costs.values()) * SLACK
+
+
+class TestBudget:
+    """What a user allows to be stored is a limit, for every strategy, copies included."""
+
+    QUERY = join("R.a = S.a", "S.b = T.b", "T.c = U.c", window="[RANGE 10 SECONDS]")
+    RATES = rates(R=1, S=100, T=100, U=100)
+    INPUTS = 3010.0
+
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    @pytest.mark.parametrize("extra", [0, 20, 500])
+    def test_no_plan_stores_more(self, strategy: str, extra: float) -> None:
+        """Else the budget would be a wish."""
+        budget = self.INPUTS + extra
+        plan = optimise(self.QUERY, self.RATES, Options(strategy=strategy, budget=budget))
+        assert plan.cost is not None
+        assert plan.cost.storage <= budget * SLACK
+
+    def test_what_cannot_be_is_said(self) -> None:
+        """The inputs alone need more; no plan can change that."""
+        with pytest.raises(PlanError, match="stores at most 100 tuples") as caught:
+            optimise(self.QUERY, self.RATES, Options(budget=100))
+        assert "the inputs alone are about 3010" in str(caught.value)

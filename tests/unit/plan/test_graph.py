@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from tests.equivalence.test_plans import random_options
 from tests.unit.optimizer.queries import join, rates
 from weft.errors import PlanError
 from weft.logical.catalog import Catalog
@@ -19,18 +20,13 @@ from weft.plan.explain import diagram, explain
 from weft.plan.graph import CODEC, PhysicalGraph
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
 from weft.plan.lower import lower
-from weft.plan.rules import ProbeRule, ResultRule, StoreRule
+from weft.plan.rules import ProbeRule, Rule
 from weft.sql.bind import parse_query
+from weft.testing import random_case
 
 QUERY = join("R.a = S.a", "S.b = T.b", "R.c < T.c", window="[RANGE 10 SECONDS]")
 PLAN = optimise(QUERY, rates(R=1000, S=2000, T=3000), Options(strategy="left_deep"))
 GRAPH = lower(PLAN)
-
-
-def with_rules(change: Callable[[ProbeRule], ProbeRule]) -> PhysicalGraph:
-    """The graph with its first probe changed."""
-    first = next(rule for rule in GRAPH.rules if isinstance(rule, ProbeRule))
-    return replace(GRAPH, rules=tuple(change(rule) if rule == first else rule for rule in GRAPH.rules))
 
 
 def test_a_graph_survives_json() -> None:
@@ -46,56 +42,99 @@ def test_other_json_is_refused() -> None:
             PhysicalGraph.from_json(text)
 
 
-def test_a_missing_equality_is_noticed() -> None:
-    """A probe that forgets a predicate gives results that are none."""
-    with pytest.raises(PlanError, match="does not check just the predicates"):
-        with_rules(lambda rule: replace(rule, equalities=()))
+Mutants = Iterator[tuple[str, Callable[[], PhysicalGraph]]]
 
 
-def test_a_predicate_checked_too_early_is_noticed() -> None:
-    """Its attributes are not known yet."""
-    late = QUERY.predicates[0]
-    with pytest.raises(PlanError, match=r"is checked twice|does not check just the predicates"):
-        with_rules(lambda rule: replace(rule, predicates=(*rule.predicates, late)))
+def changed(
+    graph: PhysicalGraph, field: str, position: int, **changes: object
+) -> Callable[[], PhysicalGraph]:
+    """A graph with one part changed, to be built when called."""
+    parts = list(getattr(graph, field))
+    parts[position] = replace(parts[position], **changes)
+    return lambda: replace(graph, **{field: tuple(parts)})  # type: ignore[arg-type]
 
 
-def test_every_input_must_reach_the_result_once() -> None:
-    """Else results are lost, or come twice."""
-    fewer = tuple(rule for rule in GRAPH.rules if not (isinstance(rule, ResultRule) and rule.start == "R"))
-    with pytest.raises(PlanError, match="not every edge has exactly one rule"):
-        replace(GRAPH, rules=fewer)
-    edges = tuple(edge for edge in GRAPH.edges if edge.name != "R: result")
-    with pytest.raises(PlanError, match="not exactly one way from R"):
-        replace(GRAPH, rules=fewer, edges=edges)
+def without(graph: PhysicalGraph, rule: Rule) -> Callable[[], PhysicalGraph]:
+    """A graph without a rule and its edge; the probe before forgets it too."""
+
+    def forget(other: Rule) -> Rule:
+        if isinstance(other, ProbeRule):
+            return replace(other, outputs=tuple(name for name in other.outputs if name != rule.edge))
+        return other
+
+    rules = tuple(forget(other) for other in graph.rules if other != rule)
+    return lambda: replace(graph, rules=rules, edges=tuple(e for e in graph.edges if e.name != rule.edge))
 
 
-def test_an_intermediate_result_needs_every_producer() -> None:
-    """A store that misses one input's share misses results."""
-    store = next(store for store in GRAPH.stores if len(store.aliases) > 1)
-    gone = next(r for r in GRAPH.rules if isinstance(r, StoreRule) and r.store == store.name)
-    rules = tuple(rule for rule in GRAPH.rules if rule != gone)
-    edges = tuple(edge for edge in GRAPH.edges if edge.name != gone.edge)
-    with pytest.raises(PlanError, match="one producer per input"):
-        replace(GRAPH, rules=rules, edges=edges)
+def wrong_edges(graph: PhysicalGraph) -> Mutants:
+    """Edges of another kind, by another value, in another hop, to another node."""
+    for at, edge in enumerate(graph.edges):
+        for kind in ("local", "all", "shuffle"):
+            if kind != edge.kind:
+                yield f"{edge.name} {kind}", changed(graph, "edges", at, kind=kind, by=None)
+        for hop in (edge.hop - 1, edge.hop + 1):
+            yield f"{edge.name} hop {hop}", changed(graph, "edges", at, hop=hop)
+        other = next(node.name for node in graph.stores if node.name != edge.target)
+        yield f"{edge.name} to {other}", changed(graph, "edges", at, target=other)
+        yield f"{edge.name} from {other}", changed(graph, "edges", at, source=f"not {edge.source}")
 
 
-def test_no_store_is_probed_before_it_is_complete() -> None:
-    """This batch's share of it would be missed."""
-    stores = tuple(replace(store, complete=9) for store in GRAPH.stores)
-    with pytest.raises(PlanError, match=r"before store .* is complete"):
-        replace(GRAPH, stores=stores)
+def wrong_rules(graph: PhysicalGraph) -> Mutants:
+    """Rules left out, out of order, or that check too little or too much."""
+    for at, rule in enumerate(graph.rules):
+        yield f"without {rule.edge}", without(graph, rule)
+        if isinstance(rule, ProbeRule):
+            yield f"{rule.edge} lost", changed(graph, "rules", at, outputs=(*rule.outputs, "nowhere"))
+            yield f"{rule.edge} start", changed(graph, "rules", at, start="nobody")
+            if rule.equalities:
+                yield f"{rule.edge} fewer", changed(graph, "rules", at, equalities=rule.equalities[1:])
+            for predicate in graph.query.predicates:
+                if predicate not in rule.predicates:
+                    more = (*rule.predicates, predicate)
+                    yield f"{rule.edge} more", changed(graph, "rules", at, predicates=more)
+    yield "backwards", lambda: replace(graph, rules=graph.rules[::-1])
+
+
+def wrong_nodes(graph: PhysicalGraph) -> Mutants:
+    """Stores complete too early, forgetting too soon, without index; sources that let everything pass."""
+    for at, store in enumerate(graph.stores):
+        for hop in (store.complete - 1, store.complete + 1):
+            yield f"{store.name} complete {hop}", changed(graph, "stores", at, complete=hop)
+        short = tuple(timedelta(microseconds=1) for _ in store.aliases)
+        yield f"{store.name} forgets", changed(graph, "stores", at, retention=short)
+        if store.indexes:
+            yield f"{store.name} unindexed", changed(graph, "stores", at, indexes=())
+    for at, source in enumerate(graph.sources):
+        if source.filters:
+            yield f"{source.name} unfiltered", changed(graph, "sources", at, filters=())
+        if source.columns:
+            yield f"{source.name} empty", changed(graph, "sources", at, columns=())
+
+
+@pytest.mark.parametrize("mutate", [wrong_edges, wrong_rules, wrong_nodes])
+def test_no_wrong_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mutants]) -> None:
+    """Each of these would lose results, give them twice, or keep them for ever; the runtime would never notice."""
+    refused = 0
+    for seed in range(25):
+        case = random_case(seed, least=2, most=4)
+        graph = lower(optimise(case.query, case.statistics, random_options(seed, "auto")))
+        for name, build in mutate(graph):
+            try:
+                build()
+            except PlanError:
+                refused += 1
+            else:
+                pytest.fail(f"seed {seed}: {name} was accepted")
+    assert refused > 300
 
 
 def test_a_tuple_is_sent_where_its_partners_are() -> None:
     """Grouping by another attribute sends it to the wrong task."""
     free_hops = Options(strategy="flat", partitions=8, weights=Weights(hop=0.0, keep=1e-3))
     graph = lower(optimise(QUERY, rates(R=1000, S=2000, T=3000), free_hops))
-    edges = [edge for edge in graph.edges if edge.by is not None and ": store" not in edge.name]
-    assert edges, "this plan has no group-by probe to break"
-    other = QUERY.input("T").column("c")
-    broken = tuple(replace(edge, by=other) if edge == edges[0] else edge for edge in graph.edges)
-    with pytest.raises(PlanError, match="does not decide the partition"):
-        replace(graph, edges=broken)
+    at = next(i for i, e in enumerate(graph.edges) if e.by is not None and ": store" not in e.name)
+    with pytest.raises(PlanError, match="it must be group-by"):
+        changed(graph, "edges", at, by=QUERY.input("T").column("c"))()
 
 
 class TestPlans:

@@ -300,7 +300,7 @@ class Grammar:
                 (" [NOW]", "[1]", " [ROWS 1.5]", " [ROWS 0]", " [RANGE 5 BANANAS]", " [RANGE 5]", " []")
             )
         count = self.random.choice(("10", "1", "1000"))
-        unit = self.random.choice(("SECONDS", "minute", "HOURS", "days", "MILLISECONDS"))
+        unit = self.random.choice(("SECONDS", "minute", "HOURS", "days", "weeks", "MILLISECONDS"))
         return self.random.choice((f" [RANGE {count} {unit}]", f" [ROWS {count}]", " [UNBOUNDED]"))
 
     def join(self, alias: str, stream: str) -> str:
@@ -444,6 +444,11 @@ class Grammar:
         good = (
             *(f"{one} {operator} {other}" for operator in ("=", "==", "<", ">=", "<>", "!=")),
             *(f"{one} BETWEEN {other} AND {one}", f"NOT {one} = {other}", f"{one} NOT IN ({other}, {one})"),
+            *(
+                f"abs({one} - ({other})) < INTERVAL '5' SECOND",
+                f"{one} - {other} <= INTERVAL '-1 day 2 hours'",
+            ),
+            *(f"{one} = 1 OR {one} = 2", f"({one} = {other}) = TRUE", f"{one} = {other} AND 1 < 2"),
             *(f"{one} IS NOT NULL", f"{one} IS NULL", f"{self.leaf('string')} NOT LIKE '%x_'"),
         )
         bad = (

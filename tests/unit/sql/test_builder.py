@@ -95,6 +95,9 @@ def test_cross() -> None:
     pairs = select("v.vid").from_("videos", alias="v").from_("views", alias="w")
     with pytest.raises(SqlError, match="cross product"):
         pairs.build(CATALOG)
+    with pytest.raises(SqlError) as caught:
+        pairs.build(CATALOG)
+    assert caught.value.hint == "add a predicate between them, or call .cross() if every pair is wanted"
     expected = sql("SELECT v.vid FROM videos v CROSS JOIN views w")
     assert pairs.cross().build(CATALOG) == expected
     joined = select("v.vid").from_("videos", alias="v").join("views", alias="w", kind="cross")
@@ -106,6 +109,7 @@ def test_cross() -> None:
     [
         ("10 minutes", Range(timedelta(minutes=10))),
         ("1h 30min", Range(timedelta(minutes=90))),
+        ("1 week", Range(timedelta(days=7))),
         ("1000 rows", Rows(1000)),
         ("1 ROW", Rows(1)),
         ("Unbounded", UNBOUNDED),
@@ -171,6 +175,26 @@ def test_broken_fragments(text: str, message: str) -> None:
     with pytest.raises(SqlError) as caught:
         Builder().where(text)
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda: select(5),  # type: ignore[arg-type]
+        lambda: from_(None),  # type: ignore[arg-type]
+        lambda: from_("videos", alias=5),  # type: ignore[arg-type]
+        lambda: from_("videos").where(True),  # type: ignore[arg-type]
+        lambda: from_("videos").join(None, using="vid"),  # type: ignore[arg-type]
+        lambda: from_("videos").join("views", on=5),  # type: ignore[arg-type]
+        lambda: from_("videos").join("views", using=5),  # type: ignore[arg-type]
+        lambda: from_("videos").join("views", using=(None,)),  # type: ignore[arg-type]
+        lambda: from_("videos").join("views", kind=5),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_text(misuse: Callable[[], Builder]) -> None:
+    """A number where a text belongs would show a stack trace from deep inside."""
+    with pytest.raises(QueryError, match="takes a text, not"):
+        misuse()
 
 
 def test_misuse() -> None:

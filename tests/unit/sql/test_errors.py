@@ -171,10 +171,47 @@ def test_where_that_is_no_condition() -> None:
     check(
         "SELECT 1 FROM videos WHERE ok AND 1 = 2",
         """
-        SQL: the condition 1 = 2 mentions no stream
+        SQL: the condition is never true, so the query gives no results
         1 | SELECT 1 FROM videos WHERE ok AND 1 = 2
                                               ^^^^^
-        hint: leave it out
+        """,
+    )
+    check(
+        "SELECT 1 FROM videos WHERE ok AND lower('A') = 'a'",
+        """
+        SQL: the condition LOWER('A') = 'a' mentions no stream
+        1 | SELECT 1 FROM videos WHERE ok AND lower('A') = 'a'
+                                              ^^^^^^^^^^^^^^^^
+        hint: if it is true, leave it out
+        """,
+    )
+    check(
+        "SELECT 1 FROM videos v LEFT JOIN views w ON v.vid = w.vid AND FALSE",
+        """
+        SQL: the condition is never true, so nothing is joined
+        1 | SELECT 1 FROM videos v LEFT JOIN views w ON v.vid = w.vid AND FALSE
+                                                                          ^^^^^
+        """,
+    )
+
+
+@pytest.mark.parametrize("never", ["FALSE", "NULL", "1 = NULL", "2 < 1", "NOT TRUE", "'a' IN ('b', 'c')"])
+def test_never_true(never: str) -> None:
+    """A query without results would run, or its user be told to leave out what decides everything."""
+    message = "SQL: the condition is never true, so the query gives no results"
+    assert refusal(f"SELECT 1 FROM videos WHERE ok AND {never}").startswith(message)
+    assert refusal(f"SELECT 1 FROM videos v JOIN views w ON v.vid = w.vid AND {never}").startswith(message)
+
+
+def test_contradictory_times() -> None:
+    """A query that can have no results would keep state for them."""
+    check(
+        "SELECT 1 FROM videos a, videos b WHERE a.ts > b.ts + INTERVAL '10' SECOND AND b.ts > a.ts",
+        """
+        SQL: no tuples can satisfy the windows and the conditions on the event times of a and b
+        1 | SELECT 1 FROM videos a, videos b WHERE a.ts > b.ts + INTERVAL '10' SECOND AND b.ts > a.ts
+                                                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+        hint: they say that a is not after b, and that b is at least 10 SECONDS before a
         """,
     )
 
@@ -228,6 +265,7 @@ def test_on_out_of_sight() -> None:
         ("[RANGE 5 BANANAS]", "cannot read '5 BANANAS' as a duration", "as in 10 MINUTES"),
         ("[RANGE -5 SECONDS]", "cannot read '-5 SECONDS' as a duration", "as in 10 MINUTES"),
         ("[RANGE 200000 DAYS]", "a window of 200000 days, 0:00:00 makes no sense", "at most 100000 days"),
+        ("[RANGE 0.0000001 SECONDS]", "'0.0000001 SECONDS' is finer than a microsecond", "microseconds"),
         ("[RANGE]", "cannot read '' as a duration", "as in 10 MINUTES"),
         ("[ROWS 0]", "a window of 0 rows makes no sense", "1 or more"),
         ("[ROWS 1.5]", "cannot read '1.5' as a number of rows", "ROWS 1000"),
@@ -436,7 +474,11 @@ def test_other_statements(word: str) -> None:
     ("expression", "message", "hint"),
     [
         ("lowr(title)", "there is no function lowr", "did you mean lower?"),
-        ("neg(vid)", "there is no function neg", "there are: abs"),
+        (
+            "neg(vid)",
+            "there is no function neg",
+            "there are abs, add_months, ceil, coalesce, concat and 30 more",
+        ),
         ("lower(title, geo)", "lower takes 1 argument, not 2: lower(videos.title, videos.geo)", ""),
         ("CAST(vid AS ARRAY<INT>)", "there is no type ARRAY<INT>", "cast to a type"),
         ("CAST(vid AS DECIMAL(50,2))", "decimal(50,2) is not a type", "precision is 1 to 38"),
@@ -454,6 +496,17 @@ def test_other_statements(word: str) -> None:
         ("ts + INTERVAL vid SECOND", "INTERVAL takes a constant", "multiply"),
         ("ts + INTERVAL '1 2' DAY TO HOUR", "an INTERVAL has one unit", "add two intervals"),
         ("ts + INTERVAL '5 bananas'", "cannot read '5 BANANAS' as a duration", "as in 10 MINUTES"),
+        ("ts + INTERVAL '--5' SECOND", "cannot read '--5 SECOND' as a duration", "as in 10 MINUTES"),
+        (
+            "ts + INTERVAL '0.0000004' SECOND",
+            "'0.0000004 SECOND' is finer than a microsecond",
+            "times have microseconds",
+        ),
+        (
+            "9007199254740993.0",
+            "9007199254740993.0 is no double: the nearest is 9007199254740992.0",
+            "leave out the point",
+        ),
         ("99999999999999999999", "99999999999999999999 does not fit in 64 bits", ""),
         ("-9223372036854775809", "-9223372036854775809 does not fit in 64 bits", ""),
         ("1e999", "inf is not a constant", "write CAST('inf' AS DOUBLE)"),

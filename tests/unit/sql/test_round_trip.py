@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.strategies import UNTESTED, catalogs, outer_queries, queries, to_builder
 from tests.unit.sql.samples import CATALOG
 
+from weft.errors import QueryError
+from weft.logical.horizon import check_times
+from weft.logical.query import Query
 from weft.sql.bind import parse_query
 
 
@@ -16,12 +19,22 @@ def test_every_function_is_drawn() -> None:
     assert not UNTESTED
 
 
+def _is_satisfiable(query: Query) -> bool:
+    """Whether SQL accepts it: a query that can have no results is refused."""
+    try:
+        check_times(query)
+    except QueryError:
+        return False
+    return True
+
+
 @given(st.data())
 @settings(max_examples=200)
 def test_query(data: st.DataObject) -> None:
     """A printed query would not mean what it was printed from: explain and recovery would lie."""
     catalog = data.draw(catalogs())
     query = data.draw(queries(catalog))
+    assume(_is_satisfiable(query))
     assert parse_query(str(query), catalog) == query
     assert to_builder(query).build(catalog) == query
 
@@ -44,7 +57,7 @@ def test_outer_query(data: st.DataObject) -> None:
         "SELECT 1e-07 AS a, 1e+300 AS b, -0.0 AS c, -9223372036854775808 AS d, 9223372036854775807 AS e FROM videos",
         "SELECT v.likes - (v.likes - -1) AS a, -(-v.likes) AS b, (v.likes + 1) * 2 % 3 / 4 AS c FROM videos AS v",
         "SELECT (v.ok = (v.vid IS NULL)) IS NULL AS a, NOT (v.title LIKE 'x') AS b FROM videos AS v",
-        "SELECT (v.title LIKE 'x') = (v.vid IN (1, 2)) AS a, NOT v.ok AND (v.ok OR v.ok = TRUE) AS b FROM videos AS v",
+        "SELECT (v.title LIKE 'x') = (v.vid IN (1, 2)) AS a, NOT v.ok AND (v.likes = 1 OR v.ok) AS b FROM videos AS v",
         "SELECT CASE WHEN v.ok THEN CASE WHEN v.ok THEN 1 ELSE 2 END ELSE 3 END + 1 AS a FROM videos AS v",
         "SELECT v.ts + INTERVAL '-1500' MILLISECOND AS a, v.ts - INTERVAL '0' SECOND AS b FROM videos AS v",
         "SELECT TIMESTAMP '2024-01-01 00:00:00.000001' AS a, DATE '0001-01-01' AS b FROM videos",

@@ -129,3 +129,47 @@ def test_nonsense_is_refused(wrong: object) -> None:
     """Better than a plan built on it."""
     with pytest.raises(StatisticsError):
         wrong()  # type: ignore[operator]
+
+
+THREE = "SELECT v.k FROM v [RANGE 1 HOUR], w [RANGE 1 HOUR], c [RANGE 1 HOUR] WHERE v.k = w.k AND w.x = c.x"
+SAME_RATE = {name: StreamStatistics(rate=100) for name in ("v", "w", "c")}
+ALL_MATCH = {"v.k = w.k": 1.0, "c.x = w.x": 1.0}
+
+
+def test_a_band_between_two_that_came_before_counts_too() -> None:
+    """Of an hour of w and an hour of c, a v meets only the pairs that are within 2 s of each other."""
+    band = "w.ts BETWEEN c.ts - INTERVAL '1' SECOND AND c.ts + INTERVAL '1' SECOND"
+    estimator = Estimator(query(f"{THREE} AND {band}"), Statistics(SAME_RATE, ALL_MATCH))
+    v = estimator.query.aliases.index("v")
+    pairs = (100 * 3600) * (100 * 2)
+    assert estimator.tuples(v, 0b111) == pytest.approx(100 * pairs, rel=0.01)
+
+
+def test_equal_event_times_count_by_their_selectivity() -> None:
+    """As a window of no width they would make everything behind them look free."""
+    found = query("SELECT v.k FROM v [RANGE 10 SECONDS], w [RANGE 10 SECONDS] WHERE v.ts = w.ts")
+    estimator = Estimator(found, Statistics(SAME_RATE, {"v.ts = w.ts": 0.001}))
+    assert estimator.tuples(0, 0b11) == pytest.approx(100 * 1000 * 0.001)
+
+
+def test_a_band_that_lies_back_counts_its_width() -> None:
+    """Between 10 and 20 seconds before is ten seconds of tuples."""
+    band = "w.ts BETWEEN v.ts - INTERVAL '20' SECOND AND v.ts - INTERVAL '10' SECOND"
+    estimator = Estimator(
+        query(f"SELECT v.k FROM v, w WHERE v.k = w.k AND {band}"), Statistics(SAME_RATE, ALL_MATCH)
+    )
+    v, w = (estimator.query.aliases.index(name) for name in ("v", "w"))
+    assert estimator.tuples(v, 0b11) == pytest.approx(100 * 100 * 10)
+    assert estimator.tuples(w, 0b11) == 0  # what lies back is never the last to come
+
+
+def test_measured_figures_replace_given_ones() -> None:
+    """What the runtime observed is what the next plan is made by."""
+    before = Statistics(SAME_RATE, ALL_MATCH, origin="given")
+    after = before.measured(10.0, {"v": 5000}, {"v.k = w.k": (1000.0, 10.0), "nothing": (0.0, 0.0)})
+    assert after.stream("v").rate == 500
+    assert after.stream("w").rate == 100
+    assert after.selectivities == {"v.k = w.k": 0.01, "c.x = w.x": 1.0}
+    assert after.origin == "measured"
+    with pytest.raises(StatisticsError):
+        before.measured(0.0, {}, {})

@@ -1,0 +1,199 @@
+"""Buckets: the unit of data (design, D1).
+
+Guarantees: a bucket is an immutable Arrow record batch of one relation, laid out in the order of a key, with its
+indexes and its bounds. Rows whose key is NULL are at the end and in no index, so they join nothing. A second key is a
+second permutation of the same rows, never a second copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weft.bucket.compiled import Array, Ints, Longs, frozen
+from weft.bucket.index import Index, Order, Sorted, make_index, sort_rows, words_for
+from weft.bucket.memory import take
+from weft.bucket.position import POSITION
+from weft.bucket.words import Words, flatten, key_words
+from weft.errors import StateError, nearest
+
+__all__ = ["FARTHEST", "Bounds", "Bucket", "build", "column", "finish", "gather", "laid_out", "words_of"]
+
+
+# Microseconds, 36,000 years: four such times can be added up in 64 bits, so no window overflows.
+FARTHEST = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of a bucket without opening it; times in microseconds, positions packed (`position`)."""
+
+    rows: int
+    bytes: int
+    min_time: int | None = None
+    max_time: int | None = None
+    first: int | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bucket:
+    """A sorted, indexed run of tuples."""
+
+    batch: pa.RecordBatch
+    indexes: tuple[Index, ...]
+    event_time: str | None
+    bounds: Bounds
+
+    @property
+    def layout(self) -> Order | None:
+        """The order of the rows; None: that of arrival."""
+        return next((index.order for index in self.indexes if index.permutation is None), None)
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """Every order the rows can be probed in."""
+        return tuple(index.order for index in self.indexes)
+
+    @property
+    def times(self) -> Longs | None:
+        """The event time of every row, in microseconds."""
+        return None if self.event_time is None else event_times(self.batch, self.event_time)
+
+    @property
+    def positions(self) -> Longs | None:
+        """The place of every row in the total order, where it is kept."""
+        return key_words([column(self.batch, POSITION)]).values if self.has_positions else None
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether the rows carry their place in the total order."""
+        return POSITION in self.batch.schema.names
+
+    def index(self, order: Order) -> Index:
+        """The index for that order; it must exist."""
+        for index in self.indexes:
+            if index.order == order:
+                return index
+        raise StateError(f"the bucket has no index {order}", hint=nearest(str(order), map(str, self.orders)))
+
+
+def build(
+    batch: pa.RecordBatch,
+    *,
+    layout: Order | None = None,
+    indexes: Sequence[Order] = (),
+    event_time: str | None = None,
+    span: tuple[int, int] | None = None,
+) -> Bucket:
+    """A bucket of tuples in order of arrival; `span` is the first and last position of tuples that carry none."""
+    if batch.num_rows >= 2**31:
+        raise StateError(f"a bucket cannot hold {batch.num_rows} rows", hint="make batches smaller")
+    batch = _plain(batch)
+    if layout is None:
+        return assemble(batch, None, indexes, event_time, span)
+    times = None if event_time is None else event_times(batch, event_time)
+    words = words_of(batch, layout)
+    found = sort_rows(layout, words, times)
+    rows = found.rows
+    if words.valid is not None:
+        rows = np.concatenate([rows, np.flatnonzero(~words.valid).astype(np.int32)])
+    batch, index = laid_out(batch, layout, words, found, rows)
+    return assemble(batch, index, indexes, event_time, span)
+
+
+def assemble(
+    batch: pa.RecordBatch,
+    layout: Index | None,
+    others: Sequence[Order],
+    event_time: str | None,
+    span: tuple[int, int] | None,
+) -> Bucket:
+    """A bucket of rows that are laid out already."""
+    times = None if event_time is None else event_times(batch, event_time)
+    found = [] if layout is None else [layout]
+    for order in others:
+        if not any(index.order == order for index in found):
+            words = words_of(batch, order)
+            found.append(make_index(order, words, sort_rows(order, words, times), layout=False))
+    return finish(batch, tuple(found), event_time, span)
+
+
+def finish(
+    batch: pa.RecordBatch, indexes: tuple[Index, ...], event_time: str | None, span: tuple[int, int] | None
+) -> Bucket:
+    """A bucket of its parts, with its bounds."""
+    size = batch.nbytes + sum(index.nbytes for index in indexes)
+    times = None if event_time is None else _extremes(event_times(batch, event_time))
+    if times is not None and max(-times[0], times[1]) > FARTHEST:
+        raise StateError(
+            f"event time {event_time!r} goes from {times[0]} to {times[1]} microseconds after 1970"
+        )
+    if POSITION in batch.schema.names:
+        span = _extremes(key_words([column(batch, POSITION)]).values)
+    bounds = Bounds(batch.num_rows, size, *(times or (None, None)), *(span or (None, None)))
+    return Bucket(batch, indexes, event_time, bounds)
+
+
+def laid_out(
+    batch: pa.RecordBatch, order: Order, words: Words, found: Sorted, rows: Ints
+) -> tuple[pa.RecordBatch, Index]:
+    """The rows brought into an order, with the index that this is; `rows` are those found and, last, the others."""
+    batch = gather(batch, rows)
+    if words.view:
+        words = words_of(batch, order)
+    else:
+        valid = None if words.valid is None else frozen(words.valid[rows])
+        words = Words(frozen(take(words.values, rows)), valid, words.exact, False, words.floats)
+    return batch, make_index(order, words, found, layout=True)
+
+
+def gather(batch: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:
+    """The rows of those numbers, in that order."""
+    indices = pa.array(rows)
+    columns = [pc.take(values, indices, boundscheck=False) for values in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def words_of(batch: pa.RecordBatch, order: Order) -> Words:
+    """The words of a batch's rows for an order."""
+    return words_for(order, [column(batch, name) for name in order.columns])
+
+
+def column(batch: pa.RecordBatch, name: str) -> Any:
+    """The column of that name; it must exist."""
+    place = batch.schema.get_field_index(name)
+    if place < 0:
+        raise StateError(f"there is no column {name!r}", hint=nearest(name, batch.schema.names))
+    return batch.column(place)
+
+
+def event_times(batch: pa.RecordBatch, name: str) -> Longs:
+    """The event times of a batch's rows, in microseconds."""
+    values = column(batch, name)
+    plain = pa.types.is_int64(values.type) or (
+        pa.types.is_timestamp(values.type) and values.type.unit == "us"
+    )
+    if not plain or values.null_count:
+        raise StateError(
+            f"event time {name!r} is a {values.type} with {values.null_count} NULLs",
+            hint="it must be a timestamp in microseconds, and rows without one set aside before",
+        )
+    return key_words([values]).values
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch without dictionaries, whose codes mean something else in every batch."""
+    if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
+        return batch
+    columns = [flatten(values) for values in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _extremes(values: Array) -> tuple[int, int] | None:
+    return (int(values.min()), int(values.max())) if values.size else None

@@ -1,0 +1,117 @@
+"""The door to the compiler, with types.
+
+Guarantees: what is decorated with `compiled` keeps its Python signature, is compiled on first use, cached on disk
+beside its file, and releases the interpreter lock while it runs. Nothing else in Weft imports Numba.
+
+A cached function does not notice that a function it calls in *another* file has changed: after editing one of
+those, delete the ``*.nb?`` files of the folder (a fresh install has none).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+__all__ = [
+    "Array",
+    "Bytes",
+    "Floats",
+    "Ints",
+    "Longs",
+    "Mask",
+    "compiled",
+    "frozen",
+    "load64",
+    "load_f32",
+    "load_i8",
+    "load_i16",
+    "load_i32",
+    "load_i64",
+    "mix",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Integer = int | np.integer[Any]
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def compiled(function: F) -> F:
+    """The function as machine code; division by zero is the caller's business, as in NumPy."""
+    try:
+        return cast(F, njit(cache=True, nogil=True, error_model="numpy")(function))
+    except (
+        RuntimeError
+    ):  # no place for a cache: neither beside the file nor in the home directory can be written
+        return cast(F, njit(nogil=True, error_model="numpy")(function))
+
+
+def frozen(array: Array) -> Array:
+    """A view of the array that cannot be written to, contiguous.
+
+    Numba compiles a function once for writable and once for read-only arrays; the buffers of Arrow are read-only,
+    so what takes their place is made so too.
+    """
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def _load64(_context: Any, data: Any, _offset: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        address = builder.gep(array.data, [args[1]])
+        return builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
+
+    return types.uint64(data, types.int64), generate
+
+
+def _load_at(kind: Any, bits: Any) -> Any:
+    def typing(_context: Any, _address: Any, _index: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], bits.as_pointer())
+            return builder.load(builder.gep(pointer, [args[1]]))
+
+        return kind(types.int64, types.int64), generate
+
+    return typing
+
+
+# 8 bytes of a byte array from any offset, as one unaligned load; the caller keeps inside the array.
+load64 = cast(Callable[[Bytes, Integer], np.uint64], intrinsic(_load64))
+
+# Element `index` of the array of that type which starts at an address; its owner must be kept alive meanwhile.
+Loader = Callable[[Integer, Integer], Any]
+load_i8 = cast(Loader, intrinsic(_load_at(types.int8, ir.IntType(8))))
+load_i16 = cast(Loader, intrinsic(_load_at(types.int16, ir.IntType(16))))
+load_i32 = cast(Loader, intrinsic(_load_at(types.int32, ir.IntType(32))))
+load_i64 = cast(Loader, intrinsic(_load_at(types.int64, ir.IntType(64))))
+load_f32 = cast(Loader, intrinsic(_load_at(types.float32, ir.FloatType())))
+
+_FIRST, _SECOND = np.uint64(0x3C79AC492BA7B653), np.uint64(0x1C69B3F74AC4AE35)
+_27, _33 = np.uint64(27), np.uint64(33)
+
+
+@compiled
+def mix(word: Integer) -> np.uint64:
+    """A bijection of 64-bit words whose every output bit depends on every input bit (Evensen's moremur).
+
+    Being a bijection, it has no collisions: for keys that fit a word, the hash *is* the key.
+    """
+    bits = np.uint64(word)
+    bits ^= bits >> _27
+    bits *= _FIRST
+    bits ^= bits >> _33
+    bits *= _SECOND
+    return bits ^ (bits >> _27)

@@ -1,0 +1,92 @@
+"""Directories: from a key to the few neighbouring rows that may hold it, without a search.
+
+Guarantees: slot s of a directory covers rows starts[s] to starts[s + 1] of its order, and a key's slot depends on
+nothing but the key and the directory. A directory has one slot for one to two rows, so that a probe looks at one cache
+line of it and one of the keys.
+
+Equality: the slot is the top bits of the mixed word. Order: the slot is the word's distance from the least,
+linearly scaled; that is monotonous for every distribution of values, so skew makes slots longer, never wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.bucket.compiled import Array, Bytes, Integer, Ints, compiled, mix
+from weft.bucket.memory import fresh, zeros
+
+__all__ = ["hash_tags", "slot_bits", "value_scale", "value_slot", "value_starts"]
+
+_8 = np.uint64(8)
+_LOWER = np.int64(2**63 - 1)
+
+
+def slot_bits(rows: int) -> int:
+    """How many bits number the slots of a directory of so many rows: one slot for one to two of them."""
+    return min(30, max(1, (rows - 1).bit_length() - 1)) if rows > 0 else 1
+
+
+def hash_tags(words: Array, order: Ints, shift: np.uint64) -> Bytes:
+    """The 8 bits of the mixed word below its slot, for every row of a permutation.
+
+    They tell most strangers in a slot apart without following the permutation to the key.
+    """
+    out = fresh(order.size, np.uint8)
+    _tags(words, order, shift, out)
+    return out
+
+
+@compiled
+def _tags(words: Array, order: Ints, shift: np.uint64, out: Bytes) -> None:
+    for i in range(order.size):
+        out[i] = np.uint8(mix(np.int64(words[order[i]])) >> (shift - _8))
+
+
+@compiled
+def _reveal(word: Any, floats: bool) -> Any:
+    """A word as the number it stands for; rounded where that needs more than 53 bits, which keeps the order."""
+    if not floats:
+        return np.float64(word)
+    bits = np.int64(word) ^ ((np.int64(word) >> 63) & _LOWER)
+    return np.int64(bits).view(np.float64)
+
+
+@compiled
+def value_slot(word: Any, origin: float, scale: float, slots: Integer, floats: bool) -> Any:
+    """The slot of a word in a directory by value; infinities and NaN go to the ends."""
+    place = (_reveal(word, floats) - origin) * scale
+    place = place if place < slots - 1 else np.float64(slots - 1)  # NaN too, which compares with nothing
+    return np.int64(place if place > 0 else np.float64(0))
+
+
+@compiled
+def value_scale(words: Array, order: Ints, slots: int, floats: bool) -> tuple[float, float]:
+    """(origin, scale) for words in ascending order: those of the first and the last finite one."""
+    low, high = 0, order.size - 1
+    while low < order.size and not np.isfinite(_reveal(words[order[low]], floats)):
+        low += 1
+    while high > low and not np.isfinite(_reveal(words[order[high]], floats)):
+        high -= 1
+    if high <= low:
+        return 0.0, 0.0
+    origin = _reveal(words[order[low]], floats)
+    span = _reveal(words[order[high]], floats) - origin
+    return origin, (slots / span if 0 < span < np.inf else 0.0)
+
+
+def value_starts(words: Array, order: Ints, bits: int, origin: float, scale: float, floats: bool) -> Ints:
+    """Where each slot starts, for words in ascending order."""
+    starts = zeros((1 << bits) + 1, np.int32)
+    _value_starts(words, order, origin, scale, floats, starts)
+    return starts
+
+
+@compiled
+def _value_starts(words: Array, order: Ints, origin: float, scale: float, floats: bool, starts: Ints) -> None:
+    slots = starts.size - 1
+    for row in order:
+        starts[value_slot(words[row], origin, scale, slots, floats) + 1] += 1
+    for slot in range(slots):
+        starts[slot + 1] += starts[slot]

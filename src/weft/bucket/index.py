@@ -1,0 +1,156 @@
+"""Orders and indexes: how the rows of a bucket are found.
+
+Guarantees: an `Index` lists every row whose key is not NULL exactly once, in the order of (slot, word, event time) for
+equality and of the value for ranges; in the layout, rows that are equal in these are in the order of arrival. So the
+rows of one key are neighbours in time order, and an equality with a time window is one contiguous range of the index.
+
+The layout is an index without a permutation: its order is that of the rows themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from weft.bucket import directory
+from weft.bucket.compiled import Bytes, Ints, Longs, frozen
+from weft.bucket.memory import take
+from weft.bucket.sort import arrange, merge_slots, merge_values, sort_slots, sort_values
+from weft.bucket.words import Column, Words, key_words, value_words
+from weft.errors import StateError
+
+__all__ = [
+    "Index",
+    "Order",
+    "Sorted",
+    "by_hash",
+    "by_value",
+    "make_index",
+    "merge_rows",
+    "sort_rows",
+    "words_for",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What rows are sorted by: the hash of columns (for equality) or the value of one (for ranges)."""
+
+    kind: Literal["hash", "value"]
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns or (self.kind == "value" and len(self.columns) > 1):
+            raise StateError(f"an order by {self.kind} cannot have {len(self.columns)} columns")
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(self.columns)})"
+
+
+def by_hash(*columns: str) -> Order:
+    """The order for equality on all the columns together."""
+    return Order("hash", columns)
+
+
+def by_value(column: str) -> Order:
+    """The order for ranges and bands of a column."""
+    return Order("value", (column,))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sorted:
+    """The rows that have a key, in order, with the directory."""
+
+    rows: Ints
+    directory: Ints
+    origin: float = 0.0
+    scale: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """An order of a bucket's rows with its directory."""
+
+    order: Order
+    words: Words  # of every row of the bucket, in the order of the rows
+    directory: Ints
+    permutation: Ints | None = None  # None: the rows themselves are in this order
+    tags: Bytes | None = None  # of a permutation for equality
+    origin: float = 0.0
+    scale: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """How many rows it lists: those whose key is not NULL."""
+        return int(self.directory[-1])
+
+    @property
+    def bits(self) -> int:
+        """How many bits number its slots."""
+        return int(self.directory.size - 1).bit_length() - 1
+
+    @property
+    def shift(self) -> np.uint64:
+        """How far a mixed word is shifted to give its slot."""
+        return np.uint64(64 - self.bits)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes beyond that of the rows."""
+        parts = (self.directory, self.permutation, self.tags, None if self.words.view else self.words.values)
+        return sum(part.nbytes for part in parts if part is not None)
+
+
+def words_for(order: Order, columns: Sequence[Column]) -> Words:
+    """The words by which an order compares rows."""
+    return key_words(columns) if order.kind == "hash" else value_words(columns[0])
+
+
+def sort_rows(order: Order, words: Words, times: Longs | None) -> Sorted:
+    """Rows in no order, sorted."""
+    rows = _indexable(words)
+    if order.kind == "value":
+        return _by_value(sort_values(words.values, rows), words)
+    return _by_slot(*sort_slots(words.values, rows, directory.slot_bits(rows.size)), words, times)
+
+
+def merge_rows(order: Order, words: Words, times: Longs | None, rows: Ints) -> Sorted:
+    """Rows that come as a few sorted runs one after the other, merged."""
+    if order.kind == "value":
+        return _by_value(merge_values(words.values, rows), words)
+    return _by_slot(*merge_slots(words.values, rows, directory.slot_bits(rows.size)), words, times)
+
+
+def make_index(order: Order, words: Words, found: Sorted, *, layout: bool) -> Index:
+    """The index of rows that were sorted; as the layout, the words are those of the rows in their new order."""
+    parts = (frozen(found.directory), None, None, found.origin, found.scale)
+    if layout:
+        return Index(order, words, *parts)
+    index = Index(order, words, frozen(found.directory), frozen(found.rows), None, found.origin, found.scale)
+    if order.kind == "value":
+        return index
+    tags = directory.hash_tags(words.values, frozen(found.rows), index.shift)
+    return Index(order, words, index.directory, index.permutation, frozen(tags))
+
+
+def _indexable(words: Words) -> Ints:
+    if words.valid is None:
+        return frozen(np.arange(words.values.size, dtype=np.int32))
+    return frozen(np.flatnonzero(words.valid).astype(np.int32))
+
+
+def _by_slot(rows: Ints, starts: Ints, words: Words, times: Longs | None) -> Sorted:
+    keys = take(words.values, rows)
+    arrange(rows, starts, keys, keys if times is None else take(times, rows))
+    return Sorted(rows, starts)
+
+
+def _by_value(rows: Ints, words: Words) -> Sorted:
+    bits = directory.slot_bits(rows.size)
+    rows = frozen(rows)
+    origin, scale = directory.value_scale(words.values, rows, 1 << bits, words.floats)
+    starts = directory.value_starts(words.values, rows, bits, origin, scale, words.floats)
+    return Sorted(rows, starts, origin, scale)

@@ -1,0 +1,186 @@
+"""Merging runs, and forgetting what is past.
+
+Guarantees: `merge` keeps every row that is not older than `since`, once, and every order of the runs; it reads each run
+front to back and sorts nothing anew. Rows that compare equal stay in the order of the runs, which is that of age.
+
+`due` keeps runs few: it merges the newest ones as soon as there are `fanout` of which none is larger than all the
+others together. So a row's run at least doubles whenever the row is rewritten, and what is left falls off in size: a
+probe touches O(log rows) runs. A run that covers `reach` of event time is closed: it is not merged any more, so that it
+can expire as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import Bounds, Bucket, event_times, finish, gather, laid_out, words_of
+from weft.bucket.compiled import Array, Ints, Longs, compiled, frozen
+from weft.bucket.index import Index, Order, make_index, merge_rows
+from weft.bucket.memory import concatenate, fresh, take
+from weft.bucket.words import Words
+from weft.errors import StateError
+
+__all__ = ["due", "expired", "merge"]
+
+
+def due(runs: Sequence[Bounds], *, fanout: int = 4, reach: int | None = None) -> int | None:
+    """From which run on the runs (oldest first) should be merged into one now; None: they are few enough.
+
+    >>> [due([Bounds(rows, 0) for rows in sizes]) for sizes in ([900, 9, 9, 9], [900, 9, 9, 9, 9])]
+    [None, 1]
+    """
+    total = largest = 0
+    first = len(runs)
+    while first and not _closed(runs[first - 1], reach):
+        first -= 1
+        total, largest = total + runs[first].rows, max(largest, runs[first].rows)
+        if len(runs) - first >= fanout and largest <= total / 2:
+            return _with_smaller(runs, first, total, reach)
+    return None
+
+
+def _with_smaller(runs: Sequence[Bounds], first: int, total: int, reach: int | None) -> int:
+    """Further back, as long as the next older run is small beside what is merged anyway."""
+    while first and not _closed(runs[first - 1], reach) and runs[first - 1].rows <= total:
+        first -= 1
+        total += runs[first].rows
+    return first
+
+
+def _closed(run: Bounds, reach: int | None) -> bool:
+    if reach is None or run.min_time is None or run.max_time is None:
+        return False
+    return run.max_time - run.min_time >= reach
+
+
+def expired(run: Bounds, since: int) -> bool:
+    """Whether every row is older than `since`."""
+    return run.rows == 0 or (run.max_time is not None and run.max_time < since)
+
+
+def merge(runs: Sequence[Bucket], since: int | None = None) -> Bucket:
+    """The rows of the runs, oldest first, as one run; without those older than `since`."""
+    _check(runs, since)
+    first = runs[0]
+    batch = pa.concat_batches([run.batch for run in runs])
+    kept = _kept(batch, first.event_time, since)
+    span = _span(runs)
+    if first.layout is None:
+        rows: Ints = np.flatnonzero(np.ones(batch.num_rows) if kept is None else kept).astype(np.int32)
+        batch = batch if kept is None else gather(batch, rows)
+        return _with_indexes(runs, batch, rows, (), span)
+    words = _joined_words(runs, first.layout, batch)
+    times = None if first.event_time is None else event_times(batch, first.event_time)
+    listed = _listed(runs, first.layout, kept)
+    found = merge_rows(first.layout, words, times, listed)
+    rows = np.concatenate([found.rows, _unlisted(runs, first.layout, kept)])
+    batch, index = laid_out(batch, first.layout, words, found, rows)
+    return _with_indexes(runs, batch, rows, (index,), span)
+
+
+def _with_indexes(
+    runs: Sequence[Bucket],
+    batch: pa.RecordBatch,
+    rows: Ints,
+    layout: tuple[Index, ...],
+    span: tuple[int, int] | None,
+) -> Bucket:
+    """The bucket of merged rows with the permutations of the runs merged too; `rows` says where each was."""
+    first = runs[0]
+    total = sum(run.batch.num_rows for run in runs)
+    times = None if first.event_time is None else event_times(batch, first.event_time)
+    moved = fresh(total, np.int32)
+    invert(frozen(rows), moved)
+    indexes = list(layout)
+    for order in first.orders:
+        if order != first.layout:
+            words = _moved_words(runs, order, batch, rows)
+            listed = take(moved, _listed(runs, order, None))
+            found = merge_rows(order, words, times, frozen(listed[listed >= 0]))
+            indexes.append(make_index(order, words, found, layout=False))
+    return finish(batch, tuple(indexes), first.event_time, span)
+
+
+def _check(runs: Sequence[Bucket], since: int | None) -> None:
+    if not runs:
+        raise StateError("there is nothing to merge")
+    first = runs[0]
+    if since is not None and first.event_time is None:
+        raise StateError("rows without an event time cannot expire")
+    for run in runs[1:]:
+        if (run.orders, run.layout, run.event_time) != (first.orders, first.layout, first.event_time):
+            raise StateError("runs of different orders cannot be merged", hint=_describe(first, run))
+        if not run.batch.schema.equals(first.batch.schema):
+            raise StateError(f"runs of different columns cannot be merged: {run.batch.schema}")
+
+
+def _describe(*runs: Bucket) -> str:
+    return " against ".join(", ".join(map(str, run.orders)) or "none" for run in runs)
+
+
+def _kept(batch: pa.RecordBatch, event_time: str | None, since: int | None) -> Array | None:
+    if since is None or event_time is None:
+        return None
+    kept = event_times(batch, event_time) >= since
+    return None if kept.all() else kept
+
+
+def _span(runs: Sequence[Bucket]) -> tuple[int, int] | None:
+    firsts = [run.bounds.first for run in runs if run.bounds.first is not None]
+    lasts = [run.bounds.last for run in runs if run.bounds.last is not None]
+    return (min(firsts), max(lasts)) if firsts and lasts else None
+
+
+def _joined_words(runs: Sequence[Bucket], order: Order, batch: pa.RecordBatch) -> Words:
+    """The words of the runs' rows one after the other; stored ones are copied, not hashed again."""
+    words = [run.index(order).words for run in runs]
+    if words[0].view:
+        return words_of(batch, order)
+    valid = None
+    if any(part.valid is not None for part in words):
+        parts = [np.ones(part.values.size, np.bool_) if part.valid is None else part.valid for part in words]
+        valid = frozen(np.concatenate(parts))
+    values = frozen(concatenate([part.values for part in words]))
+    return Words(values, valid, words[0].exact, False, words[0].floats)
+
+
+def _moved_words(runs: Sequence[Bucket], order: Order, batch: pa.RecordBatch, rows: Ints) -> Words:
+    if runs[0].index(order).words.view:
+        return words_of(batch, order)
+    old = _joined_words(runs, order, batch)
+    valid = None if old.valid is None else frozen(old.valid[rows])
+    return Words(frozen(take(old.values, rows)), valid, old.exact, False, old.floats)
+
+
+def _listed(runs: Sequence[Bucket], order: Order, kept: Array | None) -> Ints:
+    """The rows that the runs' indexes list, in their order, numbered through all runs."""
+    parts, offset = [], 0
+    for run in runs:
+        index = run.index(order)
+        inside = np.arange(index.rows, dtype=np.int32) if index.permutation is None else index.permutation
+        parts.append(inside + np.int32(offset))
+        offset += run.batch.num_rows
+    rows = np.concatenate(parts)
+    return frozen(rows if kept is None else rows[kept[rows]])
+
+
+def _unlisted(runs: Sequence[Bucket], layout: Order, kept: Array | None) -> Ints:
+    """The rows without a key, which are at the end of every run."""
+    parts, offset = [], 0
+    for run in runs:
+        parts.append(np.arange(offset + run.index(layout).rows, offset + run.batch.num_rows, dtype=np.int32))
+        offset += run.batch.num_rows
+    rows = np.concatenate(parts)
+    return rows if kept is None else rows[kept[rows]]
+
+
+@compiled
+def invert(rows: Ints, out: Longs) -> None:
+    """Where each row went; -1 for those that went nowhere."""
+    for i in range(out.size):
+        out[i] = -1
+    for i in range(rows.size):
+        out[rows[i]] = i

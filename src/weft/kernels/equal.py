@@ -1,0 +1,284 @@
+"""The compiled heart of the equality probe.
+
+Guarantees: for every probe tuple with a partner, one range of the index: the entries of its key whose event time is
+inside the window. Both sides are in hash order, so memory is touched front to back.
+
+How it is fast: a slot holds one to two rows, so a tuple is compared with `WIDTH` neighbouring entries at once, without
+a branch; entries of other slots cannot be equal, so where the slot ends does not matter. The steps of a block of tuples
+are done together in short loops, so that their cache misses overlap. Tuples whose slot holds more (a key with many
+rows) are set aside and done at the end of the block: counting in slots of up to `_MANY`, else a binary search.
+
+Three rules keep these loops fast, each worth a factor of up to two when broken. A loop that reads what may not be in
+the cache does little else, so that many reads are under way at once; reading ahead beats asking with prefetches. It
+never stores at a place that depends on what it read: such stores make a processor that may not guess (as under a
+hypervisor's protection against speculative store bypass) wait for every read. And indices are unsigned, because Numba
+gives signed ones a meaning when they are negative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.bucket.compiled import Array, Bytes, Ints, Longs, compiled, mix
+
+__all__ = [
+    "BLOCK",
+    "WIDTH",
+    "Places",
+    "append",
+    "fetch",
+    "find",
+    "locate",
+    "lowest",
+    "order_probes",
+    "search",
+    "sort_out",
+    "windows",
+]
+
+Places = NDArray[np.uint32]
+
+BLOCK = 512
+WIDTH = 4
+_MANY = 32
+_1, _2, _3, _63 = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(63)
+_ONE = np.uint8(1)
+
+
+@compiled
+def order_probes(words: Array, rows: Places, bits: int, out_words: Longs, out_rows: Ints) -> None:
+    """The probe tuples by the top bits of their hash: as near to the order of the stored rows as caches notice.
+
+    Empty `rows` stands for all.
+    """
+    shift = np.uint64(64 - bits)
+    places = np.zeros((1 << bits) + 1, np.uint32)
+    size = out_words.size
+    for i in range(size):
+        row = rows[i] if rows.size else np.uint32(i)
+        places[(mix(np.int64(words[row])) >> shift) + _1] += 1
+    for value in range(1 << bits):
+        places[value + 1] += places[value]
+    for i in range(size):
+        row = rows[i] if rows.size else np.uint32(i)
+        word = np.int64(words[row])
+        key = mix(word) >> shift
+        out_words[places[key]] = word
+        out_rows[places[key]] = row
+        places[key] += 1
+
+
+@compiled
+def find(
+    words: Longs,
+    rows: Places,
+    stored: Array,
+    directory: Places,
+    shift: np.uint64,
+    times: Longs,
+    lows: Longs,
+    highs: Longs,
+    before: int,
+    after: int,
+    probe: Ints,
+    start: Ints,
+    stop: Ints,
+) -> Any:
+    """Fill in the ranges of the tuples that have any; how many they are. Empty `times`: no window."""
+    base, end, masks = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint8)
+    hits, crowded = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
+    low, high = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
+    early, late = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    near, nothing = np.empty(BLOCK * WIDTH, np.int64), np.empty(0, np.uint32)
+    found: Any = 0
+    for first in range(0, words.size, BLOCK):
+        last = min(first + BLOCK, words.size)
+        some, their_rows = words[first:last], rows[first:last]
+        locate(some, directory, shift, base, end)
+        _compare(some, stored, base, near, masks)
+        hit, crowd = sort_out(some.size, directory, base, end, masks, hits, crowded)
+        if times.size:
+            windows(hits[:hit], their_rows, lows, highs, before, after, early, late)
+            _check_times(hits[:hit], times, base, early, late, near, masks)
+        _as_ranges(hits[:hit], base, masks, low, high)
+        found = append(hits[:hit], their_rows, low, high, found, probe, start, stop)
+        windows(crowded[:crowd], their_rows, lows, highs, before, after, early, late)
+        _read_ahead(crowded[:crowd], stored, times, base, end, near)
+        search(crowded[:crowd], some, stored, nothing, times, base, end, early, late, low, high)
+        found = append(crowded[:crowd], their_rows, low, high, found, probe, start, stop)
+    return found
+
+
+@compiled
+def locate(words: Longs, directory: Places, shift: np.uint64, base: Places, end: Places) -> None:
+    """The slot of every tuple, moved back where fewer than `WIDTH` entries would follow."""
+    size = directory[directory.size - 1]
+    last = size - np.uint32(WIDTH) if size >= WIDTH else size
+    for i in range(words.size):
+        slot = mix(words[i]) >> shift
+        base[i] = min(directory[slot], last)
+        end[i] = directory[slot + _1]
+
+
+@compiled
+def _compare(words: Longs, stored: Array, base: Places, near: Longs, masks: Bytes) -> None:
+    """Which of the entries at `base` equal the tuple, as bits."""
+    if stored.size < WIDTH:
+        masks[:] = 0
+        return
+    for i in range(words.size):
+        fetch(stored, np.uint64(base[i]), near, np.uint64(i * WIDTH))
+    for i in range(words.size):
+        at, word = np.uint64(i * WIDTH), words[i]
+        low = np.uint8(near[at] == word) | np.uint8(near[at + _1] == word) << 1
+        high = np.uint8(near[at + _2] == word) | np.uint8(near[at + _3] == word) << 1
+        masks[i] = low | high << 2
+
+
+@compiled
+def fetch(values: Array, at: np.uint64, near: Longs, place: np.uint64) -> None:
+    """Copy `WIDTH` neighbours to where they are at hand."""
+    near[place], near[place + _1] = values[at], values[at + _1]
+    near[place + _2], near[place + _3] = values[at + _2], values[at + _3]
+
+
+@compiled
+def sort_out(
+    size: int, directory: Places, base: Places, end: Places, masks: Bytes, hits: Places, crowded: Places
+) -> tuple[Any, Any]:
+    """The tuples of which an entry is equal, and those whose slot is longer than was compared."""
+    compared = np.uint32(WIDTH if directory[directory.size - 1] >= WIDTH else 0)
+    crowd: Any = np.uint64(0)
+    for i in range(size):
+        many = np.uint8(end[i] > base[i] + compared)
+        masks[i] &= many - _ONE
+        crowded[crowd] = i
+        crowd += np.uint64(many)
+    hit: Any = np.uint64(0)
+    for i in range(size):
+        hits[hit] = i
+        hit += np.uint64(masks[i] != 0)
+    return hit, crowd
+
+
+@compiled
+def windows(
+    chosen: Places,
+    rows: Places,
+    lows: Longs,
+    highs: Longs,
+    before: int,
+    after: int,
+    early: Longs,
+    late: Longs,
+) -> None:
+    """The windows of the chosen tuples; nothing where there are none."""
+    if lows.size:
+        for k in range(chosen.size):
+            early[k] = lows[rows[chosen[k]]] - before
+        for k in range(chosen.size):
+            late[k] = highs[rows[chosen[k]]] + after
+
+
+@compiled
+def _check_times(
+    hits: Places, times: Longs, base: Places, early: Longs, late: Longs, near: Longs, masks: Bytes
+) -> None:
+    """Clear the bits of entries outside the window: where a difference is negative."""
+    for k in range(hits.size):
+        fetch(times, np.uint64(base[hits[k]]), near, np.uint64(k * WIDTH))
+    for k in range(hits.size):
+        outside = np.uint64(0)
+        for j in range(WIDTH):
+            time = near[np.uint64(k * WIDTH + j)]
+            outside |= (np.uint64((time - early[k]) | (late[k] - time)) >> _63) << np.uint64(j)
+        masks[hits[k]] &= ~np.uint8(outside)
+
+
+@compiled
+def _read_ahead(chosen: Places, stored: Array, times: Longs, base: Places, end: Places, near: Longs) -> None:
+    """Read the first and the last entry of long slots, so that `search` finds them at hand."""
+    for k in range(chosen.size):
+        i = chosen[k]
+        near[k] = np.int64(stored[base[i]]) ^ np.int64(stored[end[i] - np.uint32(1)])
+    if times.size:
+        for k in range(chosen.size):
+            i = chosen[k]
+            near[k] ^= times[base[i]] ^ times[end[i] - np.uint32(1)]
+
+
+@compiled
+def _as_ranges(hits: Places, base: Places, masks: Bytes, low: Places, high: Places) -> None:
+    """Bits as ranges of entries; equal entries are neighbours, so their bits are."""
+    for k in range(hits.size):
+        mask = np.uint32(masks[hits[k]])
+        low[k] = base[hits[k]] + lowest(mask)
+        high[k] = low[k] + (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3)
+
+
+@compiled
+def lowest(mask: Any) -> Any:
+    """The number of the lowest of four bits that is set."""
+    return np.uint32((mask & 1) == 0) + np.uint32((mask & 3) == 0) + np.uint32((mask & 7) == 0)
+
+
+@compiled
+def append(
+    chosen: Places, rows: Places, low: Places, high: Places, found: Any, probe: Ints, start: Ints, stop: Ints
+) -> Any:
+    """The ranges that hold something go to the result."""
+    for k in range(chosen.size):
+        probe[found], start[found], stop[found] = rows[chosen[k]], low[k], high[k]
+        found += np.int64(high[k] > low[k])
+    return found
+
+
+@compiled
+def search(
+    chosen: Places,
+    words: Longs,
+    stored: Array,
+    permutation: Places,
+    times: Longs,
+    base: Places,
+    end: Places,
+    early: Longs,
+    late: Longs,
+    low: Places,
+    high: Places,
+) -> None:
+    """The ranges of (word, early) to (word, late) in slots of any length, sorted by (word, time)."""
+    for k in range(chosen.size):
+        i = chosen[k]
+        if end[i] - base[i] > _MANY:
+            low[k] = _bound(words[i], stored, permutation, times, base[i], end[i], early[k], False)
+            high[k] = _bound(words[i], stored, permutation, times, low[k], end[i], late[k], True)
+            continue
+        below, upto = np.uint32(0), np.uint32(0)
+        for entry in range(base[i], end[i]):
+            j = permutation[entry] if permutation.size else np.uint32(entry)
+            smaller, equal = np.uint32(stored[j] < words[i]), np.uint32(stored[j] == words[i])
+            below += smaller | (equal & np.uint32(times.size and times[j] < early[k]))
+            upto += smaller | (equal & np.uint32(times.size == 0 or times[j] <= late[k]))
+        low[k], high[k] = base[i] + below, base[i] + upto
+
+
+@compiled
+def _bound(
+    word: Any, stored: Array, permutation: Places, times: Longs, low: Any, high: Any, time: Any, after: bool
+) -> Any:
+    """The first of entries low to high that is not smaller than (word, time); not equal either, if `after`."""
+    while low < high:
+        middle = np.uint32((low + high) >> np.uint32(1))
+        j = permutation[middle] if permutation.size else middle
+        smaller = stored[j] < word or (after and stored[j] == word)
+        if stored[j] == word and times.size:
+            smaller = times[j] < time or (after and times[j] == time)
+        if smaller:
+            low = np.uint32(middle + np.uint32(1))
+        else:
+            high = middle
+    return low

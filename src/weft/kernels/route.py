@@ -1,0 +1,94 @@
+"""Which partition a tuple goes to.
+
+Guarantees: `by_hash` sends equal keys to the same partition, in every process; `split` keeps the order of arrival
+inside a partition. The partition is taken from bits of the hash that the directories do not use, so that the keys of
+one partition fill the slots of its buckets evenly. NULL keys join nothing: they stay (in partition 0, for outer joins)
+only if asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from weft.bucket.bucket import column, gather
+from weft.bucket.compiled import Array, Ints, compiled, frozen, mix
+from weft.bucket.memory import fresh
+from weft.bucket.words import Column, key_words
+from weft.errors import StateError
+
+__all__ = ["by_hash", "everywhere", "partitions", "round_robin", "split"]
+
+
+def by_hash(
+    batch: pa.RecordBatch, keys: Sequence[str], count: int, *, nulls: bool = False
+) -> list[pa.RecordBatch]:
+    """The batch split into `count` partitions by the hash of its key columns."""
+    found = partitions([column(batch, name) for name in keys], count, nulls=nulls)
+    return split(batch, found, count)
+
+
+def round_robin(batch: pa.RecordBatch, count: int, first: int = 0) -> list[pa.RecordBatch]:
+    """The rows dealt out one by one, beginning with partition `first`."""
+    _check(count)
+    dealt = ((np.arange(batch.num_rows, dtype=np.int64) + first) % count).astype(np.int32)
+    return split(batch, dealt, count)
+
+
+def everywhere(batch: pa.RecordBatch, count: int) -> list[pa.RecordBatch]:
+    """The whole batch in every partition."""
+    _check(count)
+    return [batch] * count
+
+
+def partitions(keys: Sequence[Column], count: int, *, nulls: bool = False) -> Ints:
+    """The partition of every row; -1 for a NULL key that is not to be kept."""
+    _check(count)
+    words = key_words(keys)
+    out = fresh(words.values.size, np.int32)
+    _partition(words.values, np.uint64(count), out)
+    if words.valid is not None:
+        out[~words.valid] = 0 if nulls else -1
+    return out
+
+
+def split(batch: pa.RecordBatch, partition: Ints, count: int) -> list[pa.RecordBatch]:
+    """One batch per partition, from the partition of every row; negative: nowhere. The rows are copied once."""
+    starts, order = np.zeros(count + 2, np.int64), fresh(partition.size, np.int32)
+    _group(frozen(partition), starts, order)
+    if count == 1 and starts[1] == batch.num_rows:
+        return [batch]
+    grouped = gather(batch, frozen(order[: starts[count]]))
+    return [grouped.slice(starts[i], starts[i + 1] - starts[i]) for i in range(count)]
+
+
+def _check(count: int) -> None:
+    if count < 1:
+        raise StateError(f"there cannot be {count} partitions")
+
+
+_LOWER, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+@compiled
+def _partition(words: Array, count: np.uint64, out: Ints) -> None:
+    for i in range(words.size):
+        out[i] = np.int32(((mix(np.int64(words[i])) & _LOWER) * count) >> _32)
+
+
+@compiled
+def _group(partition: Ints, starts: NDArray[np.int64], order: Ints) -> None:
+    """A counting sort; `starts` ends up holding where each partition starts, and where the last ends."""
+    count = starts.size - 2
+    for i in range(partition.size):
+        if partition[i] >= 0:
+            starts[partition[i] + 2] += 1
+    for p in range(count):
+        starts[p + 2] += starts[p + 1]
+    for i in range(partition.size):
+        if partition[i] >= 0:
+            order[starts[partition[i] + 1]] = i
+            starts[partition[i] + 1] += 1

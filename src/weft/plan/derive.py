@@ -1,0 +1,56 @@
+"""What follows from a query about the parts of its graph.
+
+Guarantees: lowering writes these into a graph and validation derives them again, so a graph cannot say otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from weft.logical.expr import Call, Expr, aliases
+from weft.logical.horizon import Bounds, retention
+from weft.logical.query import Query
+from weft.plan.join_plan import Names
+from weft.plan.routing import Equality, equalities
+from weft.plan.rules import ProbeRule, Rule
+
+__all__ = ["filters_of", "indexes_of", "probe_conditions", "retention_of"]
+
+
+def filters_of(query: Query, alias: str) -> tuple[Expr, ...]:
+    """What tuples of an input must satisfy by themselves."""
+    return tuple(f for f in query.filters if aliases(f) == {alias})
+
+
+def probe_conditions(
+    query: Query, known: frozenset[str], store: frozenset[str]
+) -> tuple[tuple[Equality, ...], tuple[Expr, ...]]:
+    """What a probe checks: the equalities it looks up by, and all else that can be checked there first."""
+    lookups = equalities(query, known, store)
+    sides = {frozenset((equality.probe, equality.stored)) for equality in lookups}
+    found = [
+        predicate
+        for predicate in (*query.predicates, *query.residuals)
+        if aliases(predicate) <= known | store
+        and not aliases(predicate) <= known
+        and not aliases(predicate) <= store
+    ]
+    return lookups, tuple(predicate for predicate in found if not _looked_up(predicate, sides))
+
+
+def _looked_up(predicate: Expr, sides: set[frozenset[Expr]]) -> bool:
+    """Whether a predicate is one of the equalities between these sides."""
+    return isinstance(predicate, Call) and predicate.function == "=" and frozenset(predicate.args) in sides
+
+
+def indexes_of(rules: Iterable[Rule], store: str) -> tuple[Expr, ...]:
+    """What a store is looked up by, in the order in which probes ask."""
+    probes = [rule for rule in rules if isinstance(rule, ProbeRule) and rule.store == store]
+    return tuple(dict.fromkeys(equality.stored for probe in probes for equality in probe.equalities))
+
+
+def retention_of(query: Query, names: Names, bounds: Bounds) -> tuple[timedelta | None, ...]:
+    """Per input of a store: how much later than its tuple a partner outside can be."""
+    others = frozenset(query.aliases) - set(names)
+    return tuple(retention(query, alias, bounds, others) for alias in names)

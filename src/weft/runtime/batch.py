@@ -1,0 +1,128 @@
+"""Partial matches as Arrow batches: how their columns are called, and what time they are of.
+
+Guarantees: a tuple of one input carries its time in one column; a match of several carries the largest of its times
+(`MAX`) and, where one of its inputs has a `RANGE` window, the time until which all of its tuples are inside their
+windows (`UNTIL`). So whether two matches fit into each other's windows is two comparisons, however many tuples they
+are made of: s.MAX ≤ p.UNTIL and p.MAX ≤ s.UNTIL (design, section 3). Names of hidden columns can never be those of a
+user's: what follows their last dot is no column name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import column
+from weft.bucket.compiled import Longs
+from weft.bucket.words import key_words
+from weft.kernels.select import Columns, evaluate
+from weft.logical.expr import Column, Expr, columns
+from weft.logical.query import Query
+from weft.logical.window import Range, Rows
+
+__all__ = [
+    "FOREVER",
+    "MAX",
+    "UNTIL",
+    "concat",
+    "full",
+    "full_name",
+    "has_range",
+    "key_name",
+    "longest",
+    "longs",
+    "micros",
+    "newest",
+    "seq_name",
+    "shortest_range",
+    "time_name",
+    "until",
+    "values_of",
+]
+
+MAX, UNTIL = "$max", "$until"
+
+# Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
+FOREVER = 1 << 62
+
+
+def full_name(item: Column) -> str:
+    """What a column is called in a batch."""
+    return f"{item.alias}.{item.name}"
+
+
+def key_name(expr: Expr) -> str:
+    """What the value that rows are looked up by is called: a column's own name, or one for what is computed."""
+    return full_name(expr) if isinstance(expr, Column) else f"{expr}.$key"
+
+
+def seq_name(alias: str) -> str:
+    """The column with the number of an input's tuple in its relation."""
+    return f"{alias}.$seq"
+
+
+def time_name(query: Query, alias: str) -> str:
+    """The column with the time of an input's tuple."""
+    return f"{alias}.{query.input(alias).stream.event_time or '$time'}"
+
+
+def micros(duration: timedelta) -> int:
+    """A span in microseconds."""
+    return duration // timedelta(microseconds=1)
+
+
+def shortest_range(query: Query, names: Iterable[str]) -> int | None:
+    """The shortest `RANGE` window among inputs; None if none has one."""
+    windows = (query.input(alias).window for alias in names)
+    return min((micros(window.duration) for window in windows if isinstance(window, Range)), default=None)
+
+
+def has_range(query: Query, names: Iterable[str]) -> bool:
+    """Whether an input among these has a `RANGE` window."""
+    return shortest_range(query, names) is not None
+
+
+def longest(query: Query, alias: str) -> int | None:
+    """How many tuples an input's `ROWS` window holds; None if it has none."""
+    window = query.input(alias).window
+    return window.count if isinstance(window, Rows) else None
+
+
+def newest(query: Query, batch: pa.RecordBatch, known: tuple[str, ...]) -> Longs:
+    """The largest time in every match."""
+    name = time_name(query, known[0]) if len(known) == 1 else MAX
+    return longs(column(batch, name))
+
+
+def until(query: Query, batch: pa.RecordBatch, known: tuple[str, ...]) -> Longs | None:
+    """The time until which every match is inside its windows; None: without end."""
+    shortest = shortest_range(query, known)
+    if shortest is None:
+        return None
+    return newest(query, batch, known) + shortest if len(known) == 1 else longs(column(batch, UNTIL))
+
+
+def longs(array: Any) -> Longs:
+    """A column of times or whole numbers, none of them NULL, without a copy."""
+    values: Longs = key_words([array]).values
+    return values
+
+
+def values_of(batch: pa.RecordBatch, expr: Expr) -> Any:
+    """The value of an expression for every row of a batch."""
+    found: Columns = {(item.alias, item.name): column(batch, full_name(item)) for item in columns(expr)}
+    return evaluate(expr, found, batch.num_rows)
+
+
+def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The batches, which have the same columns, as one."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def full(size: int, value: int) -> Longs:
+    """So many times the same number."""
+    return np.full(size, value, np.int64)

@@ -1,0 +1,202 @@
+"""What survives a crash: the plan of every batch, written before it runs, and what it left, written when it is done.
+
+Guarantees: a batch is committed by one rename. A manifest names every live bucket file, so files that none of the kept
+manifests names are nobody's and are deleted. A checkpoint belongs to one set of streams and queries and to one format
+version, and to one running session at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weft.bucket.bucket import Bounds
+from weft.errors import StateError
+
+__all__ = ["FORMAT", "Checkpoint", "Manifest", "Plan", "RunFile"]
+
+FORMAT = 1
+KEPT = 2  # manifests: the last one, and the one a replay of the last batch starts from
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """A bucket file of a store's partition."""
+
+    name: str
+    bounds: Bounds
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunFile:
+        """What `dataclasses.asdict` made."""
+        return cls(data["name"], Bounds(**data["bounds"]))
+
+
+# By query, store and partition.
+Runs = dict[str, dict[str, dict[int, tuple[RunFile, ...]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a batch left: live buckets, how far the streams are, how many tuples came, and its metrics."""
+
+    number: int = -1
+    runs: Runs = field(default_factory=dict)
+    marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    active: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    arrived: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def files(self) -> set[str]:
+        """The bucket files it names."""
+        return {
+            run.name
+            for stores in self.runs.values()
+            for partitions in stores.values()
+            for runs in partitions.values()
+            for run in runs
+        }
+
+    def of(self, query: str, store: str, partition: int) -> tuple[RunFile, ...]:
+        """The runs of a store's partition, oldest first."""
+        return self.runs.get(query, {}).get(store, {}).get(partition, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a batch will do: the time it began at, and per query its graph (JSON) and its turn."""
+
+    number: int
+    now: int
+    graphs: Mapping[str, str]
+    turns: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """A checkpoint directory."""
+
+    root: Path
+    _lock: int | None = None
+
+    @property
+    def buckets(self) -> Path:
+        """Where bucket files are."""
+        return self.root / "state" / "buckets"
+
+    def open(self, identity: Mapping[str, Any]) -> None:
+        """Take the directory; refuse one of other streams, of another version, or in use."""
+        self.buckets.mkdir(parents=True, exist_ok=True)
+        (self.root / "plan").mkdir(exist_ok=True)
+        self._take_lock()
+        file = self.root / "weft.json"
+        wanted = {"format": FORMAT, **identity}
+        if not file.exists():
+            _write(file, wanted)
+            return
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if found.get("format") != FORMAT:
+            raise StateError(
+                f"{self.root} has format {found.get('format')}, this version of Weft reads {FORMAT}",
+                hint="use a new checkpoint directory",
+            )
+        if found != json.loads(json.dumps(wanted)):
+            raise StateError(
+                f"{self.root} belongs to other streams or queries", hint="use a new checkpoint directory"
+            )
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            self._lock = None
+            raise StateError(
+                f"{self.root} is in use by another session", hint="stop it, or use another checkpoint"
+            ) from None
+
+    def close(self) -> None:
+        """Let the directory go."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def manifest(self, number: int) -> Manifest | None:
+        """What a batch left; None if it is not committed. The one before the first batch is empty."""
+        file = self._file("state", number)
+        if number < 0:
+            return Manifest()
+        if not file.exists():
+            return None
+        data = json.loads(file.read_text(encoding="utf-8"))
+        runs = {
+            query: {
+                store: {
+                    int(partition): tuple(RunFile.from_dict(run) for run in found)
+                    for partition, found in partitions.items()
+                }
+                for store, partitions in stores.items()
+            }
+            for query, stores in data.pop("runs").items()
+        }
+        return Manifest(runs=runs, **data)
+
+    def last(self) -> int:
+        """The last committed batch; -1 if there is none."""
+        return max(self._numbers("state"), default=-1)
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make a batch final, then delete what nobody needs any more."""
+        _write(self._file("state", manifest.number), asdict(manifest))
+        for number in self._numbers("state"):
+            if number <= manifest.number - KEPT:
+                self._file("state", number).unlink(missing_ok=True)
+                self._file("plan", number).unlink(missing_ok=True)
+        self.clean()
+
+    def clean(self) -> None:
+        """Delete bucket files that no kept manifest names."""
+        manifests = [self.manifest(number) for number in self._numbers("state")]
+        named = set().union(*(manifest.files() for manifest in manifests if manifest))
+        for file in self.buckets.iterdir():
+            if file.name not in named:
+                file.unlink(missing_ok=True)
+
+    def plan(self, number: int) -> Plan | None:
+        """What a batch was planned to do."""
+        file = self._file("plan", number)
+        return Plan(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+
+    def write_plan(self, plan: Plan) -> None:
+        """Fix what a batch will do, for this attempt and all later ones."""
+        _write(self._file("plan", plan.number), asdict(plan))
+
+    def _file(self, kind: str, number: int) -> Path:
+        return self.root / kind / f"{number}.json"
+
+    def _numbers(self, kind: str) -> list[int]:
+        return sorted(int(file.stem) for file in (self.root / kind).glob("*.json"))
+
+
+def merged_runs(parts: Iterable[tuple[str, str, int, tuple[RunFile, ...]]]) -> Runs:
+    """The runs that the partitions report, as a manifest keeps them."""
+    runs: Runs = {}
+    for query, store, partition, found in parts:
+        if found:
+            runs.setdefault(query, {}).setdefault(store, {})[partition] = found
+    return runs
+
+
+def _write(file: Path, data: object) -> None:
+    partial = file.with_name(f".{file.name}.tmp")
+    with partial.open("w", encoding="utf-8") as out:
+        json.dump(data, out)
+        out.flush()
+        os.fsync(out.fileno())
+    partial.replace(file)

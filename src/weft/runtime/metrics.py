@@ -1,0 +1,82 @@
+"""What a batch did: the figures behind progress, `explain()` and the statistics of the optimiser.
+
+Guarantees: plain data; sums over partitions. Times are measured by the runner and given to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from weft.bucket.bucket import Bounds
+from weft.runtime.interpret import StepCount
+
+__all__ = ["BatchMetrics", "InputMetrics", "StepMetrics", "StoreMetrics", "sum_steps", "sum_stores"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputMetrics:
+    """Tuples of an input that took part, and that were set aside: behind the watermark, or without a time."""
+
+    rows: int
+    late: int = 0
+    untimed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """Tuples that probed over an edge, and what they found."""
+
+    probes: int
+    matches: int
+
+    @property
+    def matches_per_probe(self) -> float:
+        """How many matches a tuple had on average."""
+        return self.matches / self.probes if self.probes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMetrics:
+    """What a store holds after a batch, copies included."""
+
+    rows: int
+    bytes: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMetrics:
+    """One batch."""
+
+    number: int
+    order: tuple[str, ...]
+    inputs: Mapping[str, InputMetrics]
+    steps: Mapping[str, StepMetrics]
+    stores: Mapping[str, StoreMetrics]
+    results: int
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    seconds: tuple[float, ...] = ()  # per hop; the first is the sources', the last the settling of state
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def sum_steps(counts: Iterable[StepCount]) -> dict[str, StepMetrics]:
+    """The probes of all partitions, by edge."""
+    found: dict[str, StepMetrics] = {}
+    for count in counts:
+        old = found.get(count.edge, StepMetrics(0, 0))
+        found[count.edge] = StepMetrics(old.probes + count.probes, old.matches + count.matches)
+    return found
+
+
+def sum_stores(bounds: Iterable[tuple[str, Bounds]]) -> dict[str, StoreMetrics]:
+    """The runs of all partitions, by store."""
+    found: dict[str, StoreMetrics] = {}
+    for store, run in bounds:
+        old = found.get(store, StoreMetrics(0, 0, 0))
+        found[store] = StoreMetrics(old.rows + run.rows, old.bytes + run.bytes, old.runs + 1)
+    return found

@@ -1,0 +1,94 @@
+"""Tuples as they enter: typed, timed, numbered.
+
+Guarantees: what is admitted has the columns the query reads, of the types the stream declares, under the names of
+`weft.runtime.batch`; a time; and, where the query counts the input's tuples, a number. A tuple without an event time
+has no place in time, and is set aside; a tuple behind its watermark is late, and set aside unless late ones are to be
+joined. Numbers are given to what remains, before any filter of the query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import column
+from weft.bucket.compiled import Mask
+from weft.bucket.words import flatten, validity
+from weft.errors import CatalogError, nearest
+from weft.kernels.datum import arrow_type, as_type
+from weft.logical.expr import Column
+from weft.logical.query import Query
+from weft.runtime.batch import full_name, longest, longs, seq_name, time_name
+from weft.runtime.program import Program
+
+__all__ = ["Admitted", "admit", "numbered"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Admitted:
+    """Tuples of an input, how many were set aside, and the first and the last time among them."""
+
+    batch: pa.RecordBatch
+    late: int = 0
+    untimed: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+
+
+def admit(
+    program: Program,
+    alias: str,
+    data: pa.RecordBatch | pa.Table,
+    *,
+    now: int = 0,
+    watermark: int | None = None,
+    drop_late: bool = True,
+) -> Admitted:
+    """The tuples of an input that take part; ``now`` is their arrival time, for streams without event time."""
+    query = program.query
+    read = {full_name(item): _typed(data, item) for item in program.source(alias).columns}
+    event_time, name = query.input(alias).event_time, time_name(query, alias)
+    if event_time is None:
+        read[name] = pa.array(np.full(data.num_rows, now, np.int64))
+        return _timed(pa.RecordBatch.from_pydict(read), name, None, 0)
+    read[name] = _typed(data, event_time)
+    batch, untimed = _only(pa.RecordBatch.from_pydict(read), validity(read[name]))
+    return _timed(batch, name, watermark if drop_late else None, untimed)
+
+
+def _timed(batch: pa.RecordBatch, name: str, watermark: int | None, untimed: int) -> Admitted:
+    late = 0
+    if watermark is not None:
+        batch, late = _only(batch, longs(column(batch, name)) >= watermark)
+    if not batch.num_rows:
+        return Admitted(batch, late, untimed)
+    times = longs(column(batch, name))
+    return Admitted(batch, late, untimed, int(times.min()), int(times.max()))
+
+
+def numbered(query: Query, alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    """The tuples with their numbers, if their window counts them; ``first`` came before."""
+    if longest(query, alias) is None:
+        return batch
+    return batch.append_column(
+        seq_name(alias), pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
+    )
+
+
+def _only(batch: pa.RecordBatch, kept: Mask | None) -> tuple[pa.RecordBatch, int]:
+    if kept is None or kept.all():
+        return batch, 0
+    return batch.filter(pa.array(kept)), int(batch.num_rows - kept.sum())
+
+
+def _typed(data: pa.RecordBatch | pa.Table, item: Column) -> Any:
+    place = data.schema.get_field_index(item.name)
+    if place < 0:
+        raise CatalogError(
+            f"the data of {item.alias} has no column {item.name!r}",
+            hint=nearest(item.name, data.schema.names),
+        )
+    return as_type(flatten(data.column(place)), arrow_type(item.type))

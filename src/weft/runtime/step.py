@@ -1,0 +1,217 @@
+"""One probe, executed on whole batches.
+
+Guarantees: the matches of a batch with the runs it is given, each once: all equalities, predicates and windows hold.
+Row numbers first, columns last, and of those only what is read later (design, D9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket, column
+from weft.bucket.compiled import Ints, Longs, Mask
+from weft.bucket.memory import take
+from weft.bucket.words import validity
+from weft.kernels.band import Band, band_portions
+from weft.kernels.materialise import stored_column, taken
+from weft.kernels.probe import Keys, in_order, probe_portions
+from weft.kernels.ranges import Matches, Window, join_matches
+from weft.kernels.theta import Sides, residual, theta_portions
+from weft.logical.expr import BOOLEAN, Expr, Literal, columns
+from weft.logical.query import Query
+from weft.runtime.access import Access, Limit
+from weft.runtime.batch import (
+    FOREVER,
+    MAX,
+    UNTIL,
+    full,
+    full_name,
+    has_range,
+    longest,
+    longs,
+    newest,
+    seq_name,
+    shortest_range,
+    until,
+    values_of,
+)
+from weft.runtime.program import Step
+from weft.runtime.turn import Turn
+
+__all__ = ["execute"]
+
+Portions = Iterator[tuple[Ints, Ints]]
+
+_TRUE = Literal(True, BOOLEAN)
+
+
+def execute(
+    query: Query, step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn
+) -> pa.RecordBatch | None:
+    """The matches of a batch in the runs it may see; None if there are none."""
+    runs = [run for run in runs if run.bounds.rows]
+    if not batch.num_rows or not runs:
+        return None
+    search = _Search(query, step, batch, turn)
+    matches = join_matches(search.found(run) for run in runs)
+    return search.gathered(matches, runs) if len(matches) else None
+
+
+@dataclass
+class _Search:
+    """A probe of one batch: what is prepared once, and used for every run."""
+
+    query: Query
+    step: Step
+    batch: pa.RecordBatch
+    turn: Turn
+
+    def __post_init__(self) -> None:
+        query, rule = self.query, self.step.rule
+        self.newest = newest(query, self.batch, rule.known)
+        self.until = until(query, self.batch, rule.known)
+        self.window = self._window()
+        self.keys, self.band = _keys(self.step.access, self.batch), _band(self.step.access, self.batch)
+
+    def found(self, run: Bucket) -> Portions:
+        """The pairs of one run."""
+        access, step = self.step.access, self.step
+        if self.keys is not None and access.order is not None:
+            pairs = probe_portions(self.keys, run, access.order, window=self.window)
+        elif self.band is not None and access.order is not None:
+            pairs = band_portions(self.band, run, access.order, window=self.window)
+        else:
+            predicate = access.rest or _TRUE
+            sides = _sides(predicate, step)
+            return self._inside(theta_portions(predicate, sides, self.batch, run, window=self.window), run)
+        if access.rest is not None:
+            pairs = residual(access.rest, _sides(access.rest, step), self.batch, run, pairs)
+        return self._inside(pairs, run)
+
+    def _window(self) -> Window | None:
+        """The bounds on the store's clock: the windows' and those of predicates."""
+        store = self.step.store
+        low, high = None, self.until
+        if store.counted:
+            low, high = full(self.batch.num_rows, self._oldest(store.node.aliases[0])), None
+        elif (shortest := shortest_range(self.query, store.node.aliases)) is not None:
+            low = self.newest - shortest
+        for limit in self.step.access.times:
+            bound = _bound(limit, self.batch)
+            if limit.lower:
+                low = bound if low is None else np.maximum(low, bound)
+            else:
+                high = bound if high is None else np.minimum(high, bound)
+        if low is None and high is None:
+            return None
+        size = self.batch.num_rows
+        return Window(
+            full(size, -FOREVER) if low is None else low, full(size, FOREVER) if high is None else high
+        )
+
+    def _oldest(self, alias: str) -> int:
+        rows = longest(self.query, alias)
+        return 0 if rows is None else self.turn.oldest(alias, rows, self.step.rule.start)
+
+    def _inside(self, pairs: Portions, run: Bucket) -> Portions:
+        """The pairs that fulfil what the window on the clock does not say."""
+        checks = list(self._checks(run))
+        if not checks:
+            return pairs
+        return _filtered(pairs, checks)
+
+    def _checks(self, run: Bucket) -> Iterator[Any]:
+        store = self.step.store
+        names = store.node.aliases
+        if store.counted:
+            if self.until is not None:
+                yield _Check(longs(column(run.batch, store.time)), self.until, "<=")
+            return
+        if len(names) > 1 and has_range(self.query, names):
+            yield _Check(longs(column(run.batch, UNTIL)), self.newest, ">=")
+        for alias in names:
+            if len(names) > 1 and longest(self.query, alias) is not None:
+                oldest = full(self.batch.num_rows, self._oldest(alias))
+                yield _Check(longs(column(run.batch, seq_name(alias))), oldest, ">=")
+
+    def gathered(self, matches: Matches, runs: Sequence[Bucket]) -> pa.RecordBatch:
+        """The matches with the columns that are read later."""
+        step = self.step
+        found = {name: taken(column(self.batch, name), matches.probe) for name in step.from_probe}
+        found |= {name: stored_column(matches, runs, name) for name in step.from_store}
+        if MAX in step.hidden:
+            stored = longs(stored_column(matches, runs, step.store.time))
+            found[MAX] = pa.array(np.maximum(take(self.newest, matches.probe), stored))
+        if UNTIL in step.hidden:
+            found[UNTIL] = pa.array(self._both_until(matches, runs))
+        return pa.RecordBatch.from_pydict(found)
+
+    def _both_until(self, matches: Matches, runs: Sequence[Bucket]) -> Longs:
+        store = self.step.store
+        shortest = shortest_range(self.query, store.node.aliases)
+        mine = None if self.until is None else take(self.until, matches.probe)
+        if shortest is None and mine is not None:
+            return mine
+        if len(store.node.aliases) > 1:
+            theirs = longs(stored_column(matches, runs, UNTIL))
+        else:
+            theirs = longs(stored_column(matches, runs, store.time)) + (shortest or 0)
+        return theirs if mine is None else np.minimum(mine, theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A stored number compared with one of the probe tuple."""
+
+    stored: Longs
+    probe: Longs
+    operator: str
+
+    def __call__(self, probes: Ints, rows: Ints) -> Mask:
+        here, there = take(self.stored, rows), take(self.probe, probes)
+        result: Mask = here <= there if self.operator == "<=" else here >= there
+        return result
+
+
+def _filtered(pairs: Portions, checks: list[_Check]) -> Portions:
+    for probes, rows in pairs:
+        for check in checks:
+            kept = check(probes, rows)
+            probes, rows = probes[kept], rows[kept]
+        if probes.size:
+            yield probes, rows
+
+
+def _keys(access: Access, batch: pa.RecordBatch) -> Keys | None:
+    return in_order([values_of(batch, key) for key in access.keys]) if access.keys else None
+
+
+def _band(access: Access, batch: pa.RecordBatch) -> Band | None:
+    if not access.limits:
+        return None
+    sides: dict[bool, Any] = {limit.lower: values_of(batch, limit.value) for limit in access.limits}
+    is_open = {limit.lower: limit.open for limit in access.limits}
+    return Band(sides.get(True), sides.get(False), is_open.get(True, False), is_open.get(False, False))
+
+
+def _bound(limit: Limit, batch: pa.RecordBatch) -> Longs:
+    """The first or last time that a predicate's bound lets in; where that is NULL, none is."""
+    values = values_of(batch, limit.value)
+    valid, times = validity(values), longs(values)
+    if limit.open:
+        times = times + (1 if limit.lower else -1)
+    return times if valid is None else np.where(valid, times, FOREVER if limit.lower else -FOREVER)
+
+
+def _sides(predicate: Expr, step: Step) -> Sides:
+    named = {(item.alias, item.name): full_name(item) for item in columns(predicate)}
+    inside = step.store.node.aliases
+    return Sides(
+        {key: name for key, name in named.items() if key[0] not in inside},
+        {key: name for key, name in named.items() if key[0] in inside},
+    )

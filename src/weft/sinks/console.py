@@ -1,0 +1,64 @@
+"""Results on the terminal.
+
+Guarantees: each batch with rows prints one table of its first rows and says how many there are. A replayed batch is
+printed again: at least once, not exactly once.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from weft.errors import SinkError
+from weft.sinks.protocol import Rows, as_table
+
+__all__ = ["ConsoleSink", "to_console"]
+
+
+class ConsoleSink:
+    """The first rows of each batch, printed."""
+
+    exactly_once = False
+
+    def __init__(self, rows: int, console: Console | None = None) -> None:
+        if rows < 1:
+            raise SinkError(f"to_console: cannot show {rows} rows", hint="use 1 or more")
+        self._rows = rows
+        self._console = console or Console()
+        self._schema: pa.Schema | None = None
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
+        """Learn the columns."""
+        self._schema = schema
+
+    def recover(self, last_committed: int) -> None:
+        """What was printed cannot be taken back."""
+
+    def begin(self, batch_id: int) -> None:
+        """Nothing to prepare."""
+
+    def commit(self, batch_id: int, rows: Rows) -> None:
+        """Print the batch."""
+        table = as_table(rows, self._schema)
+        if not table.num_rows:
+            return
+        shown = Table(title=f"batch {batch_id}: {_counted(table.num_rows)}", title_justify="left")
+        for name in table.column_names:
+            shown.add_column(escape(name))
+        head = table.slice(0, self._rows)
+        for row in zip(*(column.to_pylist() for column in head.columns), strict=True):
+            shown.add_row(*("NULL" if value is None else escape(str(value)) for value in row))
+        if table.num_rows > head.num_rows:
+            shown.caption = f"… {table.num_rows - head.num_rows:,} more"
+        self._console.print(shown)
+
+
+def _counted(rows: int) -> str:
+    return f"{rows:,} row" + "s" * (rows != 1)
+
+
+def to_console(rows: int = 20, *, console: Console | None = None) -> ConsoleSink:
+    """The first rows of each batch on the terminal, at least once."""
+    return ConsoleSink(rows, console)

@@ -1,0 +1,59 @@
+"""The few things sinks do to a file system.
+
+Guarantees: each function is one step that happens or does not, so a crash falls between two of them. What was
+written and moved survives a loss of power, as far as the file system keeps its promises.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+__all__ = ["make_directory", "move", "remove", "write_parquet", "write_text"]
+
+
+def make_directory(path: Path) -> None:
+    """See to it that a directory exists."""
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def write_parquet(path: Path, table: pa.Table, compression: str) -> None:
+    """Write a file, which is complete only when this returns."""
+    with path.open("wb") as out:
+        pq.write_table(table, out, compression=compression)
+        _flush(out.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file at once."""
+    partial = path.with_name(f".{path.name}.tmp")
+    with partial.open("w", encoding="utf-8") as out:
+        out.write(text)
+        _flush(out.fileno())
+    partial.replace(path)
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename a file or a directory, at once; the target must not be there."""
+    source.rename(target)
+    directory = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a directory with all it holds; it need not be there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _flush(descriptor: int) -> None:
+    os.fsync(descriptor)

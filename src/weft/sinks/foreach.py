@@ -1,0 +1,65 @@
+"""Results handed to a function of the user.
+
+Guarantees: the function is called in the driver with all rows of a batch and the batch's number; batches come in
+order. After a crash a batch may come again, with the same number and rows: at least once, and exactly once if the
+function overwrites by number.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from weft.errors import SinkError
+from weft.sinks.protocol import Rows, as_table
+
+__all__ = ["ForeachBatchSink", "foreach_batch"]
+
+
+@dataclass(slots=True)
+class ForeachBatchSink:
+    """A function called with each batch: a Spark DataFrame, or an Arrow table if `arrow` is set."""
+
+    function: Callable[[Any, int], object]
+    arrow: bool = False
+    exactly_once: bool = field(default=False, init=False)
+    _schema: pa.Schema | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise SinkError(
+                f"foreach_batch: {self.function!r} is not a function", hint="give one of (rows, batch_id)"
+            )
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
+        """Learn the columns."""
+        self._schema = schema
+
+    def recover(self, last_committed: int) -> None:
+        """What the function did is its own."""
+
+    def begin(self, batch_id: int) -> None:
+        """Nothing to prepare."""
+
+    def commit(self, batch_id: int, rows: Rows) -> None:
+        """Call the function."""
+        table = as_table(rows, self._schema)
+        self.function(table if self.arrow else _data_frame(table), batch_id)
+
+
+def _data_frame(table: pa.Table) -> Any:
+    spark = importlib.import_module("pyspark.sql").SparkSession.getActiveSession()
+    if spark is None:
+        raise SinkError(
+            "foreach_batch: there is no active Spark session", hint="use arrow=True without Spark"
+        )
+    return spark.createDataFrame(table)
+
+
+def foreach_batch(function: Callable[[Any, int], object], *, arrow: bool = False) -> ForeachBatchSink:
+    """Call `function(rows, batch_id)` with each batch, at least once."""
+    return ForeachBatchSink(function, arrow)

@@ -1,0 +1,66 @@
+"""Results in the driver's memory.
+
+Guarantees: `results` is what was committed, each batch once and in the order of the batches, however often a batch
+was replayed in this process. Nothing outlives the process. Safe to read while a query runs.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+
+from weft.errors import SinkError
+from weft.sinks.protocol import Rows, as_table
+
+__all__ = ["MemorySink", "to_memory"]
+
+
+class MemorySink:
+    """Results kept as Arrow tables."""
+
+    exactly_once = True
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+        self._tables: dict[int, pa.Table] = {}
+        self._lock = threading.Lock()
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
+        """Learn what an empty result looks like."""
+        if self._schema is not None and not self._schema.equals(schema):
+            raise SinkError(
+                "to_memory: this sink already holds other columns", hint="make one sink for each query"
+            )
+        self._schema = schema
+
+    def recover(self, last_committed: int) -> None:
+        """Forget batches that will come again."""
+        with self._lock:
+            self._tables = {batch: table for batch, table in self._tables.items() if batch <= last_committed}
+
+    def begin(self, batch_id: int) -> None:
+        """Nothing to prepare."""
+
+    def commit(self, batch_id: int, rows: Rows) -> None:
+        """Keep the rows of a batch."""
+        table = as_table(rows, self._schema)
+        with self._lock:
+            self._tables[batch_id] = table
+
+    def results(self) -> pa.Table:
+        """All rows so far."""
+        with self._lock:
+            tables = [self._tables[batch] for batch in sorted(self._tables)]
+        if tables:
+            return pa.concat_tables(tables)
+        return pa.table({}) if self._schema is None else self._schema.empty_table()
+
+
+def to_memory() -> MemorySink:
+    """Results in memory, for `results()`.
+
+    >>> to_memory().results().num_rows
+    0
+    """
+    return MemorySink()

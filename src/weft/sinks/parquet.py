@@ -1,0 +1,170 @@
+"""Results as Parquet files.
+
+Guarantees: the rows of batch N are the directory `batch=N`, which one rename puts in place: a reader sees all of a
+batch or nothing of it. Committing N again replaces it, so every batch is there once, whatever crashed before. A
+directory that belongs to another checkpoint, or is ahead of its own by more than the batch that was interrupted, is
+refused rather than changed.
+
+    out/batch=0/part-00000.parquet …        what readers see (pyarrow.dataset, spark.read.parquet)
+    out/_weft/owner.json                    whose results these are
+    out/_weft/pending/N/part-00003-….parquet    written by tasks, not yet committed
+    out/_weft/staged/N/, out/_weft/replaced/N/  a commit on its way
+
+Spark shows N as a column `batch`; `batch_column` gives it another name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+
+from weft.errors import SinkError, nearest
+from weft.sinks import files
+from weft.sinks.protocol import Rows, as_table
+
+__all__ = ["ParquetSink", "to_parquet"]
+
+_COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSink:
+    """A directory of Parquet files on storage that driver and tasks reach under the same path."""
+
+    path: Path
+    compression: str = "snappy"
+    batch_column: str = "batch"
+
+    def __post_init__(self) -> None:
+        if self.compression not in _COMPRESSIONS:
+            known = nearest(self.compression, _COMPRESSIONS)
+            raise SinkError(f"to_parquet: unknown compression {self.compression!r}", hint=known)
+        if not re.fullmatch(r"[A-Za-z]\w*", self.batch_column):
+            raise SinkError(f"to_parquet: {self.batch_column!r} cannot be the name of the batches' column")
+
+    @property
+    def exactly_once(self) -> bool:
+        """A replayed batch replaces what was there."""
+        return True
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:
+        """Refuse results that would hide the batch number, and a directory of somebody else."""
+        if self.batch_column.lower() in (name.lower() for name in schema.names):
+            raise SinkError(
+                f"to_parquet: the results have a column {self.batch_column}, as the directories of {self.path} do",
+                hint='rename it in the query, or give batch_column="…"',
+            )
+        marker = self._own("owner.json")
+        if marker.exists():
+            self._check_owner(json.loads(marker.read_text(encoding="utf-8")), owner)
+        elif owner is not None:
+            files.make_directory(marker.parent)
+            files.write_text(marker, json.dumps({"format": _FORMAT, "owner": owner}) + "\n")
+
+    def _check_owner(self, found: dict[str, object], owner: str | None) -> None:
+        if found.get("format") != _FORMAT:
+            raise SinkError(
+                f"to_parquet: {self.path} was written by another version of Weft", hint=_ELSEWHERE
+            )
+        if owner is not None and found.get("owner") != owner:
+            raise SinkError(
+                f"to_parquet: {self.path} holds the results of another checkpoint", hint=_ELSEWHERE
+            )
+
+    def recover(self, last_committed: int) -> None:
+        """Drop what was not committed; batches the checkpoint cannot have made are an error."""
+        ahead = [batch for batch in self.batches() if batch > last_committed + 1]
+        if ahead:
+            raise SinkError(
+                f"to_parquet: {self.path} has batch {ahead[-1]}, but the checkpoint ends with {last_committed}",
+                hint=_ELSEWHERE,
+            )
+        for leftover in ("pending", "staged", "replaced"):
+            files.remove(self._own(leftover))
+
+    def begin(self, batch_id: int) -> None:
+        """Drop what an earlier attempt of the batch wrote and did not commit."""
+        for leftover in ("pending", "staged", "replaced"):
+            files.remove(self._own(leftover, str(batch_id)))
+
+    def commit(self, batch_id: int, rows: Rows) -> None:
+        """Put the rows in place as one file."""
+        table = as_table(rows) if isinstance(rows, pa.Table) or rows else None
+        parts = [self.write_part(batch_id, 0, table)] if table is not None and table.num_rows else []
+        self.commit_parts(batch_id, parts)
+
+    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
+        """Write a file that only its name, which no other attempt has, leads to."""
+        directory = self._own("pending", str(batch_id))
+        files.make_directory(directory)
+        name = f"part-{partition:05d}-{uuid.uuid4().hex}.parquet"
+        files.write_parquet(directory / name, as_table(rows), self.compression)
+        return name
+
+    def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
+        """Gather the files in a directory and put that in place; without files, the batch is empty."""
+        pending, staged, replaced = (
+            self._own(stage, str(batch_id)) for stage in ("pending", "staged", "replaced")
+        )
+        missing = [name for name in names if not (pending / name).exists()]
+        if missing:
+            raise SinkError(
+                f"to_parquet: batch {batch_id} lacks its file {missing[0]}", hint="run the batch again"
+            )
+        files.remove(staged)
+        files.make_directory(staged)
+        for number, name in enumerate(names):
+            files.move(pending / name, staged / f"part-{number:05d}.parquet")
+        self._replace(self.batch_directory(batch_id), staged if names else None, replaced)
+        for leftover in (replaced, staged, pending):
+            files.remove(leftover)
+
+    def _replace(self, place: Path, new: Path | None, old: Path) -> None:
+        if place.exists():
+            files.remove(old)
+            files.make_directory(old.parent)
+            files.move(place, old)
+        if new is not None:
+            files.move(new, place)
+
+    def batch_directory(self, batch_id: int) -> Path:
+        """Where the rows of a batch are."""
+        return self.path / f"{self.batch_column}={batch_id}"
+
+    def batches(self) -> list[int]:
+        """The batches that have rows here, in order."""
+        prefix = f"{self.batch_column}="
+        names = [path.name.removeprefix(prefix) for path in self.path.glob(f"{prefix}*")]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _own(self, *names: str) -> Path:
+        return self.path.joinpath("_weft", *names)
+
+
+_ELSEWHERE = "write to another directory, or continue with the checkpoint this one belongs to"
+
+
+def to_parquet(path: str | Path, *, compression: str = "snappy", batch_column: str = "batch") -> ParquetSink:
+    """Results as Parquet files in a directory, each exactly once.
+
+    >>> to_parquet("out/trolls").batch_directory(3).as_posix()
+    'out/trolls/batch=3'
+    """
+    text = str(path)
+    if re.match(r"(?!file:)[A-Za-z][\w+.-]+:/", text):
+        raise SinkError(
+            f"to_parquet: {text} is not a path of this machine's file system",
+            hint="mount it, or write with foreach_batch",
+        )
+    if not text.strip():
+        raise SinkError("to_parquet: the path is empty")
+    local = unquote(urlparse(text).path) if text.startswith("file:") else text
+    return ParquetSink(Path(local), compression, batch_column)

@@ -1,0 +1,85 @@
+"""Where bad records go.
+
+Guarantees: the records of batch N are one file of JSON lines, which is there completely or not at all; writing
+batch N again replaces it, so a replay leaves no record twice, and a batch without bad records leaves no file. A
+limit stops the run with an error that says how much was bad and quotes the first cases.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.errors import SourceError
+from weft.sources.records import BadRecord, decode_records, encode_records
+
+__all__ = ["DeadLetterLimit", "DeadLetters"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """A directory of bad records, one file for each batch that had some."""
+
+    directory: Path
+
+    def file(self, batch_id: int) -> Path:
+        """The file of a batch."""
+        return self.directory / f"batch-{batch_id:012d}.jsonl"
+
+    def write(self, batch_id: int, records: Sequence[BadRecord]) -> None:
+        """Keep the bad records of a batch instead of what an earlier attempt kept."""
+        path = self.file(batch_id)
+        if not records:
+            path.unlink(missing_ok=True)
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.tmp")
+        with partial.open("wb") as out:
+            out.write(encode_records(records))
+            out.flush()
+            os.fsync(out.fileno())
+        partial.replace(path)
+
+    def read(self, batch_id: int) -> tuple[BadRecord, ...]:
+        """The bad records of a batch."""
+        path = self.file(batch_id)
+        return decode_records(path.read_bytes()) if path.exists() else ()
+
+    def batches(self) -> Iterator[int]:
+        """The batches that had bad records, in order."""
+        for path in sorted(self.directory.glob("batch-*.jsonl")):
+            yield int(path.stem.removeprefix("batch-"))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterLimit:
+    """How many records, or which fraction of all (once `least` were seen), may be bad before the run stops."""
+
+    records: int | None = None
+    fraction: float | None = None
+    least: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.records is not None and self.records < 0:
+            raise SourceError(f"a limit of {self.records} bad records makes no sense", hint="use 0 or more")
+        if self.fraction is not None and not 0 <= self.fraction <= 1:
+            raise SourceError(
+                f"a limit of {self.fraction} bad records makes no sense", hint="a fraction is 0 to 1"
+            )
+
+    def check(
+        self, bad: int, seen: int, examples: Sequence[BadRecord] = (), where: Path | None = None
+    ) -> None:
+        """Stop the run if `bad` of `seen` records, over the whole run, are too many."""
+        too_many = self.records is not None and bad > self.records
+        too_often = self.fraction is not None and seen >= self.least and bad > self.fraction * seen
+        if not (too_many or too_often):
+            return
+        allowed = f"{self.records} records" if too_many else f"{self.fraction:.2%} of them"
+        quoted = "".join(f"\n  {record}" for record in examples[:3])
+        raise SourceError(
+            f"{bad} of {seen} records were bad, more than the limit of {allowed}{quoted}",
+            hint=f"see {where}, then correct the input or raise the limit" if where else None,
+        )

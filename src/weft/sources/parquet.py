@@ -1,0 +1,116 @@
+"""Parquet files and Arrow IPC files and streams.
+
+Guarantees: only declared columns are read. A file that is cut off or damaged is set aside as a whole: the format
+has no records that could be saved one by one. Nothing of a file is used before all of it was found sound.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from weft.logical.schema import Schema
+from weft.sources.columns import assemble, located, whole_file
+from weft.sources.conform import check_types, conform
+from weft.sources.records import Decoded, SourceFile, Target
+
+__all__ = ["DAMAGE", "arrow_file_schema", "decode_arrow", "decode_parquet", "decode_table", "parquet_schema"]
+
+DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    UnicodeDecodeError,
+)  # what pyarrow raises on bytes that make no sense
+Read = Callable[[Sequence[int]], pa.Table]  # the columns at these places
+
+
+def decode_parquet(file: SourceFile, target: Target) -> Decoded:
+    """The rows of a Parquet file."""
+    try:
+        reader = _parquet(file.content)
+        found = reader.schema_arrow
+    except DAMAGE as error:
+        return whole_file(file, target, f"not a readable Parquet file: {error}")
+
+    def read(places: Sequence[int]) -> pa.Table:
+        return reader.read(columns=[found.names[place] for place in places], use_threads=False)
+
+    return _decode(file, target, found, read, "Parquet")
+
+
+def _parquet(content: bytes) -> Any:
+    return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+
+
+def parquet_schema(content: bytes) -> pa.Schema:
+    """The columns of a Parquet file."""
+    return _parquet(content).schema_arrow
+
+
+def decode_arrow(file: SourceFile, target: Target) -> Decoded:
+    """The rows of an Arrow IPC file or stream."""
+    try:
+        found = arrow_file_schema(file.content)
+    except DAMAGE as error:
+        return whole_file(file, target, f"not a readable Arrow file: {error}")
+
+    def read(places: Sequence[int]) -> pa.Table:
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=sorted(places))
+        with _arrow(file.content, options) as reader:
+            table = reader.read_all()
+        table.validate(full=True)  # offsets from outside are not to be trusted
+        return table
+
+    return _decode(file, target, found, read, "Arrow")
+
+
+def _arrow(content: bytes, options: pa.ipc.IpcReadOptions | None = None) -> Any:
+    is_file = content[:6] == b"ARROW1"
+    return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(pa.BufferReader(content), options=options)
+
+
+def arrow_file_schema(content: bytes) -> pa.Schema:
+    """The columns of an Arrow IPC file or stream."""
+    with _arrow(content) as reader:
+        return reader.schema
+
+
+def _decode(file: SourceFile, target: Target, found: pa.Schema, read: Read, name: str) -> Decoded:
+    places = check_types(found, target, file)
+    try:
+        table = read(places)
+    except DAMAGE as error:
+        return whole_file(file, target, f"not a readable {name} file: {error}")
+    return decode_table(file, target, table)
+
+
+def decode_table(file: SourceFile, target: Target, table: pa.Table | pa.RecordBatch) -> Decoded:
+    """Rows that Arrow has typed already, from a file or through Spark's row path, as the declared columns."""
+    places = check_types(table.schema, target, file)
+    fields = target.schema.fields
+    columns = [conform(table.column(place), field.type) for place, field in zip(places, fields, strict=True)]
+    batch, reasons = assemble(columns, target)
+    return located(
+        file, batch, reasons, lambda rows: [_place(table, places, target.schema, row) for row in rows]
+    )
+
+
+def _place(
+    table: pa.Table | pa.RecordBatch, places: Sequence[int], schema: Schema, row: int
+) -> dict[str, Any]:
+    values = {
+        name: _shown(table.column(place)[row]) for name, place in zip(schema.names, places, strict=True)
+    }
+    return {"row": row + 1, "raw": json.dumps(values, ensure_ascii=False, default=str).encode()}
+
+
+def _shown(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):  # a text that is no UTF-8, a time that Python does not know
+        return repr(scalar.cast(pa.binary()).as_py()) if pa.types.is_string(scalar.type) else scalar.value

@@ -1,0 +1,197 @@
+"""A generator of rows, for demos and benchmarks.
+
+Guarantees: a row is a function of the seed, its column and its number: the same (seed, start, count) gives the same
+batch, on any machine and however the rows are cut into batches. Whole columns are computed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from weft.errors import SourceError
+from weft.kernels.datum import TIMESTAMP
+from weft.logical.schema import DataType, Field, Schema
+from weft.logical.window import parse_duration
+
+__all__ = ["Kind", "RateSource", "choice", "rate", "sequence", "timestamps", "uniform", "zipf"]
+
+Numbers = NDArray[np.uint64]
+_CHUNKS_PER_SECOND = 10
+
+
+class Kind(Protocol):
+    """How the values of a column follow from row numbers and from random words, one for each row."""
+
+    @property
+    def type(self) -> DataType: ...
+
+    def values(self, rows: Numbers, words: Numbers, per_second: int) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    start: int
+    step: int
+    type: DataType = DataType("long")  # noqa: RUF009
+
+    def values(self, rows: Numbers, words: Numbers, per_second: int) -> Any:  # noqa: ARG002
+        return pa.array(rows.astype(np.int64) * self.step + self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """One of some values; `bounds` are the cumulated weights, or None if all weigh the same."""
+
+    count: int
+    bounds: tuple[float, ...] | None
+    names: tuple[str, ...] | None = None
+
+    @property
+    def type(self) -> DataType:
+        return DataType("long" if self.names is None else "string")
+
+    def values(self, rows: Numbers, words: Numbers, per_second: int) -> Any:  # noqa: ARG002
+        if self.bounds is None:
+            drawn = (words % np.uint64(self.count)).astype(np.int64)
+        else:
+            drawn = np.searchsorted(np.array(self.bounds[:-1]), _unit(words), side="right")
+        return pa.array(drawn) if self.names is None else pa.array(self.names).take(pa.array(drawn))
+
+
+@dataclass(frozen=True, slots=True)
+class _Timestamps:
+    start: int
+    jitter: int
+    type: DataType = DataType("timestamp")  # noqa: RUF009
+
+    def values(self, rows: Numbers, words: Numbers, per_second: int) -> Any:
+        whole, part = np.divmod(rows.astype(np.int64), per_second)
+        times = self.start + whole * 1_000_000 + part * 1_000_000 // per_second
+        back = (words % np.uint64(self.jitter + 1)).astype(np.int64)
+        return pa.array(times - back).view(TIMESTAMP)
+
+
+def sequence(start: int = 0, step: int = 1) -> Kind:
+    """Whole numbers, one after another."""
+    return _Sequence(start, step)
+
+
+def uniform(count: int) -> Kind:
+    """Whole numbers from 0 to `count` - 1, each as often."""
+    return _Drawn(_positive("uniform", count), None)
+
+
+def zipf(count: int, exponent: float = 1.0) -> Kind:
+    """Whole numbers from 0 to `count` - 1; number i is drawn in proportion to 1 / (i + 1) ** exponent."""
+    weights = 1.0 / np.arange(1, _positive("zipf", count) + 1, dtype=np.float64) ** exponent
+    return _Drawn(count, _cumulated(weights))
+
+
+def choice(values: Sequence[str] | Mapping[str, float]) -> Kind:
+    """One of some texts, each as often or by its weight."""
+    names = tuple(values)
+    if not names:
+        raise SourceError("choice needs at least one value")
+    if not isinstance(values, Mapping):
+        return _Drawn(len(names), None, names)
+    weights = np.array([values[name] for name in names], np.float64)
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        raise SourceError(f"choice: the weights {weights.tolist()} are not all positive numbers")
+    return _Drawn(len(names), _cumulated(weights), names)
+
+
+def timestamps(start: datetime = datetime(2024, 1, 1), *, jitter: timedelta | str = timedelta(0)) -> Kind:
+    """Times that advance with the rate; each row's is up to `jitter` earlier, so that rows come out of order."""
+    late = parse_duration(jitter) if isinstance(jitter, str) else jitter
+    aware = start if start.tzinfo else start.replace(tzinfo=timezone.utc)
+    since = aware - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return _Timestamps(since // timedelta(microseconds=1), late // timedelta(microseconds=1))
+
+
+def _positive(name: str, count: int) -> int:
+    if count < 1:
+        raise SourceError(f"{name}({count}): there must be at least one value to draw")
+    return count
+
+
+def _cumulated(weights: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple((np.cumsum(weights) / weights.sum()).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class RateSource:
+    """So many generated rows a second."""
+
+    rows_per_second: int
+    columns: tuple[tuple[str, Kind], ...]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rows_per_second < 1:
+            raise SourceError(f"rate: {self.rows_per_second} rows per second", hint="it must be at least 1")
+        if not self.columns:
+            raise SourceError("rate: no columns", hint="name some, as in rate(1000, vid=uniform(100))")
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that are generated."""
+        return Schema(tuple(Field(name, kind.type) for name, kind in self.columns))
+
+    def generate(self, start: int, count: int) -> pa.RecordBatch:
+        """The rows from number `start` on."""
+        rows = np.arange(start, start + count, dtype=np.uint64)
+        arrays = [
+            kind.values(rows, _random(rows, self.seed, place), self.rows_per_second)
+            for place, (_, kind) in enumerate(self.columns)
+        ]
+        return pa.record_batch(arrays, names=[name for name, _ in self.columns])
+
+    @property
+    def chunks_per_second(self) -> int:
+        """How many rows Spark's own `rate` source must give a second: each stands for a chunk of rows."""
+        return min(self.rows_per_second, _CHUNKS_PER_SECOND)
+
+    def chunk(self, number: int) -> tuple[int, int]:
+        """The first row of a chunk, and how many it has."""
+        first, end = (at * self.rows_per_second // self.chunks_per_second for at in (number, number + 1))
+        return first, end - first
+
+    def load(self, spark: Any) -> Any:
+        """A streaming DataFrame whose column `value` holds the numbers of the chunks to generate."""
+        return spark.readStream.format("rate").option("rowsPerSecond", self.chunks_per_second).load()
+
+    def with_seed(self, seed: int) -> RateSource:
+        """The same columns with other values."""
+        return replace(self, seed=seed)
+
+
+def rate(rows_per_second: int, *, seed: int = 0, **columns: Kind) -> RateSource:
+    """A stream of generated rows.
+
+    >>> rate(10, vid=sequence(), at=timestamps()).generate(10, 1).to_pylist()[0]["at"].isoformat()
+    '2024-01-01T00:00:01+00:00'
+    """
+    return RateSource(rows_per_second, tuple(columns.items()), seed)
+
+
+def _random(rows: Numbers, seed: int, column: int) -> Numbers:
+    """A word for each row number: SplitMix64, as a hash."""
+    offset = (seed * 0x9E3779B97F4A7C15 + (column + 1) * 0xD1B54A32D192ED03) % 2**64
+    word = rows * np.uint64(0x9E3779B97F4A7C15) + np.uint64(offset)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Numbers = word ^ (word >> np.uint64(31))
+    return mixed
+
+
+def _unit(words: Numbers) -> NDArray[np.float64]:
+    """Words as numbers from 0 to below 1."""
+    units: NDArray[np.float64] = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return units

@@ -1,0 +1,103 @@
+"""What decoding a file gives: good rows as one record batch, and what had to be set aside.
+
+Guarantees: a `BadRecord` says where it was found, as exactly as its format permits, and why it was set aside; what
+it quotes is at most `EXCERPT` bytes long; it survives its JSON form unchanged, whatever bytes it quotes. Lines and
+rows are counted from 1, offsets from 0.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from weft.logical.schema import Schema
+
+__all__ = ["EXCERPT", "BadRecord", "Decoded", "SourceFile", "Target", "decode_records", "encode_records"]
+
+EXCERPT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """The bytes of one file of a source."""
+
+    source: str
+    path: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What rows must look like: the declared columns, and the one that may not be NULL because it tells the time."""
+
+    schema: Schema
+    event_time: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that was set aside; without row, line and offset it stands for a whole file."""
+
+    source: str
+    file: str
+    reason: str
+    raw: bytes = b""
+    row: int | None = None
+    line: int | None = None
+    offset: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raw", bytes(self.raw[:EXCERPT]))
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{name} {at}" for name, at in self._position().items())
+        return f"{self.source}: {self.file}{': ' if place else ''}{place}: {self.reason}"
+
+    def _position(self) -> dict[str, int]:
+        places = {"line": self.line, "row": self.row, "offset": self.offset}
+        return {name: at for name, at in places.items() if at is not None}
+
+    def to_json(self) -> str:
+        """The record on one line."""
+        shown = {"source": self.source, "file": self.file, **self._position(), "reason": self.reason}
+        return json.dumps({**shown, **_raw_to_json(self.raw)}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> BadRecord:
+        """What `to_json` wrote."""
+        fields: dict[str, Any] = json.loads(text)
+        encoded = fields.pop("raw_base64", None)
+        text_of = fields.pop("raw", "")
+        raw = text_of.encode() if encoded is None else base64.b64decode(encoded)
+        return cls(raw=raw, **fields)
+
+
+def _raw_to_json(raw: bytes) -> dict[str, str]:
+    try:
+        return {"raw": raw.decode()}
+    except UnicodeDecodeError:  # shown as well as can be, and kept as it is
+        return {"raw": raw.decode(errors="replace"), "raw_base64": base64.b64encode(raw).decode()}
+
+
+def encode_records(records: Iterable[BadRecord]) -> bytes:
+    """Records as JSON lines: how they travel from a task to the driver, and into the dead-letter directory."""
+    return "".join(record.to_json() + "\n" for record in records).encode(errors="surrogatepass")
+
+
+def decode_records(content: bytes) -> tuple[BadRecord, ...]:
+    """What `encode_records` wrote."""
+    lines = content.decode(errors="surrogatepass").split("\n")
+    return tuple(BadRecord.from_json(line) for line in lines if line)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The good rows of a file, with the declared columns and types, and its bad records in the file's order."""
+
+    batch: pa.RecordBatch
+    bad: tuple[BadRecord, ...] = ()

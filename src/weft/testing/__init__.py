@@ -1,0 +1,20 @@
+"""Tools for tests and benchmarks, shipped because users test their queries too.
+
+Guarantees: everything random takes a seed and gives the same in every run; `reference_join` shares no code with what
+it checks.
+"""
+
+from weft.testing.cases import SHAPES, Case, chain, clique, random_case, star
+from weft.testing.reference import POSITION, TIME, reference_join
+
+__all__ = [
+    "POSITION",
+    "SHAPES",
+    "TIME",
+    "Case",
+    "chain",
+    "clique",
+    "random_case",
+    "reference_join",
+    "star",
+]

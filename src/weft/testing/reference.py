@@ -1,0 +1,142 @@
+"""A query's answer from the definitions (design, section 3), by brute force in DuckDB.
+
+Guarantees: shares no code with the runtime: predicates go to DuckDB as SQL, windows are checked on whole results. A
+table holds all tuples of an input that take part; the definitions need no batches and no order of arrival, except for
+two things, which are columns of the table where they matter: `TIME`, the time of tuples whose stream names no event
+time, in microseconds; and `POSITION`, the place of a tuple in the total order over all inputs, for `ROWS` windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import sqlglot
+from numpy.typing import NDArray
+
+from weft.errors import ConfigError, QueryError
+from weft.logical.expr import Expr, identifier, to_sql
+from weft.logical.query import Input, Query
+from weft.logical.window import Range, Rows
+
+__all__ = ["POSITION", "TIME", "inside_counts", "reference_join", "timely"]
+
+TIME, POSITION = "__time", "__position"
+
+_ROW = "__row"
+
+
+def reference_join(query: Query, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """The results of a query over tables by alias, in no particular order.
+
+    Without `ROWS` windows a table needs only the columns of its stream.
+    """
+    found = timely(query, tables)
+    if any(isinstance(input_.window, Rows) for input_ in query.inputs):
+        positions = {alias: _column(tables, alias, POSITION) for alias in query.aliases}
+        found = found.filter(pa.array(inside_counts(query, found, positions)))
+    return found.select([output.name for output in query.projection])
+
+
+def timely(query: Query, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """What fulfils all but the `ROWS` windows: the columns of the result, and per input the number of its row."""
+    connection = _connection()
+    for place, alias in enumerate(query.aliases):
+        connection.register(f"input_{place}", _plain(tables[alias]))
+    try:
+        return connection.sql(_sql(query)).to_arrow_table()
+    finally:
+        for place in range(len(query.aliases)):
+            connection.unregister(f"input_{place}")
+
+
+def row_column(alias: str) -> str:
+    """The column of `timely` that says which row of an input a result has."""
+    return f"{_ROW}.{alias}"
+
+
+def inside_counts(
+    query: Query, found: pa.Table, positions: Mapping[str, NDArray[np.int64]]
+) -> NDArray[np.bool_]:
+    """Which results have, of every input with `ROWS n`, one of its last n tuples when their last tuple arrives."""
+    places = {alias: positions[alias][found[row_column(alias)].to_numpy()] for alias in query.aliases}
+    last = np.max(list(places.values()), axis=0)
+    inside = np.ones(found.num_rows, np.bool_)
+    for input_ in query.inputs:
+        if isinstance(input_.window, Rows):
+            every = np.sort(positions[input_.alias])
+            newer = np.searchsorted(every, last, "right") - np.searchsorted(
+                every, places[input_.alias], "right"
+            )
+            inside &= newer < input_.window.count
+    return inside
+
+
+@lru_cache(maxsize=1)
+def _connection() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise ConfigError("the reference needs DuckDB", hint="pip install duckdb") from None
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET threads = 1")
+    return connection
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """A table with the numbers of its rows, and its times as plain timestamps in UTC."""
+    columns = {}
+    for field in table.schema:
+        values = table[field.name]
+        is_time = pa.types.is_timestamp(field.type)
+        columns[field.name] = values.cast(pa.timestamp("us"), safe=False) if is_time else values
+    columns[_ROW] = pa.chunked_array([pa.array(np.arange(table.num_rows))])
+    return pa.table(columns)
+
+
+def _column(tables: Mapping[str, pa.Table], alias: str, name: str) -> NDArray[np.int64]:
+    if name not in tables[alias].schema.names:
+        raise QueryError(
+            f"the table of {alias} has no column {name}", hint="a ROWS window needs the total order"
+        )
+    values: NDArray[np.int64] = tables[alias][name].to_numpy()
+    return values
+
+
+def _sql(query: Query) -> str:
+    shown = [f"{_transpiled(o.expr)} AS {_quoted(o.name)}" for o in query.projection]
+    shown += [f"{_quoted(a)}.{_ROW} AS {_quoted(row_column(a))}" for a in query.aliases]
+    sources = [f"input_{place} AS {_quoted(alias)}" for place, alias in enumerate(query.aliases)]
+    where = [f"({condition})" for condition in _conditions(query)]
+    text = f"SELECT {', '.join(shown)} FROM {', '.join(sources)}"
+    return text + (f" WHERE {' AND '.join(where)}" if where else "")
+
+
+def _conditions(query: Query) -> Iterator[str]:
+    for key in query.keys:
+        yield from map(_transpiled, key.equalities())
+    yield from map(_transpiled, query.conditions)
+    times = [_time(input_) for input_ in query.inputs]
+    newest = f"greatest({', '.join(times)})"
+    for input_, time in zip(query.inputs, times, strict=True):
+        if isinstance(input_.window, Range):
+            yield f"{newest} - {time} <= {input_.window.duration.total_seconds() * 1e6:.0f}"
+
+
+def _time(input_: Input) -> str:
+    alias = _quoted(input_.alias)
+    if input_.stream.event_time is None:
+        return f"{alias}.{TIME}"
+    return f"epoch_us({alias}.{_quoted(input_.stream.event_time)})"
+
+
+def _transpiled(expr: Expr) -> str:
+    return sqlglot.transpile(to_sql(expr), read="spark", write="duckdb")[0]
+
+
+def _quoted(name: str) -> str:
+    return sqlglot.transpile(identifier(name), read="spark", write="duckdb", identify=True)[0]

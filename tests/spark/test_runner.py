@@ -1,0 +1,204 @@
+"""Joins on a real Spark, compared with the definition computed by DuckDB from the same files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import weft
+from weft.errors import CatalogError, ConfigError, QueryError, StateError
+from weft.logical.catalog import Catalog
+from weft.logical.schema import Schema, Stream
+from weft.optimizer.optimizer import optimise
+from weft.optimizer.space import Options
+from weft.plan.graph import PhysicalGraph
+from weft.plan.lower import lower
+from weft.runtime.checkpoint import Checkpoint
+from weft.runtime.spark import SparkRunner, Target, create_spark
+from weft.sinks import to_memory, to_parquet
+from weft.sources.spec import files
+from weft.sql.bind import parse_query
+from weft.stats.statistics import Statistics, StreamStatistics
+from weft.testing import reference_join
+
+pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
+
+STREAMS = {
+    name: Stream(name, Schema.parse(f"{columns}, ts timestamp"), "ts")
+    for name, columns in (("v", "vid long, a long"), ("w", "vid long, uid long"), ("c", "uid long, b string"))
+}
+CATALOG = Catalog(tuple(STREAMS.values()))
+CHAIN = """SELECT v.a, w.uid, c.b FROM v [RANGE 2 SECONDS], w [RANGE 1 SECOND], c [RANGE 3 SECONDS]
+           WHERE v.vid = w.vid AND w.uid = c.uid AND v.a > 10"""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """One Spark for all tests here."""
+    session = create_spark("local[2]")
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+def graph_of(sql: str, strategy: str = "auto") -> PhysicalGraph:
+    """A plan for two partitions."""
+    rates = Statistics(
+        {name: StreamStatistics(rate=50_000, distinct={"vid": 300, "uid": 300}) for name in STREAMS}
+    )
+    return lower(optimise(parse_query(sql, CATALOG), rates, Options(strategy=strategy, partitions=2)))
+
+
+def write_files(root: Path, first: int, count: int, rows: int = 300) -> None:
+    """Files of tuples in order of time, 100 a second; some keys are NULL."""
+    for number in range(first, first + count):
+        for seed, (name, stream) in enumerate(STREAMS.items()):
+            rng = np.random.default_rng(100 * number + seed)
+            columns: dict[str, Any] = {"ts": _times(number * rows, rows)}
+            for field in list(stream.schema)[:2]:
+                values = pa.array(rng.integers(0, 60, rows), mask=rng.random(rows) < 0.05)
+                columns[field.name] = values.cast(pa.string()) if field.type.name == "string" else values
+            folder = root / "in" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table(columns), folder / f"{number:03}.parquet")
+
+
+def _times(first: int, rows: int) -> pa.Array:
+    micros = np.arange(first, first + rows, dtype=np.int64) * 10_000
+    return pa.array(micros).cast(pa.timestamp("us", "UTC"))
+
+
+def runner(spark: Any, root: Path, graph: PhysicalGraph, sink: Any) -> SparkRunner:
+    """A runner over the files below a directory, one file of each stream a batch."""
+    names = {input_.stream.name for input_ in graph.query.inputs}
+    sources = {
+        name: files("parquet", str(root / "in" / name), schema=STREAMS[name].schema, max_files_per_batch=1)
+        for name in sorted(names)
+    }
+    streams = {name: STREAMS[name] for name in sources}
+    return SparkRunner(spark, Checkpoint(root / "ck"), streams, sources, {"q": Target(graph, sink)}, 2)
+
+
+def run(runner_: SparkRunner) -> None:
+    """All that is there, then stop."""
+    query = runner_.start({"availableNow": True})
+    query.awaitTermination(120)
+    runner_.checkpoint.close()
+    error = query.exception()
+    if error:
+        raise error
+
+
+def expected(root: Path, graph: PhysicalGraph) -> Counter[tuple[Any, ...]]:
+    """The definition's answer."""
+    tables = {i.alias: pq.read_table(root / "in" / i.stream.name) for i in graph.query.inputs}
+    return rows_of(reference_join(graph.query, tables))
+
+
+def rows_of(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    """A table as a multiset."""
+    return Counter(zip(*(table[name].to_pylist() for name in ("a", "uid", "b")), strict=True))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "flat", "left_deep"])
+def test_a_chain_of_three_equals_the_definition(spark: Any, tmp_path: Path, strategy: str) -> None:
+    """Several batches, several hops, stored intermediate results."""
+    write_files(tmp_path, 0, 3)
+    graph, sink = graph_of(CHAIN, strategy), to_memory()
+    run(found := runner(spark, tmp_path, graph, sink))
+    answer = rows_of(sink.results())
+    assert answer == expected(tmp_path, graph)
+    assert sum(answer.values()) > 100
+    assert [m.number for m in found.metrics["q"]] == [0, 1, 2]
+    assert sum(m.results for m in found.metrics["q"]) == sink.results().num_rows
+
+
+def test_a_restart_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
+    """Tuples of before the restart join with those of after it, and nothing comes twice."""
+    graph = graph_of(CHAIN, "left_deep")
+    write_files(tmp_path, 0, 2)
+    run(runner(spark, tmp_path, graph, to_parquet(tmp_path / "out")))
+    write_files(tmp_path, 2, 2)
+    run(runner(spark, tmp_path, graph, to_parquet(tmp_path / "out")))
+    assert rows_of(pq.read_table(tmp_path / "out")) == expected(tmp_path, graph)
+
+
+def test_state_is_forgotten(spark: Any, tmp_path: Path) -> None:
+    """Windows of seconds over minutes of stream: what no tuple can reach any more must go."""
+    write_files(tmp_path, 0, 6)
+    found = runner(spark, tmp_path, graph_of(CHAIN, "flat"), to_memory())
+    run(found)
+    held = [sum(store.rows for store in m.stores.values()) for m in found.metrics["q"]]
+    assert max(held) < 0.8 * sum(sum(i.rows for i in m.inputs.values()) for m in found.metrics["q"])
+    files_left = len(list(found.checkpoint.buckets.iterdir()))
+    named = found.checkpoint.manifest(5), found.checkpoint.manifest(4)
+    assert files_left == len(set().union(*(m.files() for m in named if m)))
+
+
+def test_two_sessions_cannot_share_a_checkpoint(spark: Any, tmp_path: Path) -> None:
+    """They would overwrite each other's state."""
+    write_files(tmp_path, 0, 1)
+    graph = graph_of(CHAIN)
+    first = runner(spark, tmp_path, graph, to_memory())
+    query = first.start({"availableNow": True})
+    with pytest.raises(StateError, match="in use by another session"):
+        runner(spark, tmp_path, graph, to_memory()).start({"availableNow": True})
+    query.awaitTermination(120)
+    first.checkpoint.close()
+
+
+def test_a_checkpoint_of_other_queries_is_refused(spark: Any, tmp_path: Path) -> None:
+    """Its state would mean something else."""
+    write_files(tmp_path, 0, 1)
+    run(runner(spark, tmp_path, graph_of(CHAIN), to_memory()))
+    other = graph_of(CHAIN.replace("v.a > 10", "v.a > 20"))
+    with pytest.raises(StateError, match="other streams or queries"):
+        runner(spark, tmp_path, other, to_memory()).start({"availableNow": True})
+
+
+def test_count_windows_are_refused_by_name(spark: Any, tmp_path: Path) -> None:
+    """Better than wrong counts."""
+    counted = graph_of(CHAIN.replace("w [RANGE 1 SECOND]", "w [ROWS 10]"))
+    with pytest.raises(ConfigError, match="ROWS windows"):
+        runner(spark, tmp_path, counted, to_memory()).start({"availableNow": True})
+
+
+def test_a_session_runs_what_the_readme_shows(spark: Any, tmp_path: Path) -> None:
+    """The public face: streams, a query with a sink, start, results."""
+    write_files(tmp_path, 0, 2)
+    session = weft.Session(checkpoint=tmp_path / "ck", spark=spark, options=weft.Options(partitions=2))
+    for name in STREAMS:
+        session.stream(name, weft.files("parquet", str(tmp_path / "in" / name)), event_time="ts")
+    sink = weft.to_memory()
+    planned = session.query(CHAIN, name="chain", sink=sink)
+    session.start()
+    session.process_all_available()
+    assert rows_of(sink.results()) == expected(tmp_path, planned.graph)
+    assert sum(batch.results for batch in session.progress["chain"]) == sink.results().num_rows
+    with pytest.raises(QueryError, match="running session"):
+        session.query(CHAIN, name="other")
+    session.stop()
+
+
+def test_a_session_says_what_it_needs_to_run(tmp_path: Path) -> None:
+    """Before anything starts."""
+    session = weft.Session()
+    session.stream("v", "vid long, a long, ts timestamp", event_time="ts")
+    with pytest.raises(ConfigError, match="needs a checkpoint"):
+        session.start()
+    session = weft.Session(checkpoint=tmp_path)
+    session.stream("v", "vid long, a long, ts timestamp", event_time="ts")
+    with pytest.raises(ConfigError, match="no query has a sink"):
+        session.start()
+    session.query("SELECT v.a FROM v", sink=weft.to_memory())
+    with pytest.raises(CatalogError, match="has a schema but no source"):
+        session.start()
+    with pytest.raises(ConfigError, match="is not running"):
+        session.process_all_available()

@@ -1,0 +1,118 @@
+"""Merging: nothing lost, nothing twice, every order kept, what is past is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.bucket.test_bucket import check_index, rows
+from tests.unit.kernels.columns import KEY_TYPES, batches
+from weft.bucket import POSITION, Bounds, build, by_hash, by_value
+from weft.bucket.merge import due, expired, merge
+from weft.bucket.position import assign
+from weft.errors import StateError
+
+
+@st.composite
+def run_batches(draw: st.DrawFn) -> list[Any]:
+    """Batches of one schema, their rows numbered through."""
+    names = {"k": draw(st.sampled_from(KEY_TYPES)), "u": draw(st.sampled_from(KEY_TYPES))}
+    found, row = [], 0
+    for _ in range(draw(st.integers(1, 4))):
+        batch = draw(batches(names, 20))
+        times = draw(st.lists(st.integers(0, 9), min_size=batch.num_rows, max_size=batch.num_rows))
+        batch = batch.append_column("ts", pa.array(times, pa.int64()).view(pa.timestamp("us")))
+        found.append(batch.append_column("row", pa.array(range(row, row + batch.num_rows), pa.int64())))
+        row += batch.num_rows
+    return found
+
+
+@given(st.data(), run_batches(), st.sampled_from([None, 0, 4, 100]))
+def test_merging(data: st.DataObject, parts: list[Any], since: int | None) -> None:
+    orders = [by_hash("k"), by_hash("u"), by_hash("u", "k"), by_value("u"), by_value("ts")]
+    layout = data.draw(st.sampled_from([*orders, None]))
+    runs = [build(part, layout=layout, indexes=orders, event_time="ts") for part in parts]
+    merged = merge(runs, since)
+    everything = pa.concat_batches(parts)
+    kept = [time >= (since or 0) for time in everything.column("ts").cast(pa.int64()).to_pylist()]
+    assert rows(merged.batch) == rows(everything.filter(pa.array(kept, pa.bool_())))
+    assert merged.layout == layout
+    for order in orders:
+        check_index(merged, order)
+
+
+@given(run_batches())
+def test_merging_is_building_at_once(parts: list[Any]) -> None:
+    """Merged runs are, row by row, what one build of all tuples would have been."""
+    for layout in (by_hash("k"), by_value("ts")):
+        merged = merge([build(part, layout=layout, event_time="ts") for part in parts])
+        at_once = build(pa.concat_batches(parts), layout=layout, event_time="ts")
+        assert merged.batch.column("row").to_pylist() == at_once.batch.column("row").to_pylist()
+        assert merged.indexes[0].directory.tolist() == at_once.indexes[0].directory.tolist()
+
+
+def test_the_span_of_positions_survives() -> None:
+    batch = pa.record_batch({"k": [1, 2]})
+    runs = [build(batch, layout=by_hash("k"), span=(10 * i, 10 * i + 1)) for i in range(3)]
+    assert (merge(runs).bounds.first, merge(runs).bounds.last) == (0, 21)
+    numbered = pa.record_batch({"k": [1, 2], POSITION: assign(0, 0, 7, 2)})
+    assert merge([build(numbered, layout=by_hash("k"))] * 2).bounds.last == 8
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    one = build(pa.record_batch({"k": [1]}), layout=by_hash("k"))
+    with pytest.raises(StateError, match="different orders"):
+        merge([one, build(pa.record_batch({"k": [1]}), layout=by_value("k"))])
+    with pytest.raises(StateError, match="different columns"):
+        merge([one, build(pa.record_batch({"k": [1], "x": [1]}), layout=by_hash("k"))])
+    with pytest.raises(StateError, match="nothing to merge"):
+        merge([])
+    with pytest.raises(StateError, match="cannot expire"):
+        merge([one], since=3)
+
+
+def simulate(sizes: list[int], fanout: int) -> tuple[int, float]:
+    """(the most runs there ever were after merging, how often a row was written on average)."""
+    runs: list[int] = []
+    most = written = 0
+    for size in sizes:
+        runs.append(size)
+        written += size
+        while (first := due([Bounds(rows=run, bytes=0) for run in runs], fanout=fanout)) is not None:
+            written += sum(runs[first:])
+            runs[first:] = [sum(runs[first:])]
+        most = max(most, len(runs))
+    return most, written / sum(sizes)
+
+
+@pytest.mark.parametrize("fanout", [2, 4, 8])
+def test_runs_stay_few_and_rows_are_seldom_rewritten(fanout: int) -> None:
+    """A probe touches O(log rows) runs: 1,000 batches, equal or very unequal."""
+    for sizes in ([1_000] * 1_000, [1, 5_000] * 500, list(range(1, 1_001)), [10**6] + [10] * 999):
+        most, rewrites = simulate(sizes, fanout)
+        assert most <= fanout * 10
+        assert rewrites <= 4 * 20 / fanout + 2 * fanout
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=60), st.integers(2, 6))
+def test_merging_ends(sizes: list[int], fanout: int) -> None:
+    most, _ = simulate([size + 1 for size in sizes], fanout)
+    assert most <= (fanout - 1) * 21
+
+
+def test_runs_that_cover_enough_time_are_closed() -> None:
+    long, short = Bounds(10, 0, min_time=0, max_time=100), Bounds(10, 0, min_time=100, max_time=110)
+    assert due([long] * 4, fanout=4, reach=100) is None
+    assert due([long, short, short, short], fanout=4, reach=100) is None
+    assert due([long] + [short] * 4, fanout=4, reach=100) == 1
+    assert due([long] * 4, fanout=4, reach=101) == 0
+
+
+def test_expiry_of_whole_runs() -> None:
+    run = Bounds(10, 0, min_time=5, max_time=9)
+    assert [expired(run, since) for since in (5, 9, 10)] == [False, False, True]
+    assert expired(Bounds(0, 0), 0)

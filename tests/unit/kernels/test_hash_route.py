@@ -1,0 +1,153 @@
+"""Hashes and routing: a key that hashes differently in two places never meets its partner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.kernels.columns import KEY_TYPES, batches, chunked, columns, same
+from weft.bucket import Bucket, build, by_hash
+from weft.errors import StateError
+from weft.kernels.hash import equal_values, hash_columns
+from weft.kernels.materialise import gather, stored_column
+from weft.kernels.probe import in_order, probe
+from weft.kernels.ranges import Matches
+from weft.kernels.route import by_hash as split_by_hash
+from weft.kernels.route import everywhere, partitions, round_robin
+
+
+@given(st.sampled_from(KEY_TYPES).flatmap(lambda kind: columns(kind, 12)))
+def test_equal_keys_have_equal_hashes_and_others_have_not(column: Any) -> None:
+    hashes, valid = hash_columns([column])
+    values = column.to_pylist()
+    for i, one in enumerate(values):
+        assert (valid is None or bool(valid[i])) == (one is not None)
+        for j, other in enumerate(values):
+            if one is not None and other is not None:
+                assert (hashes[i] == hashes[j]) == same(one, other)
+
+
+@given(st.sampled_from(KEY_TYPES).flatmap(lambda kind: columns(kind, 9)), st.integers(2, 4))
+def test_a_hash_does_not_depend_on_how_the_column_is_stored(column: Any, parts: int) -> None:
+    hashes, _ = hash_columns([column])
+    known = [value is not None for value in column.to_pylist()]
+    ways = [chunked(column, parts), column.take(pa.array(range(9))), column.dictionary_encode()]
+    for other in ways:
+        assert hash_columns([other])[0][known].tolist() == hashes[known].tolist()
+
+
+def test_integers_of_any_width_meet() -> None:
+    kinds = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+    first, *others = (hash_columns([pa.array([0, 1, 100], kind)])[0].tolist() for kind in kinds)
+    assert all(other == first for other in others)
+    assert (
+        hash_columns([pa.array([0.5], pa.float32())])[0] == hash_columns([pa.array([0.5], pa.float64())])[0]
+    )
+    coarse, fine = pa.array([5], pa.timestamp("ms")), pa.array([5000], pa.timestamp("us"))
+    assert hash_columns([coarse])[0] == hash_columns([fine])[0]
+
+
+@given(st.data())
+def test_composite_keys(data: st.DataObject) -> None:
+    kinds = data.draw(st.lists(st.sampled_from(KEY_TYPES), min_size=2, max_size=3))
+    batch = data.draw(batches({f"c{i}": kind for i, kind in enumerate(kinds)}, 10))
+    hashes, valid = hash_columns(batch.columns)
+    rows = [tuple(row.values()) for row in batch.to_pylist()]
+    for i, one in enumerate(rows):
+        assert (valid is None or bool(valid[i])) == (None not in one)
+        for j, other in enumerate(rows):
+            if None not in one and None not in other:
+                assert (hashes[i] == hashes[j]) == all(map(same, one, other))
+
+
+@given(st.data(), st.sampled_from(KEY_TYPES))
+def test_verification_compares_values(data: st.DataObject, kind: Any) -> None:
+    left, right = data.draw(columns(kind, 8)), data.draw(columns(kind, 8))
+    pairs = [(i, j) for i in range(8) for j in range(8) if left[i].is_valid and right[j].is_valid]
+    rows = np.array(pairs, np.int32).reshape(-1, 2)
+    found = equal_values([left], [right], rows[:, 0].copy(), rows[:, 1].copy())
+    values, others = left.to_pylist(), right.to_pylist()
+    assert found.tolist() == [same(values[i], others[j]) for i, j in pairs]
+
+
+def test_strings_whose_hashes_collide_do_not_join() -> None:
+    """Forged: the index says two different texts have one hash; only the comparison of values can tell."""
+    run = build(pa.record_batch({"k": ["left"]}), layout=by_hash("k"))
+    index = run.indexes[0]
+    keys = in_order([pa.array(["right"])])
+    forged = type(keys)(index.words.values, keys.rows, keys.columns, keys.exact)
+    assert len(probe(forged, [run], by_hash("k"))) == 0
+
+
+def test_a_list_is_no_key() -> None:
+    with pytest.raises(StateError, match="cannot be a key"):
+        hash_columns([pa.array([[1]])])
+
+
+@given(st.data(), st.sampled_from(KEY_TYPES), st.integers(1, 5), st.booleans())
+def test_routing_by_hash(data: st.DataObject, kind: Any, count: int, nulls: bool) -> None:
+    batch = data.draw(batches({"k": kind, "row": pa.int64()}, 20))
+    batch = batch.set_column(1, "row", pa.array(range(batch.num_rows), pa.int64()))
+    parts = split_by_hash(batch, ["k"], count, nulls=nulls)
+    assert len(parts) == count
+    where = {row: number for number, part in enumerate(parts) for row in part.column("row").to_pylist()}
+    keys = batch.column("k").to_pylist()
+    assert set(where) == {row for row, key in enumerate(keys) if nulls or key is not None}
+    assert all(part.column("row").to_pylist() == sorted(part.column("row").to_pylist()) for part in parts)
+    for i in where:
+        for j in where:
+            assert not same(keys[i], keys[j]) or where[i] == where[j]
+
+
+def test_keys_spread_evenly_over_partitions_and_slots() -> None:
+    """Routing must not use up the bits that directories are made of."""
+    batch = pa.record_batch({"k": np.arange(40_000)})
+    parts = split_by_hash(batch, ["k"], 8)
+    assert all(4_500 < part.num_rows < 5_500 for part in parts)
+    directory = build(parts[3], layout=by_hash("k")).indexes[0].directory
+    assert np.diff(directory).max() < 16
+    assert (np.diff(directory) == 0).mean() < 0.5
+
+
+def test_round_robin_and_everywhere() -> None:
+    batch = pa.record_batch({"k": list(range(7))})
+    dealt = [part.column("k").to_pylist() for part in round_robin(batch, 3, first=2)]
+    assert dealt == [[1, 4], [2, 5], [0, 3, 6]]
+    assert [part.num_rows for part in everywhere(batch, 2)] == [7, 7]
+    assert partitions([batch.column("k")], 1).tolist() == [0] * 7
+    with pytest.raises(StateError, match="0 partitions"):
+        round_robin(batch, 0)
+
+
+def bucket(values: list[int]) -> Bucket:
+    return build(pa.record_batch({"k": values, "name": [f"s{value}" for value in values]}))
+
+
+def test_columns_are_gathered_across_runs() -> None:
+    probes = pa.record_batch({"k": [10, 20], "x": ["a", "b"]})
+    runs = [bucket([1, 2]), bucket([]), bucket([3])]
+    matches = Matches(np.array([1, 0, 1], np.int32), np.array([1, 0, 0], np.int32), (0, 2, 2, 3))
+    result = gather(matches, probes, runs, {"p_k": "k"}, {"name": "name"})
+    assert result.to_pylist() == [
+        {"p_k": 20, "name": "s2"},
+        {"p_k": 10, "name": "s1"},
+        {"p_k": 20, "name": "s3"},
+    ]
+    assert matches.keep(np.array([True, False, True])).splits == (0, 1, 1, 2)
+    assert gather(matches, probes, runs, {}, {}).num_rows == 3
+
+
+def test_wrong_columns_are_named() -> None:
+    probes, runs = pa.record_batch({"k": [1]}), [bucket([1])]
+    matches = Matches(np.zeros(0, np.int32), np.zeros(0, np.int32), (0, 0))
+    with pytest.raises(StateError, match="no column 'kk'"):
+        gather(matches, probes, runs, {"a": "kk"}, {})
+    with pytest.raises(StateError, match="both be 'a'"):
+        gather(matches, probes, runs, {"a": "k"}, {"a": "k"})
+    with pytest.raises(StateError, match="without runs"):
+        stored_column(Matches(matches.probe, matches.stored, (0,)), [], "k")

@@ -1,0 +1,71 @@
+"""Watermarks decide what is late and what is forgotten; a wrong one loses results."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.unit.runtime.joins import SECOND, graph
+from weft.plan.graph import PhysicalGraph
+from weft.runtime.program import Program
+from weft.runtime.turn import Count, Turn
+from weft.runtime.watermark import Watermarks, forgettable
+
+PAIR = "SELECT v.x FROM v [RANGE 10 SECONDS], w [RANGE 4 SECONDS] WHERE v.vid = w.vid"
+
+
+@pytest.fixture
+def pair() -> PhysicalGraph:
+    return graph(PAIR, v="2 seconds")
+
+
+def test_a_watermark_is_the_newest_time_less_the_lateness(pair: PhysicalGraph) -> None:
+    """And it never falls."""
+    marks = Watermarks().advance(pair.query, {"v": 10 * SECOND, "w": 7 * SECOND}, 0)
+    assert marks.marks == {"v": 8 * SECOND, "w": 7 * SECOND}
+    assert marks.advance(pair.query, {"v": 5 * SECOND}, 0).of("v") == 8 * SECOND
+
+
+def test_without_event_time_the_watermark_is_the_arrival() -> None:
+    """What comes next comes now or later."""
+    joined = graph("SELECT u.x FROM u [RANGE 1 SECOND], w WHERE u.vid = w.vid")
+    assert Watermarks().advance(joined.query, {}, 3 * SECOND).marks == {"u": 3 * SECOND}
+
+
+def test_an_idle_source_does_not_hold_the_others_back(pair: PhysicalGraph) -> None:
+    """It is taken along once it has been silent for longer than allowed, not before."""
+    marks = Watermarks().advance(pair.query, {"v": 10 * SECOND, "w": 1 * SECOND}, 0)
+    idle = timedelta(seconds=30)
+    still = marks.advance(pair.query, {"v": 50 * SECOND}, 30 * SECOND, idle)
+    assert still.of("w") == 1 * SECOND
+    assert still.advance(pair.query, {"v": 60 * SECOND}, 31 * SECOND, idle).of("w") == 58 * SECOND
+
+
+def test_when_all_are_idle_nothing_moves(pair: PhysicalGraph) -> None:
+    """Silence is no reason to forget."""
+    marks = Watermarks().advance(pair.query, {"v": 10 * SECOND, "w": 1 * SECOND}, 0)
+    later = marks.advance(pair.query, {}, 99 * SECOND, timedelta(seconds=1))
+    assert later.marks == marks.marks
+
+
+def test_a_store_forgets_what_no_partner_on_time_can_reach(pair: PhysicalGraph) -> None:
+    """v lives 10 s beyond the watermark of w, w 4 s beyond that of v."""
+    program, turn = Program(pair), Turn(0, ("v", "w"), 1)
+    marks = Watermarks({"v": 100 * SECOND, "w": 50 * SECOND})
+    assert forgettable(program, program.stores["v"], marks, turn).since == 40 * SECOND
+    assert forgettable(program, program.stores["w"], marks, turn).since == 96 * SECOND
+
+
+def test_nothing_is_forgotten_for_a_partner_not_yet_seen(pair: PhysicalGraph) -> None:
+    """Its first tuple may be as old as it likes."""
+    program, turn = Program(pair), Turn(0, ("v", "w"), 1)
+    assert forgettable(program, program.stores["v"], Watermarks({"v": 5}), turn).since is None
+
+
+def test_a_count_window_forgets_by_number() -> None:
+    """Of 100 tuples, the last 3 are seen."""
+    program = Program(graph("SELECT v.x FROM v [ROWS 3], w WHERE v.vid = w.vid"))
+    turn = Turn(4, ("v", "w"), 1, {"v": Count(90, 10)})
+    assert forgettable(program, program.stores["v"], Watermarks(), turn).since == 97
+    assert forgettable(program, program.stores["w"], Watermarks(), turn).since is None

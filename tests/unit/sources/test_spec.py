@@ -1,0 +1,173 @@
+"""What would be lost: a wrong option found only when the run has started, a demo that differs from run to run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.sources import writers
+from weft.errors import SourceError, WeftError
+from weft.logical.schema import Schema
+from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
+from weft.sources.spec import BINARY_FILES, dataframe, files
+
+
+class Reader:
+    """Stands for spark.readStream and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.readStream = self  # as Spark spells it
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **options: Any) -> Reader:
+            self.calls.append((name, *args, *options.items()))
+            return self
+
+        return call
+
+
+def test_options_become_those_of_sparks_file_source() -> None:
+    spark = Reader()
+    files("parquet", "in", max_files_per_batch=4, glob="*.pq", recursive=True).load(spark)
+    assert spark.calls == [
+        ("format", "binaryFile"),
+        ("schema", BINARY_FILES),
+        ("options", ("maxFilesPerTrigger", "4"), ("pathGlobFilter", "*.pq"), ("recursiveFileLookup", "true")),
+        ("load", "in"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: files("parkett", "in"), "unknown format 'parkett'\nhint: did you mean parquet?"),
+        (lambda: files("csv", "in", schema="k int", delimeter=";"), "did you mean delimiter?"),
+        (lambda: files("json", "in", schema="k int", quote="'"), "json has no option 'quote'"),
+        (lambda: files("json", "in"), "json files in in do not tell their types"),
+        (lambda: files("parquet", " "), "the path is empty"),
+        (lambda: files("parquet", "in", max_files_per_batch=0), "max_files_per_batch is 0"),
+        (lambda: files("csv", "in", schema="k int", delimiter=";;"), "csv delimiter is ';;'"),
+        (lambda: files("csv", "in", schema="k int", quote="\n"), "csv quote is"),
+        (lambda: files("csv", "in", schema="k int", quote=","), "delimiter and quote are both"),
+        (lambda: files("csv", "in", schema="k int", encoding="utf-9"), "unknown encoding"),
+        (lambda: files("csv", "in", schema="k itn"), "did you mean int?"),
+        (lambda: rate(0, k=sequence()), "0 rows per second"),
+        (lambda: rate(5), "no columns"),
+        (lambda: uniform(0), "at least one value"),
+        (lambda: choice([]), "at least one value"),
+        (lambda: choice({"a": -1.0}), "weights"),
+        (lambda: dataframe(SimpleNamespace(isStreaming=False)), "not a streaming DataFrame"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(call: Any, message: str) -> None:
+    with pytest.raises(WeftError) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_the_schema_is_that_of_the_first_sound_file(tmp_path: Path) -> None:
+    source = files("parquet", f"file://{tmp_path}")
+    with pytest.raises(SourceError, match="no parquet file in"):
+        source.resolve()
+    (tmp_path / "a.parquet").write_bytes(b"cut off")
+    (tmp_path / "_b.parquet").write_bytes(writers.to_parquet([], writers.PLAIN))
+    with pytest.raises(SourceError, match="1 could not be read"):
+        source.resolve()
+    (tmp_path / "c.parquet").write_bytes(writers.to_parquet([]))
+    assert source.resolve().schema == writers.SCHEMA
+    (tmp_path / "d.arrow").write_bytes(writers.to_arrow_stream([]))
+    assert files("arrow", str(tmp_path / "d.arrow")).resolve().schema == writers.SCHEMA
+
+
+def test_a_type_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+    out = pa.table({"tags": pa.array([["a"]])})
+    with pa.ipc.new_file(tmp_path / "a.arrow", out.schema) as writer:
+        writer.write_table(out)
+    with pytest.raises(SourceError, match="column tags has type list"):
+        files("arrow", str(tmp_path)).resolve()
+
+
+def test_a_source_decodes_its_files() -> None:
+    source = files("csv", "in", schema="k int", delimiter=";")
+    decoded = source.decode("views", "in/a.csv", b"x;k\n1;2\n")
+    assert decoded is not None
+    assert decoded.batch.to_pylist() == [{"k": 2}]
+    assert source.decode("views", "in/a.csv.tmp", b"x;k\n1;2\n") is None
+    with pytest.raises(SourceError, match="not known yet"):
+        files("parquet", "in").decode("views", "in/a", b"PAR1")
+
+
+def frame(**types: str) -> Any:
+    """Stands for a streaming DataFrame."""
+    fields = [
+        SimpleNamespace(name=name, dataType=SimpleNamespace(simpleString=lambda kind=kind: kind))
+        for name, kind in types.items()
+    ]
+    return SimpleNamespace(isStreaming=True, schema=SimpleNamespace(fields=fields))
+
+
+def test_a_dataframe_brings_its_schema() -> None:
+    source = dataframe(frame(k="bigint", m="decimal(10,2)", ts="timestamp"))
+    assert source.schema == Schema.parse("k long, m decimal(10,2), ts timestamp")
+    assert source.load(None) is source.frame
+    with pytest.raises(SourceError, match="column t has type timestamp_ntz"):
+        dataframe(frame(t="timestamp_ntz"))
+
+
+def demo(seed: int = 0) -> RateSource:
+    return rate(
+        7,
+        seed=seed,
+        n=sequence(5, 2),
+        user=uniform(10),
+        geo=choice({"US": 0.9, "DE": 0.1}),
+        vid=zipf(50, 1.2),
+        ts=timestamps(jitter="2 seconds"),
+    )
+
+
+@given(start=st.integers(0, 10**12), cuts=st.lists(st.integers(0, 40), max_size=5), seed=st.integers(0, 9))
+def test_generated_rows_do_not_depend_on_the_batches(start: int, cuts: list[int], seed: int) -> None:
+    source, at, parts = demo(seed), start, []
+    for count in cuts:
+        parts.append(source.generate(at, count))
+        at += count
+    whole = source.generate(start, sum(cuts))
+    assert pa.Table.from_batches(parts, whole.schema).to_pylist() == whole.to_pylist()
+    assert demo(seed).generate(start, 20) == source.generate(start, 20)
+
+
+def test_generated_rows_are_as_described() -> None:
+    batch = demo().generate(0, 20_000)
+    assert demo().schema == Schema.parse("n long, user long, geo string, vid long, ts timestamp")
+    assert batch["n"].to_pylist()[:3] == [5, 7, 9]
+    assert set(batch["user"].to_pylist()) == set(range(10))
+    assert Counter(batch["geo"].to_pylist())["US"] == pytest.approx(18_000, rel=0.02)
+    often = Counter(batch["vid"].to_pylist())
+    assert often[0] / often[1] == pytest.approx(2**1.2, rel=0.1)
+    plain = rate(7, ts=timestamps()).generate(0, 20_000)["ts"].to_pylist()
+    late = [on_time - jittered for on_time, jittered in zip(plain, batch["ts"].to_pylist(), strict=True)]
+    assert timedelta(0) <= min(late) < max(late) <= timedelta(seconds=2)
+    assert plain[14] - plain[0] == timedelta(seconds=2)
+    assert demo(1).generate(0, 20) != demo(2).generate(0, 20)
+    assert demo().with_seed(2) == demo(2)
+
+
+@given(per_second=st.integers(1, 1000), number=st.integers(0, 1000))
+def test_chunks_cover_every_row_once(per_second: int, number: int) -> None:
+    source = rate(per_second, n=sequence())
+    first, count = source.chunk(number)
+    assert source.chunk(number + 1)[0] == first + count
+    assert source.chunk(source.chunks_per_second)[0] == per_second
+    spark = Reader()
+    source.load(spark)
+    assert spark.calls[1] == ("option", "rowsPerSecond", min(per_second, 10))
