@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from weft.bucket.compiled import Array, Bytes, Integer, Ints, compiled, mix
+from weft.bucket.compiled import Array, Bytes, Integer, Ints, compiled
 from weft.bucket.memory import fresh, zeros
 
 __all__ = ["hash_tags", "slot_bits", "value_scale", "value_slot", "value_starts"]
 
-_8 = np.uint64(8)
 _LOWER = np.int64(2**63 - 1)
 
 
@@ -28,20 +28,20 @@ def slot_bits(rows: int) -> int:
     return min(30, max(1, (rows - 1).bit_length() - 1)) if rows > 0 else 1
 
 
-def hash_tags(words: Array, order: Ints, shift: np.uint64) -> Bytes:
-    """The 8 bits of the mixed word below its slot, for every row of a permutation.
+def hash_tags(hashes: NDArray[np.uint64], slots: int) -> Bytes:
+    """The 8 bits of the hash below its slot, for every row of a permutation.
 
     They tell most strangers in a slot apart without following the permutation to the key.
     """
-    out = fresh(order.size, np.uint8)
-    _tags(words, order, shift, out)
+    out = fresh(hashes.size, np.uint8)
+    _tags(hashes, np.uint64(64 - 8 - (slots.bit_length() - 1)), out)
     return out
 
 
 @compiled
-def _tags(words: Array, order: Ints, shift: np.uint64, out: Bytes) -> None:
-    for i in range(order.size):
-        out[i] = np.uint8(mix(np.int64(words[order[i]])) >> (shift - _8))
+def _tags(hashes: NDArray[np.uint64], shift: np.uint64, out: Bytes) -> None:
+    for i in range(hashes.size):
+        out[i] = np.uint8(hashes[i] >> shift)
 
 
 @compiled

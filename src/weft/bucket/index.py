@@ -1,6 +1,6 @@
 """Orders and indexes: how the rows of a bucket are found.
 
-Guarantees: an `Index` lists every row whose key is not NULL exactly once, in the order of (slot, word, event time) for
+Guarantees: an `Index` lists every row whose key is not NULL exactly once, in the order of (hash, event time) for
 equality and of the value for ranges; in the layout, rows that are equal in these are in the order of arrival. So the
 rows of one key are neighbours in time order, and an equality with a time window is one contiguous range of the index.
 
@@ -18,7 +18,15 @@ import numpy as np
 from weft.bucket import directory
 from weft.bucket.compiled import Bytes, Ints, Longs, frozen
 from weft.bucket.memory import take
-from weft.bucket.sort import arrange, merge_slots, merge_values, sort_slots, sort_values
+from weft.bucket.sort import (
+    Hashes,
+    arrange,
+    hashes_of,
+    merge_slots,
+    merge_values,
+    sort_hashes,
+    sort_values,
+)
 from weft.bucket.words import Column, Words, key_words, value_words
 from weft.errors import StateError
 
@@ -66,6 +74,7 @@ class Sorted:
 
     rows: Ints
     directory: Ints
+    hashes: Hashes | None = None  # of the rows, in an order by hash
     origin: float = 0.0
     scale: float = 0.0
 
@@ -114,7 +123,7 @@ def sort_rows(order: Order, words: Words, times: Longs | None) -> Sorted:
     rows = _indexable(words)
     if order.kind == "value":
         return _by_value(sort_values(words.values, rows), words)
-    return _by_slot(*sort_slots(words.values, rows, directory.slot_bits(rows.size)), words, times)
+    return _by_slot(*sort_hashes(words.values, rows, directory.slot_bits(rows.size)), words, times)
 
 
 def merge_rows(order: Order, words: Words, times: Longs | None, rows: Ints) -> Sorted:
@@ -126,14 +135,13 @@ def merge_rows(order: Order, words: Words, times: Longs | None, rows: Ints) -> S
 
 def make_index(order: Order, words: Words, found: Sorted, *, layout: bool) -> Index:
     """The index of rows that were sorted; as the layout, the words are those of the rows in their new order."""
-    parts = (frozen(found.directory), None, None, found.origin, found.scale)
+    starts, scale = frozen(found.directory), (found.origin, found.scale)
     if layout:
-        return Index(order, words, *parts)
-    index = Index(order, words, frozen(found.directory), frozen(found.rows), None, found.origin, found.scale)
-    if order.kind == "value":
-        return index
-    tags = directory.hash_tags(words.values, frozen(found.rows), index.shift)
-    return Index(order, words, index.directory, index.permutation, frozen(tags))
+        return Index(order, words, starts, None, None, *scale)
+    tags = None
+    if found.hashes is not None:
+        tags = frozen(directory.hash_tags(found.hashes, starts.size - 1))
+    return Index(order, words, starts, frozen(found.rows), tags, *scale)
 
 
 def _indexable(words: Words) -> Ints:
@@ -143,9 +151,9 @@ def _indexable(words: Words) -> Ints:
 
 
 def _by_slot(rows: Ints, starts: Ints, words: Words, times: Longs | None) -> Sorted:
-    keys = take(words.values, rows)
-    arrange(rows, starts, keys, keys if times is None else take(times, rows))
-    return Sorted(rows, starts)
+    hashes = hashes_of(words.values, rows)
+    arrange(rows, starts, hashes, hashes if times is None else take(times, rows))
+    return Sorted(rows, starts, hashes)
 
 
 def _by_value(rows: Ints, words: Words) -> Sorted:
@@ -153,4 +161,4 @@ def _by_value(rows: Ints, words: Words) -> Sorted:
     rows = frozen(rows)
     origin, scale = directory.value_scale(words.values, rows, 1 << bits, words.floats)
     starts = directory.value_starts(words.values, rows, bits, origin, scale, words.floats)
-    return Sorted(rows, starts, origin, scale)
+    return Sorted(rows, starts, None, origin, scale)

@@ -1,8 +1,10 @@
 """Bringing rows into order, in linear time.
 
-Guarantees: every sort is stable, so rows that compare equal stay in the order of their arrival. `sort_slots` and
+Guarantees: every sort is stable, so rows that compare equal stay in the order of their arrival. `sort_hashes` and
 `sort_values` are for rows in no order: counting sorts, digit by digit. `merge_slots` and `merge_values` are for rows
 that come in a few sorted runs: they read and write every run front to back. `arrange` finishes the work inside a slot.
+
+A loop that reads here and there does not also count or place by what it read (see `kernels.equal` for why).
 """
 
 from __future__ import annotations
@@ -12,28 +14,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.bucket.compiled import Array, Integer, Ints, compiled, frozen, mix
+from weft.bucket.compiled import Array, Ints, compiled, frozen, mix
 from weft.bucket.memory import fresh, zeros
 
-__all__ = ["arrange", "merge_slots", "merge_values", "sort_slots", "sort_values"]
+__all__ = ["arrange", "hashes_of", "merge_slots", "merge_values", "sort_hashes", "sort_values"]
 
 Packed = NDArray[np.uint64]  # the key in the upper 32 bits, the row in the lower
+Hashes = NDArray[np.uint64]
+Places = NDArray[np.uint32]
 
 _DIGIT = 11  # 2048 counters and as many places being written to: what the first-level cache and the TLB hold
 _FEW = 24  # up to so many, an insertion sort beats everything
+_SPARE = (
+    4  # bits beyond the slot that are sorted by, so that few rows of a slot are left for `arrange` to swap
+)
 
 _0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _ROW = np.uint64(0xFFFFFFFF)
 
 
-def sort_slots(words: Array, rows: Ints, bits: int) -> tuple[Ints, Ints]:
-    """The rows by the slot of their word (the top bits of its hash), and where each slot starts."""
+def sort_hashes(words: Array, rows: Ints, bits: int) -> tuple[Ints, Ints]:
+    """The rows by the top bits of their hash, and where each of the 2^bits slots starts."""
+    passes = -(-(bits + _SPARE) // _DIGIT)
+    width = min(32, passes * _DIGIT)
     packed = fresh(rows.size, np.uint64)
-    _pack_slots(words, rows, np.uint64(64 - bits), packed)
-    packed = _radix(packed, bits)
+    _pack_hashes(words, rows, np.uint64(64 - width), packed)
+    packed = _radix(packed, width)
     starts = zeros((1 << bits) + 1, np.int32)
     order = fresh(rows.size, np.int32)
-    _unpack(packed, order, starts)
+    _unpack(packed, order)
+    _count_slots(packed, np.uint64(32 + width - bits), starts)
     return order, starts
 
 
@@ -43,22 +53,23 @@ def sort_values(words: Array, rows: Ints) -> Ints:
     if ascending:
         return rows
     bits = int(span).bit_length()
-    order, nothing = fresh(rows.size, np.int32), np.empty(0, np.int32)
+    order = fresh(rows.size, np.int32)
     packed = fresh(rows.size, np.uint64)
     _pack_values(words, rows, least, _0, packed)
-    _unpack(_radix(packed, min(bits, 32)), order, nothing)
+    _unpack(_radix(packed, min(bits, 32)), order)
     if bits > 32:
         _pack_values(words, frozen(order), least, _32, packed)
         order = fresh(rows.size, np.int32)
-        _unpack(_radix(packed, bits - 32), order, nothing)
+        _unpack(_radix(packed, bits - 32), order)
     return order
 
 
 def merge_slots(words: Array, rows: Ints, bits: int) -> tuple[Ints, Ints]:
-    """As `sort_slots`, in one pass, for rows in a few runs of ascending slots."""
+    """As `sort_hashes`, in one pass, for rows in a few runs of ascending hashes."""
     slots, places = fresh(rows.size, np.uint32), fresh((1 << bits) + 1, np.int32)
     order, starts = fresh(rows.size, np.int32), zeros((1 << bits) + 1, np.int32)
-    _distribute(words, rows, np.uint64(64 - bits), slots, places, order, starts)
+    _find_slots(words, rows, np.uint64(64 - bits), slots)
+    _distribute(slots, rows, places, order, starts)
     return order, starts
 
 
@@ -70,36 +81,49 @@ def merge_values(words: Array, rows: Ints) -> Ints:
     return order
 
 
-def arrange(order: Ints, starts: Ints, words: Array, times: Array) -> None:
-    """Sort every slot by (word, time), so that the rows of one key are neighbours in the order of time.
+def hashes_of(words: Array, order: Ints) -> Hashes:
+    """The hashes of rows in an order."""
+    out = fresh(order.size, np.uint64)
+    _hash_rows(words, order, out)
+    return out
 
-    `words` and `times` are those of the rows in `order`; all three are sorted in place.
+
+def arrange(order: Ints, starts: Ints, hashes: Hashes, times: Array) -> None:
+    """Sort every slot by (hash, time), so that the rows of one key are neighbours in the order of time.
+
+    `hashes` and `times` are those of the rows in `order`; all three are sorted in place.
     """
     longest = int(np.diff(starts).max(initial=0))
     some = longest if longest > _FEW else 0
     parts = (fresh(some, np.int32), fresh(some, np.int32), fresh(some, np.int32))
-    _arrange(order, starts, words, times, *parts, fresh(some, words.dtype), fresh(some, times.dtype))
+    _arrange(order, starts, hashes, times, *parts, fresh(some, hashes.dtype), fresh(some, times.dtype))
 
 
 @compiled
-def _pack_slots(words: Array, rows: Ints, shift: np.uint64, out: Packed) -> None:
+def _pack_hashes(words: Array, rows: Ints, shift: np.uint64, out: Packed) -> None:
     for i in range(rows.size):
-        out[i] = ((mix(np.int64(words[rows[i]])) >> shift) << _32) | np.uint64(rows[i])
+        row = np.uint32(rows[i])
+        out[i] = ((mix(np.int64(words[row])) >> shift) << _32) | np.uint64(row)
 
 
 @compiled
 def _pack_values(words: Array, rows: Ints, least: np.int64, shift: np.uint64, out: Packed) -> None:
     for i in range(rows.size):
-        distance = np.uint64(np.int64(words[rows[i]])) - np.uint64(least)
-        out[i] = ((distance >> shift) << _32) | np.uint64(rows[i])
+        row = np.uint32(rows[i])
+        distance = np.uint64(np.int64(words[row])) - np.uint64(least)
+        out[i] = ((distance >> shift) << _32) | np.uint64(row)
 
 
 @compiled
-def _unpack(packed: Packed, order: Ints, starts: Ints) -> None:
+def _unpack(packed: Packed, order: Ints) -> None:
     for i in range(packed.size):
         order[i] = np.int32(packed[i] & _ROW)
-        if starts.size:
-            starts[np.int64(packed[i] >> _32) + 1] += 1
+
+
+@compiled
+def _count_slots(packed: Packed, shift: np.uint64, starts: Ints) -> None:
+    for i in range(packed.size):
+        starts[(packed[i] >> shift) + _1] += 1
     for slot in range(starts.size - 1):
         starts[slot + 1] += starts[slot]
 
@@ -120,7 +144,7 @@ def _radix(packed: Packed, bits: int) -> Packed:
 @compiled
 def _scatter(source: Packed, target: Packed, shift: np.uint64, digit: int) -> None:
     mask = np.uint64((1 << digit) - 1)
-    places = np.zeros((1 << digit) + 1, np.int32)
+    places = np.zeros((1 << digit) + 1, np.uint32)
     for i in range(source.size):
         places[((source[i] >> shift) & mask) + _1] += 1
     for value in range(1 << digit):
@@ -145,30 +169,39 @@ def _extent(words: Array, rows: Ints) -> tuple[Any, Any, Any]:
 
 
 @compiled
-def _distribute(
-    words: Array, rows: Ints, shift: np.uint64, slots: Any, places: Ints, order: Ints, starts: Ints
-) -> None:
+def _find_slots(words: Array, rows: Ints, shift: np.uint64, slots: Places) -> None:
     for i in range(rows.size):
-        slots[i] = np.uint32(mix(np.int64(words[rows[i]])) >> shift)
-        starts[slots[i] + 1] += 1
+        slots[i] = np.uint32(mix(np.int64(words[np.uint32(rows[i])])) >> shift)
+
+
+@compiled
+def _distribute(slots: Places, rows: Ints, places: Ints, order: Ints, starts: Ints) -> None:
+    for i in range(slots.size):
+        starts[np.uint64(slots[i]) + _1] += 1
     for slot in range(starts.size - 1):
         starts[slot + 1] += starts[slot]
         places[slot] = starts[slot]
-    for i in range(rows.size):
-        order[places[slots[i]]] = rows[i]
+    for i in range(slots.size):
+        order[np.uint32(places[slots[i]])] = rows[i]
         places[slots[i]] += 1
+
+
+@compiled
+def _hash_rows(words: Array, order: Ints, out: Hashes) -> None:
+    for i in range(order.size):
+        out[i] = mix(np.int64(words[np.uint32(order[i])]))
 
 
 @compiled
 def _arrange(
     order: Ints,
     starts: Ints,
-    words: Array,
+    hashes: Hashes,
     times: Array,
     local: Ints,
     scratch: Ints,
     old_order: Ints,
-    old_words: Array,
+    old_hashes: Hashes,
     old_times: Array,
 ) -> None:
     for slot in range(starts.size - 1):
@@ -176,44 +209,48 @@ def _arrange(
         if high - low > _FEW:
             size = high - low
             local[:size] = np.arange(size)
-            _merge_naturally(local[:size], words[low:high], times[low:high], scratch)
-            old_order[:size], old_words[:size], old_times[:size] = (
-                order[low:high],
-                words[low:high],
-                times[low:high],
-            )
+            _merge_naturally(local[:size], hashes[low:high], times[low:high], scratch)
+            old_order[:size], old_hashes[:size] = order[low:high], hashes[low:high]
+            old_times[:size] = times[low:high]
             for i in range(size):
                 j = local[i]
-                order[low + i], words[low + i], times[low + i] = old_order[j], old_words[j], old_times[j]
+                order[low + i], hashes[low + i], times[low + i] = old_order[j], old_hashes[j], old_times[j]
             continue
         for i in range(low + 1, high):
-            row, word, time, j = order[i], words[i], times[i], i
-            while j > low and (words[j - 1] > word or (words[j - 1] == word and times[j - 1] > time)):
-                order[j], words[j], times[j] = order[j - 1], words[j - 1], times[j - 1]
-                j -= 1
-            order[j], words[j], times[j] = row, word, time
+            if hashes[i - 1] > hashes[i] or (hashes[i - 1] == hashes[i] and times[i - 1] > times[i]):
+                _insert(order, hashes, times, low, i)
 
 
 @compiled
-def _after(words: Array, times: Array, one: Integer, other: Integer) -> Any:
-    """Whether row `one` comes after row `other`: by word, then by time."""
-    return words[one] > words[other] or (words[one] == words[other] and times[one] > times[other])
+def _insert(order: Ints, hashes: Hashes, times: Array, low: Any, i: Any) -> None:
+    """Move row i back to its place among the sorted rows from `low` on."""
+    row, key, time, j = order[i], hashes[i], times[i], i
+    while j > low and (hashes[j - 1] > key or (hashes[j - 1] == key and times[j - 1] > time)):
+        order[j], hashes[j], times[j] = order[j - 1], hashes[j - 1], times[j - 1]
+        j -= 1
+    order[j], hashes[j], times[j] = row, key, time
 
 
 @compiled
-def _merge_naturally(order: Ints, words: Array, times: Array, scratch: Ints) -> None:
+def _after(keys: Array, times: Array, one: Any, other: Any) -> Any:
+    """Whether row `one` comes after row `other`: by key, then by time."""
+    return keys[one] > keys[other] or (keys[one] == keys[other] and times[one] > times[other])
+
+
+@compiled
+def _merge_naturally(order: Ints, keys: Array, times: Array, scratch: Ints) -> None:
     """Merge neighbouring runs, pair by pair, until one is left."""
     merged = True
     while merged:
         merged = False
         start = 0
         while start < order.size:
-            middle = _run_end(order, start, words, times)
+            middle = _run_end(order, start, keys, times)
             if middle == order.size:
                 scratch[start:middle] = order[start:middle]
                 break
-            end = _run_end(order, middle, words, times)
-            _merge_two(order, start, middle, end, words, times, scratch)
+            end = _run_end(order, middle, keys, times)
+            _merge_two(order, start, middle, end, keys, times, scratch)
             merged = True
             start = end
         if merged:
@@ -221,21 +258,21 @@ def _merge_naturally(order: Ints, words: Array, times: Array, scratch: Ints) -> 
 
 
 @compiled
-def _run_end(order: Ints, start: int, words: Array, times: Array) -> int:
+def _run_end(order: Ints, start: int, keys: Array, times: Array) -> int:
     end = start + 1
-    while end < order.size and not _after(words, times, order[end - 1], order[end]):
+    while end < order.size and not _after(keys, times, order[end - 1], order[end]):
         end += 1
     return end
 
 
 @compiled
 def _merge_two(
-    order: Ints, start: int, middle: int, end: int, words: Array, times: Array, scratch: Ints
+    order: Ints, start: int, middle: int, end: int, keys: Array, times: Array, scratch: Ints
 ) -> None:
     left, right = start, middle
     for place in range(start, end):
         exhausted = left == middle
-        if exhausted or (right < end and _after(words, times, order[left], order[right])):
+        if exhausted or (right < end and _after(keys, times, order[left], order[right])):
             scratch[place] = order[right]
             right += 1
         else:

@@ -250,17 +250,19 @@ def search(
     low: Places,
     high: Places,
 ) -> None:
-    """The ranges of (word, early) to (word, late) in slots of any length, sorted by (word, time)."""
+    """The ranges of (word, early) to (word, late) in slots of any length, sorted by (hash, time)."""
     for k in range(chosen.size):
         i = chosen[k]
+        wanted = mix(words[i])
         if end[i] - base[i] > _MANY:
-            low[k] = _bound(words[i], stored, permutation, times, base[i], end[i], early[k], False)
-            high[k] = _bound(words[i], stored, permutation, times, low[k], end[i], late[k], True)
+            low[k] = _bound(wanted, stored, permutation, times, base[i], end[i], early[k], False)
+            high[k] = _bound(wanted, stored, permutation, times, low[k], end[i], late[k], True)
             continue
         below, upto = np.uint32(0), np.uint32(0)
         for entry in range(base[i], end[i]):
             j = permutation[entry] if permutation.size else np.uint32(entry)
-            smaller, equal = np.uint32(stored[j] < words[i]), np.uint32(stored[j] == words[i])
+            key = mix(np.int64(stored[j]))
+            smaller, equal = np.uint32(key < wanted), np.uint32(key == wanted)
             below += smaller | (equal & np.uint32(times.size and times[j] < early[k]))
             upto += smaller | (equal & np.uint32(times.size == 0 or times[j] <= late[k]))
         low[k], high[k] = base[i] + below, base[i] + upto
@@ -268,14 +270,15 @@ def search(
 
 @compiled
 def _bound(
-    word: Any, stored: Array, permutation: Places, times: Longs, low: Any, high: Any, time: Any, after: bool
+    wanted: Any, stored: Array, permutation: Places, times: Longs, low: Any, high: Any, time: Any, after: bool
 ) -> Any:
-    """The first of entries low to high that is not smaller than (word, time); not equal either, if `after`."""
+    """The first of entries low to high that is not smaller than (hash, time); not equal either, if `after`."""
     while low < high:
         middle = np.uint32((low + high) >> np.uint32(1))
         j = permutation[middle] if permutation.size else middle
-        smaller = stored[j] < word or (after and stored[j] == word)
-        if stored[j] == word and times.size:
+        key = mix(np.int64(stored[j]))
+        smaller = key < wanted or (after and key == wanted)
+        if key == wanted and times.size:
             smaller = times[j] < time or (after and times[j] == time)
         if smaller:
             low = np.uint32(middle + np.uint32(1))

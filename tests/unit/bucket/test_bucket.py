@@ -64,7 +64,7 @@ def check_slots(bucket: Bucket, index: Index, entries: Any) -> None:
         inside = entries[index.directory[slot] : index.directory[slot + 1]]
         assert all(int(mix(np.int64(words[i]))) >> int(index.shift) == slot for i in inside)
         tie = arrival if index.permutation is None else np.zeros_like(arrival)
-        sort_keys = [(int(words[i]), int(times[i]), int(tie[i])) for i in inside]
+        sort_keys = [(int(mix(np.int64(words[i]))), int(times[i]), int(tie[i])) for i in inside]
         assert sort_keys == sorted(sort_keys)
 
 
