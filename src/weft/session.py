@@ -25,6 +25,8 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Cost, JoinPlan
 from weft.plan.lower import lower
 from weft.sinks.protocol import Sink
+from weft.sources.dead_letter import DeadLetters
+from weft.sources.records import decode_records
 from weft.sources.spec import FilesSource
 from weft.sql.bind import parse_predicate, parse_query
 from weft.sql.builder import Builder
@@ -189,8 +191,17 @@ class Session:
         sources = {name: self._sources[name] for name in streams}
         spark = self._spark or self._master
         partitions = self.options.partitions
+        root = Path(self._checkpoint)
+        letters = DeadLetters(root / "dead_letters")
         self._running = launch(
-            spark, Path(self._checkpoint), streams, sources, graphs, partitions, available_now
+            spark,
+            root,
+            streams,
+            sources,
+            graphs,
+            partitions,
+            available_now=available_now,
+            set_aside=lambda batch, lines: letters.write(batch, decode_records(lines)),
         )
 
     def process_all_available(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,3 +203,23 @@ def test_a_session_says_what_it_needs_to_run(tmp_path: Path) -> None:
         session.start()
     with pytest.raises(ConfigError, match="is not running"):
         session.process_all_available()
+
+
+def test_bad_records_are_set_aside_and_the_rest_goes_on(spark: Any, tmp_path: Path) -> None:
+    """One broken line must cost one line, and be found again with its place and reason."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    good = [f'{{"a": {k}, "ts": "2024-01-01 00:00:0{k}"}}' for k in range(5)]
+    (folder / "x.json").write_text("\n".join([*good[:2], '{"a": "oops', *good[2:]]) + "\n")
+    session = weft.Session(checkpoint=tmp_path / "ck", spark=spark)
+    session.stream("s", weft.files("json", str(folder), schema="a long, ts timestamp"), event_time="ts")
+    sink = weft.to_memory()
+    session.query("SELECT s.a FROM s WHERE s.a > 0", sink=sink)
+    session.start(available_now=True)
+    session.await_termination()
+    session.stop()
+    assert sorted(sink.results()["a"].to_pylist()) == [1, 2, 3, 4]
+    (letter,) = (tmp_path / "ck" / "dead_letters").iterdir()
+    (record,) = map(json.loads, letter.read_text().splitlines())
+    assert (record["source"], record["line"]) == ("s", 3)
+    assert record["file"].endswith("x.json")

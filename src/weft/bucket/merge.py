@@ -3,7 +3,7 @@
 Guarantees: `merge` keeps every row that is not older than `since`, once, and every order of the runs. The layout is
 merged: each run is read front to back, and rows that compare equal stay in the order of the runs, which is that of age.
 Permutations are sorted anew, by the same counting sort that built them: it reads the rows in their new order, which
-is faster than following the old permutations here and there (2 million rows in 4 runs: 40 ms against 90).
+is faster than following the old permutations here and there (4 million rows in 4 runs: 58 ns a row against 79).
 
 `due` keeps runs few: it merges the newest ones as soon as there are `fanout` of which none is larger than all the
 others together. So a row's run at least doubles whenever the row is rewritten, and what is left falls off in size: a

@@ -83,6 +83,9 @@ class SparkRunner:
     partitions: int
     driver: str = DEFAULT
     metrics: dict[str, list[BatchMetrics]] = field(default_factory=dict)
+    set_aside: Callable[[int, bytes], None] | None = (
+        None  # what to do with a batch's bad records, as JSON lines
+    )
     failure: WeftError | None = None
 
     def start(self, trigger: Mapping[str, Any]) -> StreamingQuery:
@@ -174,6 +177,8 @@ class SparkRunner:
                 running.sink.commit_parts(plan.number, [p["name"] for p in told.parts if p["query"] == name])
             else:
                 running.sink.commit(plan.number, told.results.get(name, []))
+        if self.set_aside is not None:
+            self.set_aside(plan.number, b"\n".join(told.bad))
         manifest = self._manifest(plan, before, told, seconds)
         self.checkpoint.commit(manifest)
         for name, found in manifest.metrics.items():
@@ -273,12 +278,15 @@ def launch(
     sources: Mapping[str, Any],
     queries: Mapping[str, tuple[PhysicalGraph, Any]],
     partitions: int,
-    available_now: bool,
+    *,
+    available_now: bool = False,
+    set_aside: Callable[[int, bytes], None] | None = None,
 ) -> Running:
     """Start queries on a Spark session, or on one made for a master."""
     session = create_spark(spark) if isinstance(spark, str) else spark
     targets = {name: Target(graph, sink) for name, (graph, sink) in queries.items()}
-    runner = SparkRunner(session, Checkpoint(root), streams, sources, targets, partitions)
+    checkpoint = Checkpoint(root)
+    runner = SparkRunner(session, checkpoint, streams, sources, targets, partitions, set_aside=set_aside)
     trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
     try:
         return Running(runner, runner.start(trigger))

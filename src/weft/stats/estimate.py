@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, permutations
 
-from weft.logical.expr import BOOLEAN, Expr, aliases, make_call
+from weft.logical.expr import BOOLEAN, Column, Expr, aliases, make_call
 from weft.logical.horizon import is_time_bound, retention, time_bounds
 from weft.logical.query import Key, Query
 from weft.logical.window import Range, Rows
@@ -140,45 +140,59 @@ class Estimator:
         i = self._index[other]
         window = self.query.inputs[i].window
         counts = [window.count * self._passed[i]] if isinstance(window, Rows) else []
-        span = self._span(start, other)
+        span = self._spans[start, other] if start != other else 0.0
         if span is not None:
             counts.append(self.rates[i] * span)
         return (min(counts), False) if counts else (self.rates[i] * self._horizon, True)
+
+    @cached_property
+    def _spans(self) -> dict[tuple[str, str], float | None]:
+        return {pair: self._span(*pair) for pair in permutations(self.query.aliases, 2)}
 
     def _span(self, start: str, other: str) -> float | None:
         """In how many of the seconds before a tuple of ``start`` its partners of ``other`` lie; None: in all."""
         most = self._bounds.get((start, other))
         if most is None:
             return None
-        if self._simultaneous(start, other):
+        if {start, other} in self._simultaneous:
             window = self.query.input(other).window
             return window.duration.total_seconds() if isinstance(window, Range) else self._horizon
         ahead = self._bounds.get((other, start))
         least = max(0.0, -ahead.total_seconds()) if ahead is not None else 0.0
         return max(INSTANT if most.total_seconds() >= least else 0.0, most.total_seconds() - least)
 
-    def _simultaneous(self, one: str, other: str) -> bool:
-        """Whether an equality of event times joins two inputs; it counts by its selectivity, not as a window."""
-        times = {self.query.input(alias).event_time for alias in (one, other)}
-        return any(None not in times and times <= set(key.members) for key in self.query.keys)
+    @cached_property
+    def _simultaneous(self) -> set[frozenset[str]]:
+        """The pairs that an equality of event times joins; it counts by its selectivity, not as a window."""
+        times = {input_.event_time: input_.alias for input_ in self.query.inputs}
+        pairs = (combinations((m for m in key.members if m in times), 2) for key in self.query.keys)
+        return {
+            frozenset(times[m] for m in pair if isinstance(m, Column)) for found in pairs for pair in found
+        }
 
     def _together(self, start: int, mask: int) -> float:
         """The part of what a tuple meets in two inputs that lies close enough to each other."""
-        others = [i for i in bits(mask) if i != start]
-        return math.prod(self._close[start][i][j] for i, j in combinations(others, 2))
+        found = 1.0
+        for i, j, width in self._widths:
+            if mask >> i & 1 and mask >> j & 1 and start not in (i, j):
+                found *= min(1.0, width / max(self._met(start, i), self._met(start, j)))
+        return found
+
+    def _met(self, start: int, other: int) -> float:
+        """The seconds in which partners lie, at least an instant."""
+        span = self._spans[self.query.aliases[start], self.query.aliases[other]]
+        return max(INSTANT, self._horizon if span is None else span)
 
     @cached_property
-    def _close(self) -> list[list[list[float]]]:
-        names = self.query.aliases
-        return [[[self._closeness(s, a, b) for b in names] for a in names] for s in names]
-
-    def _closeness(self, start: str, one: str, other: str) -> float:
-        bounds = [self._bounds.get(pair) for pair in ((one, other), (other, one))]
-        if start in (one, other) or one == other or None in bounds or self._simultaneous(one, other):
-            return 1.0
-        width = max(INSTANT, sum(bound.total_seconds() for bound in bounds if bound is not None))
-        spans = [self._span(start, alias) for alias in (one, other)]
-        return min(1.0, width / max(INSTANT, *(self._horizon if s is None else s for s in spans)))
+    def _widths(self) -> list[tuple[int, int, float]]:
+        """Pairs of inputs whose times are bound to each other both ways, and by how many seconds in all."""
+        found = []
+        for a, b in combinations(self.query.aliases, 2):
+            bounds = [self._bounds[pair] for pair in ((a, b), (b, a)) if pair in self._bounds]
+            if len(bounds) == 2 and {a, b} not in self._simultaneous:
+                width = max(INSTANT, sum(bound.total_seconds() for bound in bounds))
+                found.append((self._index[a], self._index[b], width))
+        return found
 
     @cached_property
     def _residents(self) -> list[float]:
