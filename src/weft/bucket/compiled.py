@@ -27,6 +27,7 @@ __all__ = [
     "Mask",
     "compiled",
     "frozen",
+    "inner",
     "load64",
     "load_f32",
     "load_i8",
@@ -55,6 +56,12 @@ def compiled(function: F) -> F:
         RuntimeError
     ):  # no place for a cache: neither beside the file nor in the home directory can be written
         return cast(F, njit(nogil=True, error_model="numpy")(function))
+
+
+def inner(function: F) -> F:
+    """A function that only compiled functions call: it becomes part of them, and cannot be called from Python."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(F, njit(nogil=True, error_model="numpy", **options)(function))
 
 
 def frozen(array: Array) -> Array:

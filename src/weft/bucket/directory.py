@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.bucket.compiled import Array, Bytes, Integer, Ints, compiled
+from weft.bucket.compiled import Array, Bytes, Integer, Ints, compiled, inner
 from weft.bucket.memory import fresh, zeros
 
 __all__ = ["hash_tags", "slot_bits", "value_scale", "value_slot", "value_starts"]
@@ -44,7 +44,7 @@ def _tags(hashes: NDArray[np.uint64], shift: np.uint64, out: Bytes) -> None:
         out[i] = np.uint8(hashes[i] >> shift)
 
 
-@compiled
+@inner
 def _reveal(word: Any, floats: bool) -> Any:
     """A word as the number it stands for; rounded where that needs more than 53 bits, which keeps the order."""
     if not floats:
@@ -53,7 +53,7 @@ def _reveal(word: Any, floats: bool) -> Any:
     return np.int64(bits).view(np.float64)
 
 
-@compiled
+@inner
 def value_slot(word: Any, origin: float, scale: float, slots: Integer, floats: bool) -> Any:
     """The slot of a word in a directory by value; infinities and NaN go to the ends."""
     place = (_reveal(word, floats) - origin) * scale

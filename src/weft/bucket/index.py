@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.bucket import directory
 from weft.bucket.compiled import Bytes, Ints, Longs, frozen
-from weft.bucket.memory import take
+from weft.bucket.memory import take, zeros
 from weft.bucket.sort import (
     Hashes,
     arrange,
@@ -152,7 +152,7 @@ def _indexable(words: Words) -> Ints:
 
 def _by_slot(rows: Ints, starts: Ints, words: Words, times: Longs | None) -> Sorted:
     hashes = hashes_of(words.values, rows)
-    arrange(rows, starts, hashes, hashes if times is None else take(times, rows))
+    arrange(rows, starts, hashes, zeros(rows.size, np.int64) if times is None else take(times, rows))
     return Sorted(rows, starts, hashes)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.bucket.compiled import Array, Ints, compiled, frozen, mix
+from weft.bucket.compiled import Array, Ints, compiled, frozen, inner, mix
 from weft.bucket.memory import fresh, zeros
 
 __all__ = ["arrange", "hashes_of", "merge_slots", "merge_values", "sort_hashes", "sort_values"]
@@ -77,7 +77,8 @@ def merge_values(words: Array, rows: Ints) -> Ints:
     """As `sort_values`, for rows in a few ascending runs: each is read log₂(runs) times."""
     order = fresh(rows.size, np.int32)
     order[:] = rows
-    _merge_naturally(order, words, words, fresh(rows.size, np.int32))
+    no_times = zeros(words.size, np.int64)
+    _merge_naturally(order, words, no_times, fresh(rows.size, np.int32))
     return order
 
 
@@ -221,7 +222,7 @@ def _arrange(
                 _insert(order, hashes, times, low, i)
 
 
-@compiled
+@inner
 def _insert(order: Ints, hashes: Hashes, times: Array, low: Any, i: Any) -> None:
     """Move row i back to its place among the sorted rows from `low` on."""
     row, key, time, j = order[i], hashes[i], times[i], i
@@ -231,7 +232,7 @@ def _insert(order: Ints, hashes: Hashes, times: Array, low: Any, i: Any) -> None
     order[j], hashes[j], times[j] = row, key, time
 
 
-@compiled
+@inner
 def _after(keys: Array, times: Array, one: Any, other: Any) -> Any:
     """Whether row `one` comes after row `other`: by key, then by time."""
     return keys[one] > keys[other] or (keys[one] == keys[other] and times[one] > times[other])
@@ -257,7 +258,7 @@ def _merge_naturally(order: Ints, keys: Array, times: Array, scratch: Ints) -> N
             order[:] = scratch[: order.size]
 
 
-@compiled
+@inner
 def _run_end(order: Ints, start: int, keys: Array, times: Array) -> int:
     end = start + 1
     while end < order.size and not _after(keys, times, order[end - 1], order[end]):
@@ -265,7 +266,7 @@ def _run_end(order: Ints, start: int, keys: Array, times: Array) -> int:
     return end
 
 
-@compiled
+@inner
 def _merge_two(
     order: Ints, start: int, middle: int, end: int, keys: Array, times: Array, scratch: Ints
 ) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.bucket.compiled import Array, Bytes, Ints, Longs, compiled, mix
+from weft.bucket.compiled import Array, Bytes, Ints, Longs, compiled, inner, mix
 
 __all__ = [
     "BLOCK",
@@ -112,7 +112,7 @@ def find(
     return found
 
 
-@compiled
+@inner
 def locate(words: Longs, directory: Places, shift: np.uint64, base: Places, end: Places) -> None:
     """The slot of every tuple, moved back where fewer than `WIDTH` entries would follow."""
     size = directory[directory.size - 1]
@@ -123,7 +123,7 @@ def locate(words: Longs, directory: Places, shift: np.uint64, base: Places, end:
         end[i] = directory[slot + _1]
 
 
-@compiled
+@inner
 def _compare(words: Longs, stored: Array, base: Places, near: Longs, masks: Bytes) -> None:
     """Which of the entries at `base` equal the tuple, as bits."""
     if stored.size < WIDTH:
@@ -138,14 +138,14 @@ def _compare(words: Longs, stored: Array, base: Places, near: Longs, masks: Byte
         masks[i] = low | high << 2
 
 
-@compiled
+@inner
 def fetch(values: Array, at: np.uint64, near: Longs, place: np.uint64) -> None:
     """Copy `WIDTH` neighbours to where they are at hand."""
     near[place], near[place + _1] = values[at], values[at + _1]
     near[place + _2], near[place + _3] = values[at + _2], values[at + _3]
 
 
-@compiled
+@inner
 def sort_out(
     size: int, directory: Places, base: Places, end: Places, masks: Bytes, hits: Places, crowded: Places
 ) -> tuple[Any, Any]:
@@ -164,7 +164,7 @@ def sort_out(
     return hit, crowd
 
 
-@compiled
+@inner
 def windows(
     chosen: Places,
     rows: Places,
@@ -183,7 +183,7 @@ def windows(
             late[k] = highs[rows[chosen[k]]] + after
 
 
-@compiled
+@inner
 def _check_times(
     hits: Places, times: Longs, base: Places, early: Longs, late: Longs, near: Longs, masks: Bytes
 ) -> None:
@@ -198,7 +198,7 @@ def _check_times(
         masks[hits[k]] &= ~np.uint8(outside)
 
 
-@compiled
+@inner
 def _read_ahead(chosen: Places, stored: Array, times: Longs, base: Places, end: Places, near: Longs) -> None:
     """Read the first and the last entry of long slots, so that `search` finds them at hand."""
     for k in range(chosen.size):
@@ -210,7 +210,7 @@ def _read_ahead(chosen: Places, stored: Array, times: Longs, base: Places, end: 
             near[k] ^= times[base[i]] ^ times[end[i] - np.uint32(1)]
 
 
-@compiled
+@inner
 def _as_ranges(hits: Places, base: Places, masks: Bytes, low: Places, high: Places) -> None:
     """Bits as ranges of entries; equal entries are neighbours, so their bits are."""
     for k in range(hits.size):
@@ -219,13 +219,13 @@ def _as_ranges(hits: Places, base: Places, masks: Bytes, low: Places, high: Plac
         high[k] = low[k] + (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3)
 
 
-@compiled
+@inner
 def lowest(mask: Any) -> Any:
     """The number of the lowest of four bits that is set."""
     return np.uint32((mask & 1) == 0) + np.uint32((mask & 3) == 0) + np.uint32((mask & 7) == 0)
 
 
-@compiled
+@inner
 def append(
     chosen: Places, rows: Places, low: Places, high: Places, found: Any, probe: Ints, start: Ints, stop: Ints
 ) -> Any:
@@ -236,7 +236,7 @@ def append(
     return found
 
 
-@compiled
+@inner
 def search(
     chosen: Places,
     words: Longs,
@@ -268,7 +268,7 @@ def search(
         low[k], high[k] = base[i] + below, base[i] + upto
 
 
-@compiled
+@inner
 def _bound(
     wanted: Any, stored: Array, permutation: Places, times: Longs, low: Any, high: Any, time: Any, after: bool
 ) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.bucket.compiled import Array, Bytes, Ints, Longs, compiled, mix
+from weft.bucket.compiled import Array, Bytes, Ints, Longs, compiled, inner, mix
 from weft.kernels.equal import BLOCK, WIDTH, Places, append, locate, lowest, search, sort_out, windows
 
 __all__ = ["find_permuted"]
@@ -59,7 +59,7 @@ def find_permuted(
     return found
 
 
-@compiled
+@inner
 def _compare_tags(words: Longs, tags: Bytes, shift: np.uint64, base: Places, masks: Bytes) -> None:
     """Which of the entries at `base` have the tag of the tuple, as bits."""
     if tags.size < WIDTH:
@@ -73,7 +73,7 @@ def _compare_tags(words: Longs, tags: Bytes, shift: np.uint64, base: Places, mas
         masks[i] = low | high << 2
 
 
-@compiled
+@inner
 def _read_ahead(
     hits: Places, permutation: Places, base: Places, masks: Bytes, stored: Array, times: Longs, near: Longs
 ) -> None:
@@ -88,7 +88,7 @@ def _read_ahead(
             near[k + BLOCK] ^= times[np.uint32(near[k])]
 
 
-@compiled
+@inner
 def _follow(
     hits: Places,
     words: Longs,

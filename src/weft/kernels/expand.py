@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.bucket.compiled import Bytes, Ints, Longs, compiled
+from weft.bucket.compiled import Bytes, Ints, Longs, compiled, inner
 
 __all__ = ["compact", "fill", "keep_passing"]
 
@@ -81,7 +81,7 @@ def keep_passing(
     return kept
 
 
-@compiled
+@inner
 def compact(good: Bytes, probe: Any, stored: Any, kept: Any, out_probe: Any, out_stored: Any) -> Any:
     """Append the pairs that are good (1, not 0) to a result, which may be the front of the same arrays."""
     for i in range(good.size):

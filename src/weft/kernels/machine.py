@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.bucket.compiled import Bytes, Floats, Ints, Longs, compiled
+from weft.bucket.compiled import Bytes, Floats, Ints, Longs, compiled, inner
 from weft.kernels.expand import compact
 from weft.kernels.machine_steps import (
     BLOCK,
@@ -79,7 +79,7 @@ def run(
     return kept
 
 
-@compiled
+@inner
 def _collect(good: Bytes, probe: Ints, stored: Ints, kept: Any, out_probe: Ints, out_stored: Ints) -> Any:
     """Append the good pairs; eight at a time are passed over where none is."""
     eights = good.view(np.uint64)
@@ -90,7 +90,7 @@ def _collect(good: Bytes, probe: Ints, stored: Ints, kept: Any, out_probe: Ints,
     return kept
 
 
-@compiled
+@inner
 def _step(instruction: Longs, columns: Code, banks: Banks, probe: Ints, stored: Ints) -> None:
     operation, out, left, right, extra = instruction
     if operation == _LOAD:
@@ -110,7 +110,7 @@ def _step(instruction: Longs, columns: Code, banks: Banks, probe: Ints, stored: 
         _logic_step(operation, banks, out, left, right)
 
 
-@compiled
+@inner
 def _integer_step(operation: Any, bits: Any, banks: Banks, out: Any, left: Any, right: Any) -> None:
     integers, valid = banks[0], banks[3]
     both(valid[left], valid[right], valid[out])
@@ -128,7 +128,7 @@ def _integer_step(operation: Any, bits: Any, banks: Banks, out: Any, left: Any, 
         fits(bits, operation == _ABSOLUTE, integers[out], valid[out])
 
 
-@compiled
+@inner
 def _double_step(operation: Any, banks: Banks, out: Any, left: Any, right: Any) -> None:
     floats, valid = banks[1], banks[3]
     both(valid[left], valid[right], valid[out])
@@ -140,7 +140,7 @@ def _double_step(operation: Any, banks: Banks, out: Any, left: Any, right: Any) 
         doubles(operation - _FLOAT, floats[left], floats[right], floats[out])
 
 
-@compiled
+@inner
 def _logic_step(operation: Any, banks: Banks, out: Any, left: Any, right: Any) -> None:
     truth, valid = banks[2], banks[3]
     if operation in (_AND, _OR):

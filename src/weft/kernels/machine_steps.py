@@ -15,7 +15,7 @@ from weft.bucket.compiled import (
     Floats,
     Ints,
     Longs,
-    compiled,
+    inner,
     load_f32,
     load_i8,
     load_i16,
@@ -41,7 +41,7 @@ __all__ = [
 BLOCK = 512
 
 
-@compiled
+@inner
 def load(column: Longs, rows: Ints, out: Longs, out_float: Floats, truth: Bytes, known: Bytes) -> None:
     """The values of a column at rows: (side, width, address, address of the validity, offset of both)."""
     width, address, validity, offset = column[1], column[2], column[3], column[4]
@@ -68,21 +68,21 @@ def load(column: Longs, rows: Ints, out: Longs, out_float: Floats, truth: Bytes,
         known[:] = 1
 
 
-@compiled
+@inner
 def _load_bits(address: Any, offset: Any, rows: Ints, out: Bytes) -> None:
     for i in range(rows.size):
         row = np.int64(rows[i]) + offset
         out[i] = load_i8(address, row >> 3) >> (row & 7) & 1
 
 
-@compiled
+@inner
 def both(one: Bytes, other: Bytes, out: Bytes) -> None:
     """A result is known where both operands are."""
     for i in range(BLOCK):
         out[i] = one[i] & other[i]
 
 
-@compiled
+@inner
 def arithmetic(operation: Any, left: Longs, right: Longs, out: Longs, known: Bytes) -> None:
     """Sum (1), difference (2) or product (3); unknown where it needs more than 64 bits."""
     if operation == 1:
@@ -102,7 +102,7 @@ def arithmetic(operation: Any, left: Longs, right: Longs, out: Longs, known: Byt
             out[i] = product
 
 
-@compiled
+@inner
 def _product_fits(left: Any, right: Any, product: Any) -> Any:
     if abs(np.float64(left) * np.float64(right)) < 4e18:
         return True
@@ -113,7 +113,7 @@ def _product_fits(left: Any, right: Any, product: Any) -> Any:
     return left == 0 or (product // left == right and product % left == 0)
 
 
-@compiled
+@inner
 def remainder(left: Longs, right: Longs, out: Longs, known: Bytes) -> None:
     """The remainder with the sign of the dividend; unknown by zero."""
     for i in range(BLOCK):
@@ -126,14 +126,14 @@ def remainder(left: Longs, right: Longs, out: Longs, known: Bytes) -> None:
         out[i] = rest - divisor if rest != 0 and (left[i] < 0) != (divisor < 0) else rest
 
 
-@compiled
+@inner
 def absolute(values: Longs, out: Longs) -> None:
     """The value without its sign; the least integer has none, and stays negative."""
     for i in range(BLOCK):
         out[i] = abs(values[i])
 
 
-@compiled
+@inner
 def fits(bits: Any, natural: Any, values: Longs, known: Bytes) -> None:
     """Unknown where a value needs more bits than its type has; `natural`: or is negative."""
     high = (np.int64(1) << (bits - 1)) - np.int64(1)
@@ -142,7 +142,7 @@ def fits(bits: Any, natural: Any, values: Longs, known: Bytes) -> None:
         known[i] &= np.uint8((values[i] >= low) & (values[i] <= high))
 
 
-@compiled
+@inner
 def doubles(operation: Any, left: Floats, right: Floats, out: Floats) -> None:
     """Sum (1), difference (2), product (3) or absolute value."""
     if operation == 1:
@@ -159,7 +159,7 @@ def doubles(operation: Any, left: Floats, right: Floats, out: Floats) -> None:
             out[i] = abs(left[i])
 
 
-@compiled
+@inner
 def divide_doubles(quotient: Any, left: Floats, right: Floats, out: Floats, known: Bytes) -> None:
     """Quotient or remainder; unknown by zero."""
     for i in range(BLOCK):
@@ -167,7 +167,7 @@ def divide_doubles(quotient: Any, left: Floats, right: Floats, out: Floats, know
         known[i] &= np.uint8(right[i] != 0)
 
 
-@compiled
+@inner
 def compare(operation: Any, left: Longs, right: Longs, out: Bytes) -> None:
     """Equal (0), less (1) or less or equal (2)."""
     if operation == 0:
@@ -181,7 +181,7 @@ def compare(operation: Any, left: Longs, right: Longs, out: Bytes) -> None:
             out[i] = np.uint8(left[i] <= right[i])
 
 
-@compiled
+@inner
 def compare_doubles(operation: Any, left: Floats, right: Floats, out: Bytes) -> None:
     """As `compare`, in the order in which NaN equals NaN and comes last."""
     if operation == 0:
@@ -197,7 +197,7 @@ def compare_doubles(operation: Any, left: Floats, right: Floats, out: Bytes) -> 
             out[i] = np.uint8((left[i] <= right[i]) | (right[i] != right[i]))
 
 
-@compiled
+@inner
 def either(
     disjunction: Any, left: Bytes, right: Bytes, known: Bytes, other: Bytes, out: Bytes, result: Bytes
 ) -> None:

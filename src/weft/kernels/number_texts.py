@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.bucket.compiled import Array, Bytes, Longs, compiled
+from weft.bucket.compiled import Array, Bytes, Longs, compiled, inner
 
 __all__ = ["java_doubles", "plain_decimals"]
 
@@ -20,7 +20,7 @@ _NAN = np.frombuffer(b"NaN", np.uint8)
 _INFINITY = np.frombuffer(b"Infinity", np.uint8)
 
 
-@compiled
+@inner
 def _put(out: Bytes, place: Any, text: Bytes) -> Any:
     for i in range(text.size):
         out[place + i] = text[i]
@@ -47,7 +47,7 @@ def java_doubles(starts: Array, text: Bytes, out_starts: Longs, out: Bytes) -> N
         out_starts[i + 1] = place
 
 
-@compiled
+@inner
 def _scan(text: Bytes, at: Any, end: Any, digits: Bytes) -> tuple[Any, Any]:
     """The significant digits of a number, and the exponent of the first."""
     count: Any = 0
@@ -76,7 +76,7 @@ def _scan(text: Bytes, at: Any, end: Any, digits: Bytes) -> tuple[Any, Any]:
     return count, exponent
 
 
-@compiled
+@inner
 def _print(digits: Bytes, count: Any, exponent: Any, out: Bytes, place: Any) -> Any:
     plain = -3 <= exponent < 7
     before = max(exponent, 0) + 1 if plain else 1
@@ -93,7 +93,7 @@ def _print(digits: Bytes, count: Any, exponent: Any, out: Bytes, place: Any) -> 
     return place if plain else _print_exponent(exponent, out, place)
 
 
-@compiled
+@inner
 def _print_exponent(exponent: Any, out: Bytes, place: Any) -> Any:
     out[place] = _E
     place += 1

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.bucket.compiled import Array, Bytes, Integer, Longs, Mask, compiled
+from weft.bucket.compiled import Array, Bytes, Integer, Longs, Mask, compiled, inner
 
 __all__ = ["copy_pieces", "distances", "like", "pieces", "related", "replaced", "well_formed"]
 
 
-@compiled
+@inner
 def _equal(left: Bytes, at: Integer, right: Bytes, other: Integer, size: Integer) -> bool:
     same: Any = 0
     while same < size and left[at + same] == right[other + same]:
@@ -23,7 +23,7 @@ def _equal(left: Bytes, at: Integer, right: Bytes, other: Integer, size: Integer
     return bool(same == size)
 
 
-@compiled
+@inner
 def _find(text: Bytes, start: Integer, end: Integer, part: Bytes, at: Integer, size: Integer) -> Any:
     """Where a part first occurs at or after `start`; -1: nowhere."""
     for i in range(start, end - size + 1):
@@ -76,7 +76,7 @@ def well_formed(starts: Array, text: Bytes, out: Mask) -> None:
         out[i] = good
 
 
-@compiled
+@inner
 def _next(text: Bytes, at: Integer, end: Integer) -> Any:
     """Where the character after the one at `at` starts."""
     after = np.int64(at) + 1
@@ -96,7 +96,7 @@ def like(
         out[i] = _like(text, low, high, pattern, at, end)
 
 
-@compiled
+@inner
 def _like(text: Bytes, low: Any, high: Any, pattern: Bytes, at: Any, end: Any) -> bool:
     retry_at, retry_low = np.int64(-1), np.int64(0)  # behind the last %, and what it has not swallowed yet
     while low < high:
@@ -204,7 +204,7 @@ def distances(
             out[i] = _distance(text, low, high, other, at, end, masks)
 
 
-@compiled
+@inner
 def _distance(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: Any, masks: Any) -> Any:
     ascii_only = high - low <= 64
     for j in range(low, high):
@@ -218,7 +218,7 @@ def _distance(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: Any,
     return _by_rows(short, low, high, long, at, end)
 
 
-@compiled
+@inner
 def _length(text: Bytes, at: Any, end: Any) -> Any:
     size = np.int64(0)
     for j in range(at, end):
@@ -229,7 +229,7 @@ def _length(text: Bytes, at: Any, end: Any) -> Any:
 _ONE = np.uint64(1)
 
 
-@compiled
+@inner
 def _bit_parallel(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: Any, masks: Any) -> Any:
     """Myers (1999), as Hyyrö (2003) puts it: a column of the matrix is two machine words."""
     for j in range(low, high):
@@ -249,7 +249,7 @@ def _bit_parallel(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: 
     return distance
 
 
-@compiled
+@inner
 def _by_rows(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: Any) -> Any:
     """The matrix row by row, for texts that are long or not ASCII."""
     one, other = _characters(short, low, high), _characters(long, at, end)
@@ -262,7 +262,7 @@ def _by_rows(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: Any) 
     return row[one.size]
 
 
-@compiled
+@inner
 def _characters(text: Bytes, at: Any, end: Any) -> Any:
     """The characters as numbers, each of its bytes packed together."""
     out = np.zeros(_length(text, at, end), np.int64)

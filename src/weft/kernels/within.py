@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.bucket.compiled import Array, Ints, Longs, compiled
+from weft.bucket.compiled import Array, Ints, Longs, compiled, inner
 from weft.bucket.directory import value_slot
 from weft.kernels.equal import BLOCK, WIDTH, Places, fetch
 
@@ -37,7 +37,7 @@ def order_by_slot(
         places[keys[i]] += 1
 
 
-@compiled
+@inner
 def _width(slots: int) -> int:
     bits = 0
     while (1 << bits) < slots:
@@ -77,7 +77,7 @@ def bounds(
                 out[first + i] = _bound(stored, permutation, base[i], end[i], wanted[i], after)
 
 
-@compiled
+@inner
 def _count(
     block: int,
     last: np.uint32,
@@ -98,7 +98,7 @@ def _count(
         out[i] = min(base[i], last) + smaller
 
 
-@compiled
+@inner
 def _bound(stored: Array, permutation: Places, low: Any, high: Any, word: Any, after: bool) -> Any:
     while low < high:
         middle = np.uint32((low + high) >> np.uint32(1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 from weft.errors import ConfigError, PlanError, nearest
@@ -55,14 +56,15 @@ def _effort(space: Space) -> Effort:
     return Effort(rules=3, best_trees=2 if sets <= DENSE else 1, rounds=9, neighbours=True)
 
 
+@lru_cache(maxsize=1)
 def _rules(space: Space) -> list[Rule]:
-    return rules(space, next(flat(space)))
+    return rules(space, next(flat(space)), _effort(space).rules)
 
 
 def _best(space: Space, trees: Iterable[Tree]) -> Shape | None:
     """The cheapest of some trees, each with the rules that suit the query best, its layouts then improved."""
     effort = _effort(space)
-    few = _rules(space)[: effort.rules]
+    few = _rules(space)
     pairs = ((tree, scheme(space, tree, rule)) for tree in dict.fromkeys(trees) for rule in few)
     found = cheapest(space, pairs) or cheapest(space, ((tree, _thrifty(space, tree)) for tree in trees))
     return improve(space, found, effort.rounds) if found else None

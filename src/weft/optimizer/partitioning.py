@@ -19,6 +19,10 @@ from weft.plan.schedule import Spread
 __all__ = ["Rule", "improve", "rules", "scheme", "schemes", "spread_by", "stores"]
 
 
+# So many keys are considered for a rule.
+KEYS = 6
+
+
 class Rule(NamedTuple):
     """Partition all stores that have a key by it; the others in their own way (0) or replicated (-1)."""
 
@@ -38,16 +42,24 @@ def schemes(space: Space, tree: Tree) -> Iterator[dict[int, Spread]]:
         yield dict(zip(masks, spreads, strict=True))
 
 
-def rules(space: Space, tree: Tree) -> list[Rule]:
-    """All rules, those that suit a tree best first."""
-    keys = dict.fromkeys(spread.key for mask in stores(tree) for spread in space.spreads(mask))
-    every = [Rule(key, others) for key in keys for others in (0, -1)]
-    return sorted(every, key=lambda rule: _total(space, tree, scheme(space, tree, rule)))
+def rules(space: Space, tree: Tree, count: int) -> list[Rule]:
+    """So many rules at most, those that suit a tree best first."""
+    ranked: list[tuple[float, Rule]] = []
+    for rule in (Rule(key, others) for key in _busiest_keys(space, tree) for others in (0, -1)):
+        bound = ranked[count - 1][0] if len(ranked) >= count else inf
+        shape = settle_below(space, tree, scheme(space, tree, rule), bound)
+        if shape:
+            ranked = sorted([*ranked, (shape.total, rule)])[:count]
+    return [rule for _, rule in ranked]
 
 
-def _total(space: Space, tree: Tree, layouts: dict[int, Spread]) -> float:
-    shape = settle_below(space, tree, layouts, inf)
-    return shape.total if shape else inf
+def _busiest_keys(space: Space, tree: Tree) -> list[int]:
+    """The keys by which most tuples can be placed; to none but these is worth giving all stores."""
+    traffic: dict[int, float] = {}
+    for mask in stores(tree):
+        for spread in space.spreads(mask):
+            traffic[spread.key] = traffic.get(spread.key, 0.0) + space.estimator.rate(mask)
+    return sorted(traffic, key=lambda key: (-traffic[key], key))[:KEYS]
 
 
 def scheme(space: Space, tree: Tree, rule: Rule) -> dict[int, Spread]:
