@@ -60,8 +60,8 @@ def compiled(function: F) -> F:
 
 def inner(function: F) -> F:
     """A function that only compiled functions call: it becomes part of them, and cannot be called from Python."""
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast(F, njit(nogil=True, error_model="numpy", **options)(function))
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # which its type does not mention
+    return cast(F, cast(Any, njit)(nogil=True, error_model="numpy", **options)(function))
 
 
 def frozen(array: Array) -> Array:

@@ -23,6 +23,7 @@ __all__ = [
     "Column",
     "Words",
     "decimal_halves",
+    "family",
     "flatten",
     "key_words",
     "text_buffers",
@@ -108,6 +109,17 @@ _VIEWS: dict[int, type[np.signedinteger[Any]]] = {
     **dict.fromkeys((pa.int64().id, pa.uint64().id, pa.timestamp("us").id, pa.duration("us").id), np.int64),
     **dict.fromkeys((pa.date64().id, pa.time64("us").id), np.int64),
 }
+
+
+def family(kind: Any) -> str:
+    """Types of one family have comparable words; integers of all widths are one, decimals of each scale another."""
+    if pa.types.is_dictionary(kind):
+        return family(kind.value_type)
+    if pa.types.is_decimal(kind):
+        return f"decimal of scale {kind.scale}{'' if kind.precision <= 18 else ', long'}"
+    names = {"integer": pa.types.is_integer, "float": pa.types.is_floating, "text": _is_text}
+    names |= {"timestamp": pa.types.is_timestamp, "duration": pa.types.is_duration}
+    return next((name for name, check in names.items() if check(kind)), str(kind))
 
 
 def validity(array: Any) -> Mask | None:

@@ -23,6 +23,7 @@ from weft.bucket.memory import fresh
 from weft.bucket.words import Column, Words, flatten, value_words
 from weft.errors import StateError
 from weft.kernels.equal import Places
+from weft.kernels.probe import check_types
 from weft.kernels.ranges import (
     NO_INTS,
     PORTION,
@@ -95,6 +96,9 @@ def band_ranges(limits: Band, run: Bucket, order: Order) -> Ranges:
     Where words are not exact, it also holds those that share a word with a bound.
     """
     index = run.index(order)
+    for side in (limits.low, limits.high):
+        if side is not None:
+            check_types(side.type, column(run.batch, order.columns[0]).type, order)
     low, high = (None if side is None else value_words(side) for side in (limits.low, limits.high))
     rows = _in_order(index, low, high)
     start, stop = fresh(rows.size, np.uint32), fresh(rows.size, np.uint32)
@@ -134,8 +138,6 @@ def _fill(index: Index, words: Words | None, rows: Places, after: bool, without:
     if words is None:
         out[:] = without
         return
-    if words.floats != index.words.floats or words.exact != index.words.exact:
-        raise StateError(f"the bounds and {index.order} have different types", hint="CAST one to the other")
     permutation = NO_INTS if index.permutation is None else index.permutation
     place = (index.directory.view(np.uint32), index.origin, index.scale, words.floats)
     bounds(words.values, rows, after, index.words.values, permutation.view(np.uint32), *place, out)

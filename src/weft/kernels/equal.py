@@ -76,6 +76,7 @@ def find(
     words: Longs,
     rows: Places,
     stored: Array,
+    nothing: Places,
     directory: Places,
     shift: np.uint64,
     times: Longs,
@@ -87,12 +88,15 @@ def find(
     start: Ints,
     stop: Ints,
 ) -> Any:
-    """Fill in the ranges of the tuples that have any; how many they are. Empty `times`: no window."""
+    """Fill in the ranges of the tuples that have any; how many they are. Empty `times`: no window.
+
+    `nothing` is the permutation, which is empty.
+    """
     base, end, masks = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint8)
     hits, crowded = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
     low, high = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
     early, late = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
-    near, nothing = np.empty(BLOCK * WIDTH, np.int64), np.empty(0, np.uint32)
+    near = np.empty(BLOCK * WIDTH, np.int64)
     found: Any = 0
     for first in range(0, words.size, BLOCK):
         last = min(first + BLOCK, words.size)

@@ -60,7 +60,8 @@ def keep_passing(
     before: int,
     after: int,
     positions: Longs,
-    limits: Longs,
+    since: Longs,
+    until: Longs,
 ) -> Any:
     """Move the pairs inside the window and visible to the front; how many they are. Empty arrays: no check."""
     good = np.empty(_BLOCK, np.uint8)
@@ -75,8 +76,10 @@ def keep_passing(
                 good[i] = np.uint8((time >= low[ours[i]] - before) & (time <= high[ours[i]] + after))
         if positions.size:
             for i in range(size):
-                limit = limits[ours[i] if limits.size > 1 else np.uint32(0)]
-                good[i] &= np.uint8(positions[theirs[i]] < limit)
+                position = positions[theirs[i]]
+                low_end = since[ours[i] if since.size > 1 else np.uint32(0)]
+                high_end = until[ours[i] if until.size > 1 else np.uint32(0)]
+                good[i] &= np.uint8((position >= low_end) & (position < high_end))
         kept = compact(good[:size], ours, theirs, kept, probe, stored)
     return kept
 

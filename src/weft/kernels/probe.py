@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
 from weft.bucket.compiled import Array, Ints, Longs, frozen
 from weft.bucket.index import Order
 from weft.bucket.memory import fresh
-from weft.bucket.words import Column, flatten, key_words
+from weft.bucket.words import Column, family, flatten, key_words
 from weft.errors import StateError
 from weft.kernels.equal import find, order_probes
 from weft.kernels.equal_permuted import find_permuted
@@ -37,7 +38,7 @@ from weft.kernels.ranges import (
     time_check,
 )
 
-__all__ = ["Keys", "equal_ranges", "in_order", "of_bucket", "probe", "probe_portions"]
+__all__ = ["Keys", "check_types", "equal_ranges", "in_order", "of_bucket", "probe", "probe_portions"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +73,14 @@ def of_bucket(bucket: Bucket, order: Order) -> Keys:
     )
     columns = tuple(flatten(column(bucket.batch, name)) for name in order.columns)
     return Keys(frozen(words.astype(np.int64, copy=False)), frozen(rows), columns, index.words.exact)
+
+
+def check_types(ours: Any, theirs: Any, order: Order) -> None:
+    """Words of different families are never equal, so a probe would silently find nothing."""
+    if family(ours) != family(theirs) and not pa.types.is_null(ours) and not pa.types.is_null(theirs):
+        raise StateError(
+            f"{ours} cannot be compared with the {theirs} of {order}", hint="CAST one to the other"
+        )
 
 
 def _digit(size: int) -> int:
@@ -120,12 +129,10 @@ def equal_ranges(keys: Keys, run: Bucket, order: Order, window: Window | None = 
     Where keys are hashed (`Keys.exact` is false) a range may, once in 2⁶⁴, hold a stranger.
     """
     index = run.index(order)
-    if index.words.exact != keys.exact:
-        raise StateError(
-            f"the keys of the probe and of {order} have different types", hint="CAST one to the other"
-        )
+    for ours, name in zip(keys.columns, order.columns, strict=True):
+        check_types(ours.type, column(run.batch, name).type, order)
     out = [fresh(keys.rows.size, np.int32) for _ in range(3)]
-    where: list[Any] = [index.words.values[: index.rows]]
+    where: list[Any] = [index.words.values[: index.rows], NO_INTS.view(np.uint32)]
     search: Callable[..., int] = find
     if index.permutation is not None:
         entries = index.permutation.view(np.uint32)

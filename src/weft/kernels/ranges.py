@@ -76,21 +76,31 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visible:
-    """For every probe tuple (or for all), the first position of the total order that it does *not* see."""
+    """Which part of the total order each probe tuple (or all of them) sees: positions from `since` to below `before`.
+
+    `before` is D5's rule; `since` is for windows of ROWS.
+    """
 
     before: Longs | int
+    since: Longs | int = 0
 
     def all_of(self, bucket: Bucket) -> bool:
         """Whether every tuple sees the whole bucket."""
-        last = bucket.bounds.last
-        least = self.before if isinstance(self.before, int) else int(self.before.min(initial=2**63 - 1))
-        return last is not None and last < least
+        first, last = bucket.bounds.first, bucket.bounds.last
+        if first is None or last is None:
+            return False
+        return last < int(np.min(self.before, initial=2**63 - 1)) and first >= int(
+            np.max(self.since, initial=0)
+        )
 
     def none_of(self, bucket: Bucket) -> bool:
         """Whether no tuple sees anything of the bucket."""
-        first = bucket.bounds.first
-        most = self.before if isinstance(self.before, int) else int(self.before.max(initial=-(2**63)))
-        return first is not None and first >= most
+        first, last = bucket.bounds.first, bucket.bounds.last
+        if first is None or last is None:
+            return False
+        return first >= int(np.max(self.before, initial=0)) or last < int(
+            np.min(self.since, initial=2**63 - 1)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,11 +219,12 @@ def time_check(bucket: Bucket, window: Window | None) -> tuple[Longs, Longs, Lon
     return times, window.low, window.high, window.before, window.after
 
 
-def _order_check(bucket: Bucket, visible: Visible | None) -> tuple[Longs, Longs]:
+def _order_check(bucket: Bucket, visible: Visible | None) -> tuple[Longs, Longs, Longs]:
+    """(positions, since, before); empty arrays for nothing to check."""
     if visible is None or visible.all_of(bucket):
-        return NO_LONGS, NO_LONGS
+        return NO_LONGS, NO_LONGS, NO_LONGS
     positions = bucket.positions
     if positions is None:
         raise StateError("only a part of the rows is visible, and they do not carry their positions")
-    before = np.full(1, visible.before, np.int64) if isinstance(visible.before, int) else visible.before
-    return positions, frozen(before)
+    since, before = (np.atleast_1d(np.asarray(limit, np.int64)) for limit in (visible.since, visible.before))
+    return positions, frozen(since), frozen(before)

@@ -41,7 +41,8 @@ class Effort:
 
     rules: int  # of partitioning, tried on every tree
     best_trees: int  # rules for which the best tree is found
-    rounds: int  # of changing layouts
+    rounds: int  # of changing layouts, for every heuristic
+    last_rounds: int  # of changing layouts, for the best of them
     neighbours: bool  # whether to try one stored result more or less
 
 
@@ -51,9 +52,9 @@ DENSE = 24
 
 def _effort(space: Space) -> Effort:
     if space.count > WIDE:
-        return Effort(rules=1, best_trees=1, rounds=1, neighbours=False)
+        return Effort(rules=1, best_trees=1, rounds=0, last_rounds=1, neighbours=False)
     sets = sum(space.connected(mask) for mask in range(1, space.full + 1))
-    return Effort(rules=3, best_trees=2 if sets <= DENSE else 1, rounds=9, neighbours=True)
+    return Effort(rules=3, best_trees=2 if sets <= DENSE else 1, rounds=9, last_rounds=0, neighbours=True)
 
 
 @lru_cache(maxsize=1)
@@ -96,6 +97,7 @@ def auto(space: Space) -> Shape | None:
     groups = (list(flat(space)), list(left_deep(space)), [tree for trees in others for tree in trees(space)])
     found = [shape for trees in groups if (shape := _best(space, trees))]
     best = min(found, key=lambda shape: shape.total, default=None)
+    best = improve(space, best, _effort(space).last_rounds) if best else None
     while best and _effort(space).neighbours:
         moves = [pair for tree in _neighbours(space, best.tree) for pair in _adopted(space, best, tree)]
         moved = cheapest(space, moves)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.kernels.columns import KEY_TYPES, VALUE_TYPES, batches, chunked, less, same
@@ -80,6 +80,7 @@ def check(matches: Matches, wanted: set[Pair]) -> None:
     assert set(found) == wanted
 
 
+@settings(max_examples=60)
 @given(st.data(), joins(KEY_TYPES), st.booleans())
 def test_equality(data: st.DataObject, join: tuple[Any, list[Any]], windowed: bool) -> None:
     probes, stored = join
@@ -96,6 +97,7 @@ def test_equality(data: st.DataObject, join: tuple[Any, list[Any]], windowed: bo
         check(matches, expected(probes, runs, match, windowed))
 
 
+@settings(max_examples=40)
 @given(st.data(), joins(KEY_TYPES))
 def test_the_keys_of_a_bucket_are_in_order_already(data: st.DataObject, join: tuple[Any, list[Any]]) -> None:
     probes, stored = join
@@ -110,6 +112,7 @@ def test_the_keys_of_a_bucket_are_in_order_already(data: st.DataObject, join: tu
         assert sorted(pairs_of(as_it_is)) == sorted(pairs_of(sorted_first))
 
 
+@settings(max_examples=70)
 @given(st.data(), joins(VALUE_TYPES), st.booleans(), st.booleans(), st.booleans())
 def test_bands(
     data: st.DataObject, join: tuple[Any, list[Any]], low_open: bool, high_open: bool, windowed: bool
@@ -164,6 +167,7 @@ def predicates() -> dict[str, tuple[Expr, Callable[[dict[str, Any], dict[str, An
     }
 
 
+@settings(max_examples=60)
 @given(st.data(), joins([pa.int64()]), st.sampled_from(sorted(predicates())), st.booleans())
 def test_theta(data: st.DataObject, join: tuple[Any, list[Any]], name: str, windowed: bool) -> None:
     probes, stored = join
@@ -174,6 +178,7 @@ def test_theta(data: st.DataObject, join: tuple[Any, list[Any]], name: str, wind
     check(matches, expected(probes, runs, match, windowed))
 
 
+@settings(max_examples=40)
 @given(joins([pa.int64()]), st.integers(1, 7))
 def test_portions_are_bounded_and_complete(join: tuple[Any, list[Any]], portion: int) -> None:
     probes, stored = join
@@ -236,6 +241,18 @@ def test_a_tuple_sees_what_is_before_it() -> None:
     assert probe(keys, runs, by_hash("k"), visible=later).run.tolist() == [0, 0, 1, 1, 2]
 
 
+def test_windows_of_rows_begin_at_a_position() -> None:
+    runs = [numbered(3, batch=1, rank=0), numbered(2, batch=2, rank=0)]
+    keys = in_order([pa.array([1, 1])])
+    last_two = np.array(
+        [start(1) + 2, start(2)]
+    )  # for the first tuple one of each batch, for the second both of one
+    matches = probe(keys, runs, by_hash("k"), visible=Visible(start(3), since=last_two))
+    found = sorted(zip(matches.probe.tolist(), matches.run.tolist(), matches.stored.tolist(), strict=True))
+    assert found == [(0, 0, 2), (0, 1, 0), (0, 1, 1), (1, 1, 0), (1, 1, 1)]
+    assert len(probe(keys, runs, by_hash("k"), visible=Visible(start(3), since=start(3)))) == 0
+
+
 def test_rows_without_positions_are_seen_as_a_whole() -> None:
     rows = pa.record_batch({"k": [1, 1]})
     run = build(rows, layout=by_hash("k"), span=(start(5), start(5) + 1))
@@ -262,11 +279,12 @@ def test_wrong_uses_are_named() -> None:
     keys = in_order([pa.array([1])])
     with pytest.raises(StateError, match=r"no index hash\(s\)"):
         probe(keys, [run], by_hash("s"))
-    with pytest.raises(StateError, match="different types"):
-        probe(in_order([pa.array(["a"])]), [run], by_hash("k"))
+    for wrong in (["a"], [1.0], [True]):
+        with pytest.raises(StateError, match=r"cannot be compared with the int64 of hash\(k\)"):
+            probe(in_order([pa.array(wrong)]), [run], by_hash("k"))
     with pytest.raises(StateError, match="without an event time"):
         probe(keys, [run], by_hash("k"), window=Window(np.zeros(1, np.int64), np.zeros(1, np.int64)))
-    with pytest.raises(StateError, match="different types"):
+    with pytest.raises(StateError, match=r"double cannot be compared with the int64 of value\(k\)"):
         band(Band(pa.array([1.0])), [run], by_value("k"))
     with pytest.raises(StateError, match="needs a bound"):
         Band()

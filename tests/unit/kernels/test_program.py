@@ -103,7 +103,7 @@ def columns(draw: st.DrawFn) -> dict[tuple[str, str], Any]:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(columns(), conditions())
 def test_programs_agree_with_the_evaluator(data: dict[tuple[str, str], Any], predicate: Expr) -> None:
     found = program(predicate)

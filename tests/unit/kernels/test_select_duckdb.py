@@ -156,7 +156,7 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=250)
+@settings(max_examples=200)
 @given(data=st.data(), table=rows(), parts=st.integers(1, 3))
 def test_random_expressions(
     connection: duckdb.DuckDBPyConnection, data: st.DataObject, table: Any, parts: int
