@@ -194,7 +194,7 @@ def _expanded(probes: Any, first: Any, last: Any) -> Pairs:
 
 def duckdb_contenders(case: Case) -> dict[str, Contender]:
     """DuckDB: a native table of the stored tuples, the probe batch as Arrow."""
-    duckdb = importlib.import_module("duckdb")
+    duckdb = _imported("duckdb")
     connection = duckdb.connect(config={"threads": 1})
     connection.register("arriving", pa.Table.from_batches([case.stored]))
     connection.execute("CREATE TABLE s AS SELECT * FROM arriving")
@@ -216,7 +216,7 @@ def duckdb_contenders(case: Case) -> dict[str, Contender]:
 
 def polars_contenders(case: Case) -> dict[str, Contender]:
     """Polars: a DataFrame of the stored tuples, the probe batch converted without a copy."""
-    pl = importlib.import_module("polars")
+    pl = _imported("polars")
     if pl.thread_pool_size() != 1:
         raise SystemExit("Polars was imported with more than one thread; run this in a process of its own")
     stored: Any = pl.from_arrow(case.stored)
@@ -244,6 +244,13 @@ def polars_contenders(case: Case) -> dict[str, Contender]:
         return pairs(probes().lazy().join_where(stored.lazy(), *near).filter(*other))
 
     return {"equality": equality, "band": bands, "theta": thetas}
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise SystemExit(f"this benchmark compares Weft with {name}: pip install {name}") from None
 
 
 def _columns(table: Any) -> Pairs:

