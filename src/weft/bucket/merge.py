@@ -2,8 +2,8 @@
 
 Guarantees: `merge` keeps every row that is not older than `since`, once, and every order of the runs. The layout is
 merged: each run is read front to back, and rows that compare equal stay in the order of the runs, which is that of age.
-Permutations are sorted anew, by the same counting sort that built them: it reads the rows in their new order, which
-is faster than following the old permutations here and there (4 million rows in 4 runs: 58 ns a row against 79).
+Permutations are sorted anew, by the same counting sort that built them: it is linear too, and reads the rows in their
+new order instead of following the old permutations here and there.
 
 `due` keeps runs few: it merges the newest ones as soon as there are `fanout` of which none is larger than all the
 others together. So a row's run at least doubles whenever the row is rewritten, and what is left falls off in size: a
@@ -67,7 +67,7 @@ def merge(runs: Sequence[Bucket], since: int | None = None) -> Bucket:
     """The rows of the runs, oldest first, as one run; without those older than `since`."""
     _check(runs, since)
     first = runs[0]
-    batch = pa.concat_batches([run.batch for run in runs])
+    batch = _joined([run.batch for run in runs])
     kept = _kept(batch, first.event_time, since)
     span = _span(runs)
     if first.layout is None:
@@ -99,6 +99,14 @@ def _with_indexes(
             words = _moved_words(runs, order, batch, rows)
             indexes.append(make_index(order, words, sort_rows(order, words, times), layout=False))
     return finish(batch, tuple(indexes), first.event_time, span)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The batches as one."""
+    columns = [
+        pa.concat_arrays(list(parts)) for parts in zip(*(batch.columns for batch in batches), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _check(runs: Sequence[Bucket], since: int | None) -> None:

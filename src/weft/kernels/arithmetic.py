@@ -17,7 +17,16 @@ import pyarrow.compute as pc
 
 from weft.bucket.compiled import Array, Floats
 from weft.errors import QueryError
-from weft.kernels.datum import Rule, as_array, as_type, null_unless, numbers, valid_rows, with_nulls
+from weft.kernels.datum import (
+    Rule,
+    as_array,
+    as_type,
+    limits_of,
+    null_unless,
+    numbers,
+    valid_rows,
+    with_nulls,
+)
 from weft.kernels.decimals import calculate, fit, wide
 
 __all__ = ["RULES", "narrow", "round_half_up"]
@@ -49,7 +58,7 @@ def _or_null(name: str, left: Any, right: Any, kind: pa.DataType) -> Any:
     wide_left, wide_right = numbers(left).astype(np.int64), numbers(right).astype(np.int64)
     with np.errstate(over="ignore"):
         result, good = _WRAPPING[name](wide_left, wide_right)
-    limits = np.iinfo(kind.to_pandas_dtype())
+    limits = limits_of(kind)
     good &= (result >= limits.min) & (result <= limits.max)
     return with_nulls(result, good if valid is None else good & valid, kind)
 
@@ -88,8 +97,12 @@ def _not_zero(value: Any) -> Any:
 def _remainder(args: Sequence[Any], kind: pa.DataType) -> Any:
     if pa.types.is_decimal(kind):
         return calculate("%", args[0], args[1], kind)
-    left, right = (as_type(arg, kind) for arg in args)
-    return pc.remainder(left, _not_zero(right))
+    left, right = (as_array(as_type(arg, kind), _rows(args)) for arg in args)
+    valid, divisor = valid_rows([left, right]), numbers(right)
+    good = divisor != 0 if valid is None else (divisor != 0) & valid
+    with np.errstate(invalid="ignore"):  # of an infinity
+        rest = np.fmod(numbers(left), np.where(divisor == 0, 1, divisor))  # with the sign of the dividend
+    return with_nulls(rest, good, kind)
 
 
 def _negate(args: Sequence[Any], kind: pa.DataType) -> Any:
@@ -101,7 +114,7 @@ def _negate(args: Sequence[Any], kind: pa.DataType) -> Any:
 def _abs(args: Sequence[Any], kind: pa.DataType) -> Any:
     if not pa.types.is_integer(kind):
         return pc.abs(args[0])
-    fits = pc.not_equal(args[0], pa.scalar(int(np.iinfo(kind.to_pandas_dtype()).min), kind))
+    fits = pc.not_equal(args[0], pa.scalar(int(limits_of(kind).min), kind))
     return pc.abs(null_unless(fits, args[0]))
 
 
@@ -153,7 +166,7 @@ def _round(args: Sequence[Any], kind: pa.DataType) -> Any:
 
 def narrow(value: Any, kind: pa.DataType) -> Any:
     """Whole numbers as integers of a type; NULL where they do not fit."""
-    limits = np.iinfo(kind.to_pandas_dtype())
+    limits = limits_of(kind)
     low, high = pa.scalar(int(limits.min), value.type), pa.scalar(int(limits.max), value.type)
     inside = pc.and_kleene(pc.greater_equal(value, low), pc.less_equal(value, high))
     return pc.cast(null_unless(inside, value), kind)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from weft.kernels.arithmetic import narrow, round_half_up
 from weft.kernels.cast_texts import parse, render
-from weft.kernels.datum import as_type, naive, numbers, valid_rows, with_nulls
+from weft.kernels.datum import as_type, limits_of, naive, numbers, valid_rows, with_nulls
 from weft.kernels.decimals import fit, wide
 
 __all__ = ["cast"]
@@ -57,7 +57,7 @@ def _number(value: Any, kind: pa.DataType) -> Any:
 
 def _from_float(value: Any, kind: pa.DataType) -> Any:
     whole = np.trunc(numbers(value).astype(np.float64))
-    limits = np.iinfo(kind.to_pandas_dtype())
+    limits = limits_of(kind)
     inside = (whole >= float(limits.min)) & (whole < float(limits.max) + 1.0)
     valid = valid_rows([value])
     good = inside if valid is None else inside & valid

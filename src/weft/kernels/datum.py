@@ -26,6 +26,7 @@ __all__ = [
     "as_array",
     "as_type",
     "constant",
+    "limits_of",
     "naive",
     "null_unless",
     "numbers",
@@ -90,6 +91,11 @@ def as_array(value: Any, rows: int) -> Any:
     if isinstance(value, pa.Scalar):
         return pa.nulls(rows, value.type) if not value.is_valid else pa.repeat(value, rows)
     return flatten(value)
+
+
+def limits_of(kind: pa.DataType) -> np.iinfo[Any]:
+    """The least and the greatest value of a type of integers."""
+    return np.iinfo(f"int{kind.bit_width}")
 
 
 def naive(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Decimal arithmetic.
 
 Guarantees: results are exact, then rounded half up to the scale of their type; NULL where they do not fit its
-precision, and for a division by zero.
+precision, for a division by zero, and for the remainder of a quotient of more than 37 digits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def calculate(operator: str, left: Any, right: Any, kind: pa.DataType) -> Any:
     if operator == "*":
         return fit(pc.multiply(left, right), kind)
     if operator == "%":
-        return fit(pc.remainder(left, right), kind)
+        whole = fit(pc.trunc(pc.divide(left, right)), pa.decimal256(37, 0))
+        return fit(pc.subtract(left, pc.multiply(right, whole)), kind)
     return fit(pc.divide(_deepened(left, right, kind.scale + 1), right), kind)
 
 

@@ -10,9 +10,9 @@ rows) are set aside and done at the end of the block: counting in slots of up to
 
 Three rules keep these loops fast, each worth a factor of up to two when broken. A loop that reads what may not be in
 the cache does little else, so that many reads are under way at once; reading ahead beats asking with prefetches. It
-never stores at a place that depends on what it read: measured here, such a store makes the next reads wait (probably
-because the host forbids speculative store bypass), 38 ns a tuple against 1.3. And indices are unsigned, because Numba
-gives signed ones a meaning when they are negative.
+never stores at a place that depends on what it read: loops that did were many times slower where this was written
+(perhaps because the host forbids speculative store bypass; the cause was not isolated). And indices are unsigned,
+because Numba gives signed ones a meaning when they are negative.
 """
 
 from __future__ import annotations
