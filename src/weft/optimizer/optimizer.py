@@ -46,15 +46,17 @@ class Effort:
     neighbours: bool  # whether to try one stored result more or less
 
 
-# Join graphs with more connected sets of inputs than this are dense: their best tree takes long to find.
-DENSE = 24
+# Join graphs with more connected sets per input than a chain of six has are dense: their best tree takes long to find.
+DENSE = 3.5
 
 
 def _effort(space: Space) -> Effort:
     if space.count > WIDE:
         return Effort(rules=1, best_trees=1, rounds=0, last_rounds=1, neighbours=False)
     sets = sum(space.connected(mask) for mask in range(1, space.full + 1))
-    return Effort(rules=3, best_trees=2 if sets <= DENSE else 1, rounds=9, last_rounds=0, neighbours=True)
+    return Effort(
+        rules=3, best_trees=2 if sets <= DENSE * space.count else 1, rounds=9, last_rounds=0, neighbours=True
+    )
 
 
 @lru_cache(maxsize=1)
