@@ -107,9 +107,8 @@ _HOP_HEADS = ("stage", "seconds")
 
 
 def _hop_rows(seen: Observation) -> list[tuple[str, ...]]:
-    names = ["sources", *(f"hop {hop}" for hop in range(1, len(seen.hops)))]
-    rows = [(name, number(seconds)) for name, seconds in zip(names, seen.hops, strict=True)]
-    return [*rows, ("whole batch", number(seen.elapsed))]
+    rows = [(f"hop {hop}" if hop else "sources", number(seconds)) for hop, seconds in enumerate(seen.hops)]
+    return [*rows, ("whole batch", number(seen.elapsed) if seen.elapsed else "?")]
 
 
 _STORE_HEADS = ("store", "layout", "looked up by", "from hop", "kept for", "tuples", "new/s")

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.errors import StateError
+from weft.errors import StateError, WeftError
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.batch import longest
 from weft.runtime.checkpoint import FORMAT, Checkpoint, Manifest, RunFile
@@ -168,7 +168,7 @@ def _counted(root: Path, last: int) -> set[tuple[str, str]]:
     try:
         plan = Checkpoint(root).plan(last)
         graphs = {name: PhysicalGraph.from_json(text) for name, text in plan.graphs.items()} if plan else {}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, WeftError):
         return set()  # no plan, no answer; times are then shown as they are
     return {
         (name, store.name)

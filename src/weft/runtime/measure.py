@@ -23,8 +23,9 @@ from collections.abc import Mapping, Sequence
 from weft.logical.expr import BOOLEAN, Expr, make_call
 from weft.logical.horizon import is_time_bound
 from weft.plan.graph import PhysicalGraph
+from weft.plan.join_plan import Names
 from weft.plan.rules import ProbeRule
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.metrics import BatchMetrics, StepMetrics
 from weft.runtime.observe import observed, probe_copies, store_copies
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics, predicate_name
@@ -75,24 +76,39 @@ def _passed(graph: PhysicalGraph, alias: str, batch: BatchMetrics) -> float:
 
 
 def _predicates(statistics: Statistics, graph: PhysicalGraph, metrics: Batches, before: Before) -> Pairs:
-    """Of every set of predicates that some steps check together, alone first, what they compared and matched."""
-    steps: dict[tuple[Expr, ...], list[ProbeRule]] = {}
-    for rule in graph.rules:
-        if isinstance(rule, ProbeRule) and len(graph.store(rule.store).aliases) == 1:
-            steps.setdefault(_checked(graph, rule), []).append(rule)
-    steps.pop((), None)
-    estimator, found = Estimator(graph.query, statistics), Pairs()
-    for checked, rules in sorted(steps.items(), key=lambda item: (len(item[0]), *map(str, item[0]))):
+    """Of every set of predicates that some steps check together, what they compared and matched.
+
+    Small joins come first, since what they let through is what larger ones probe.
+    """
+    found: Pairs = {}
+    for checked, rules in _groups(graph):
         known = [p for p in checked if predicate_name(graph.query, p) in found]
         unknown = [p for p in checked if p not in known]
-        compared = _compared(estimator, graph, rules, metrics, before)
-        for p in known:
-            there, matched = found[predicate_name(graph.query, p)]
-            compared *= matched / there
-        matches = sum(_matches(rule, metrics) for rule in rules)
+        now = statistics.measured(1.0, {}, found)
+        compared = _compared(Estimator(graph.query, now), graph, rules, metrics, before)
+        compared *= math.prod(now.selectivity(graph.query, p) for p in known)
+        matches = sum(step.matches for rule in rules for step in _steps(rule, metrics))
         if unknown and compared:
             found |= _shared(statistics, graph, unknown, compared, min(matches, compared))
     return found
+
+
+def _groups(graph: PhysicalGraph) -> list[tuple[tuple[Expr, ...], list[ProbeRule]]]:
+    """The steps by what they check, those over few inputs and with few predicates first."""
+    steps: dict[tuple[Expr, ...], list[ProbeRule]] = {}
+    for rule in graph.rules:
+        if isinstance(rule, ProbeRule) and (checked := _checked(graph, rule)):
+            steps.setdefault(checked, []).append(rule)
+    sizes = {checked: min(len(_joined(graph, rule)) for rule in rules) for checked, rules in steps.items()}
+    return sorted(steps.items(), key=lambda item: (sizes[item[0]], len(item[0]), *map(str, item[0])))
+
+
+def _joined(graph: PhysicalGraph, rule: ProbeRule) -> Names:
+    return tuple(sorted((*rule.known, *graph.store(rule.store).aliases)))
+
+
+def _steps(rule: ProbeRule, metrics: Batches) -> list[StepMetrics]:
+    return [batch.steps[rule.edge] for batch in metrics if rule.edge in batch.steps]
 
 
 def _checked(graph: PhysicalGraph, rule: ProbeRule) -> tuple[Expr, ...]:
@@ -100,10 +116,6 @@ def _checked(graph: PhysicalGraph, rule: ProbeRule) -> tuple[Expr, ...]:
     equal = [make_call("=", (e.probe, e.stored), BOOLEAN) for e in rule.equalities]
     theta = [p for p in rule.predicates if not is_time_bound(graph.query, p)]
     return tuple(sorted({*equal, *theta}, key=str))
-
-
-def _matches(rule: ProbeRule, metrics: Batches) -> int:
-    return sum(batch.steps[rule.edge].matches for batch in metrics if rule.edge in batch.steps)
 
 
 def _compared(
@@ -124,31 +136,40 @@ def _window_pairs(
     estimator: Estimator, graph: PhysicalGraph, rule: ProbeRule, metrics: Batches
 ) -> float | None:
     """Probes times the tuples that each meets within windows and time bounds; None: all that are stored."""
-    (other,) = graph.store(rule.store).aliases
-    _, unbounded = estimator.content(rule.start, other)
-    known = estimator.mask(rule.known)
-    both, start = known | estimator.mask((other,)), estimator.query.aliases.index(rule.start)
-    alone = estimator.tuples(start, known) * estimator.selectivity(both)
+    inside = graph.store(rule.store).aliases
+    unbounded = any(estimator.content(rule.start, other)[1] for other in inside)
+    known, store = estimator.mask(rule.known), estimator.mask(inside)
+    start = estimator.query.aliases.index(rule.start)
+    alone = estimator.tuples(start, known) * estimator.selectivity(known | store)
     if unbounded or not alone:
         return None
-    met = estimator.tuples(start, both) * estimator.selectivity(known) / alone
-    steps = [batch.steps[rule.edge] for batch in metrics if rule.edge in batch.steps]
-    return met * sum(step.probes for step in steps) / probe_copies(graph, rule)
+    apart = estimator.selectivity(known) * estimator.selectivity(store)
+    met = estimator.tuples(start, known | store) * apart / alone
+    return met * sum(step.probes for step in _steps(rule, metrics)) / probe_copies(graph, rule)
 
 
 def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, before: Before) -> float:
     """Probes times the tuples that were there: of earlier batches, and of this one if it was their turn."""
-    (other,) = graph.store(rule.store).aliases
     total = 0.0
     for batch, earlier in zip(metrics, before, strict=True):
         if rule.edge not in batch.steps:
             continue
         held = earlier.stores.get(rule.store) if earlier else None
         visible = held.rows / store_copies(graph, rule.store) if held else 0.0
-        if batch.order.index(other) < batch.order.index(rule.start):
-            visible += _passed(graph, other, batch)
+        for other in graph.store(rule.store).aliases:
+            if batch.order.index(other) < batch.order.index(rule.start):
+                visible += _added(graph, rule.store, other, batch)
         total += visible * batch.steps[rule.edge].probes / probe_copies(graph, rule)
     return total
+
+
+def _added(graph: PhysicalGraph, store: str, start: str, batch: BatchMetrics) -> float:
+    """How many tuples were added to a store on behalf of an input in a batch."""
+    aliases = graph.store(store).aliases
+    if len(aliases) == 1:
+        return _passed(graph, start, batch)
+    lasts = [rule for rule in graph.probes(start) if _joined(graph, rule) == aliases]
+    return sum(step.matches for rule in lasts for step in _steps(rule, [batch]))
 
 
 def _shared(

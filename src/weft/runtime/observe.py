@@ -118,8 +118,7 @@ def _stores(graph: PhysicalGraph, batches: Batches) -> dict[str, StoreSeen]:
 
 def _hops(graph: PhysicalGraph, batches: Batches) -> tuple[float, ...]:
     """The mean of every hop over the batches that measured it; what comes behind the last hop is none."""
-    found = []
-    for hop in range(graph.hops + 1):
-        times = [batch.seconds[hop] for batch in batches if hop < len(batch.seconds)]
-        found.append(sum(times) / len(times) if times else 0.0)
-    return tuple(found)
+    hops = [
+        [batch.seconds[hop] for batch in batches if hop < len(batch.seconds)] for hop in range(graph.hops + 1)
+    ]
+    return tuple(sum(times) / len(times) for times in hops if times)

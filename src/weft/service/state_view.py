@@ -7,12 +7,13 @@ never read as markup.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +22,7 @@ from weft.runtime.inspect import CheckpointState, QueryState, StoreState, inspec
 
 __all__ = ["StateFormat", "show_state", "state_json", "state_tables"]
 
+_WIDTH = 110
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -37,7 +39,8 @@ def show_state(directory: Path, shown: StateFormat) -> None:
     if shown is StateFormat.JSON:
         print(state_json(state))
     else:
-        state_tables(state, Console(highlight=False))
+        # A narrow terminal breaks the lines; Rich would cut the figures off.
+        state_tables(state, Console(highlight=False, width=max(_WIDTH, Console().width)))
 
 
 def state_json(state: CheckpointState) -> str:
@@ -53,9 +56,16 @@ def state_tables(state: CheckpointState, console: Console) -> None:
         console.print()
         console.print(Text(f"Query {query.name}", style="bold"))
         console.print(Text(query.text), soft_wrap=True)
-        console.print(_table(("input", "arrived"), ((a, f"{n:,}") for a, n in query.arrived.items())))
-        console.print(_table(("stream", "watermark"), ((s, _time(t)) for s, t in query.watermarks.items())))
-        console.print(_stores(query))
+        for table in _tables(query):
+            console.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _tables(query: QueryState) -> Iterator[Table]:
+    yield _table(("input", "arrived"), ((alias, f"{count:,}") for alias, count in query.arrived.items()))
+    yield _table(("stream", "watermark"), ((name, _time(mark)) for name, mark in query.watermarks.items()))
+    if query.stores:
+        heads = ("store", "rows", "bytes", "runs", "partitions", "oldest", "newest")
+        yield _table(heads, map(_store, query.stores))
 
 
 def _summary(state: CheckpointState) -> list[str]:
@@ -67,11 +77,6 @@ def _summary(state: CheckpointState) -> list[str]:
     files.append(f"{state.dead_letters} dead letters")
     streams = [f"Stream {name}: {text}" for name, text in state.streams.items()]
     return [" · ".join(parts), " · ".join(files), *streams]
-
-
-def _stores(query: QueryState) -> Table:
-    heads = ("store", "rows", "bytes", "runs", "partitions", "oldest", "newest")
-    return _table(heads, (_store(store) for store in query.stores))
 
 
 def _store(store: StoreState) -> tuple[str, ...]:
