@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from weft.runtime.checkpoint import Checkpoint, Manifest, Plan, RunFile, Runs
 from weft.runtime.inspect import Files, StoreState, inspect
 
 SQL = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS], w [ROWS 10] WHERE v.vid = w.vid"
-IDENTITY = {
+IDENTITY: dict[str, Any] = {
     "streams": {"v": ["vid long, x long, ts timestamp", "ts"], "u": ["vid long", None]},
     "queries": {"pair": SQL},
     "partitions": 2,
@@ -24,7 +25,7 @@ IDENTITY = {
 def checkpoint(root: Path) -> Checkpoint:
     """A checkpoint that a session holds, with three batches, of which the last two are kept."""
     made = Checkpoint(root)
-    made.open(IDENTITY)
+    made.open(**IDENTITY)
     for number in range(3):
         made.write_plan(Plan(number, 0, {"pair": graph(SQL).to_json()}, {}))
         made.commit(_manifest(made, number))
@@ -81,7 +82,7 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
 def test_a_checkpoint_without_a_batch_is_one(tmp_path: Path) -> None:
     """A session that has just started."""
     made = Checkpoint(tmp_path)
-    made.open(IDENTITY)
+    made.open(**IDENTITY)
     made.close()
     found = inspect(tmp_path)
     assert (found.last_batch, found.live, found.unnamed) == (-1, Files(0, 0), Files(0, 0))
