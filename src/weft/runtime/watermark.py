@@ -3,7 +3,7 @@
 Guarantees: a source's watermark never falls. Every tuple that is on time is at or after the watermark its source had
 when the batch began, so what `forgettable` lets go can be part of no later result of tuples that are on time. A source
 that has been silent for longer than `idle_after` is taken along by the others: it does not hold them back, and what it
-brings later is late if they have passed it.
+brings later is late if they have passed it. A source without event time is where the clock is, and is never idle.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Watermarks:
             if mark is not None:
                 marks[name] = max(mark, marks.get(name, mark))
         if idle_after is not None:
-            idle = {name for name in streams if now - active[name] > micros(idle_after)}
+            timed = [name for name, stream in streams.items() if stream.event_time is not None]
+            idle = {name for name in timed if now - active[name] > micros(idle_after)}
             marks |= _taken_along(marks, streams, idle)
         return Watermarks(marks, active)
 
