@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.runtime.checkpoint import Checkpoint
-from weft.runtime.spark import SparkRunner, Target, create_spark
+from weft.runtime.spark import SparkRunner, Target
 from weft.sinks import to_memory, to_parquet
 from weft.sources.spec import files
 from weft.sql.bind import parse_query
@@ -38,15 +37,6 @@ STREAMS = {
 CATALOG = Catalog(tuple(STREAMS.values()))
 CHAIN = """SELECT v.a, w.uid, c.b FROM v [RANGE 2 SECONDS], w [RANGE 1 SECOND], c [RANGE 3 SECONDS]
            WHERE v.vid = w.vid AND w.uid = c.uid AND v.a > 10"""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """One Spark for all tests here."""
-    session = create_spark("local[2]")
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
 
 
 def graph_of(sql: str, strategy: str = "auto") -> PhysicalGraph:
