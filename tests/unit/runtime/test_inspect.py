@@ -11,7 +11,7 @@ import pytest
 from tests.unit.runtime.joins import graph
 from weft.bucket.bucket import Bounds
 from weft.errors import StateError
-from weft.runtime.checkpoint import Checkpoint, Manifest, Plan, RunFile, Runs
+from weft.runtime.checkpoint import FORMAT, Checkpoint, Manifest, Plan, RunFile, Runs
 from weft.runtime.inspect import Files, StoreState, inspect
 
 SQL = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS], w [ROWS 10] WHERE v.vid = w.vid"
@@ -54,7 +54,7 @@ def test_a_checkpoint_is_shown_as_its_last_manifest_says(tmp_path: Path) -> None
     (tmp_path / "dead_letters").mkdir()
     (tmp_path / "dead_letters" / "batch-000000000001.jsonl").write_bytes(b'{"a": 1}\n{"a": 2}\n')
     found = inspect(tmp_path)
-    assert (found.format, found.partitions, found.last_batch, found.dead_letters) == (1, 2, 2, 2)
+    assert (found.format, found.partitions, found.last_batch, found.dead_letters) == (FORMAT, 2, 2, 2)
     assert found.streams == {"v": "vid long, x long, ts timestamp, event time ts", "u": "vid long"}
     assert found.live == Files(9, 2 * (1 + 3 + 2 + 6) + 4)
     assert found.unnamed == Files(1, 5)
@@ -103,7 +103,7 @@ def test_a_plan_that_is_gone_leaves_the_rest_visible(tmp_path: Path) -> None:
         (None, "is no checkpoint directory"),
         ("{", "is damaged"),
         ("[]", "is damaged"),
-        ('{"format": 99}', "has format 99, this version of Weft reads 1"),
+        ('{"format": 99}', f"has format 99, this version of Weft reads {FORMAT}"),
     ],
 )
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
