@@ -64,6 +64,6 @@ def spark() -> Iterator[Any]:
     from weft.runtime.spark import create_spark  # most tests need no Spark
 
     session = create_spark("local[2]")
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

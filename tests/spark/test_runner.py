@@ -154,13 +154,6 @@ def test_a_checkpoint_of_other_queries_is_refused(spark: Any, tmp_path: Path) ->
         runner(spark, tmp_path, other, to_memory()).start({"availableNow": True})
 
 
-def test_count_windows_are_refused_by_name(spark: Any, tmp_path: Path) -> None:
-    """Better than wrong counts."""
-    counted = graph_of(CHAIN.replace("w [RANGE 1 SECOND]", "w [ROWS 10]"))
-    with pytest.raises(ConfigError, match="ROWS windows"):
-        runner(spark, tmp_path, counted, to_memory()).start({"availableNow": True})
-
-
 def test_a_session_runs_what_the_readme_shows(spark: Any, tmp_path: Path) -> None:
     """The public face: streams, a query with a sink, start, results."""
     write_files(tmp_path, 0, 2)

@@ -44,10 +44,9 @@ class Watermarks:
             mark = _own(stream, newest.get(name), now)
             if mark is not None:
                 marks[name] = max(mark, marks.get(name, mark))
-        if idle_after is not None:
-            timed = [name for name, stream in streams.items() if stream.event_time is not None]
-            idle = {name for name in timed if now - active[name] > micros(idle_after)}
-            marks |= _taken_along(marks, streams, idle)
+        spans = {name: s.idle_after or idle_after for name, s in streams.items() if s.event_time is not None}
+        idle = {name for name, span in spans.items() if span and now - active[name] > micros(span)}
+        marks |= _taken_along(marks, streams, idle)
         return Watermarks(marks, active)
 
 
@@ -59,6 +58,7 @@ def _own(stream: Stream, newest: int | None, now: int) -> int | None:
 
 
 def _taken_along(marks: Mapping[str, int], streams: Mapping[str, Stream], idle: set[str]) -> dict[str, int]:
+    """The watermarks of idle streams: where the others are."""
     awake = [name for name in streams if name not in idle]
     if not awake or any(name not in marks for name in awake):
         return {}
