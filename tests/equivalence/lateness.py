@@ -24,8 +24,6 @@ class _Source:
     """What is known of a source while batches come."""
 
     stream: Stream
-    late: str
-    idle_after: timedelta | None
     times: list[int | None]
     mark: int | None = None
     active: int = 0
@@ -37,7 +35,7 @@ class _Source:
         newest = self.mark
         for time in self.times[first:last]:
             on_time = self._is_on_time(time)
-            takes_part = on_time or (time is not None and self.late == "join")
+            takes_part = on_time or (time is not None and self.stream.late == "join")
             self.on_time.append(on_time)
             self.part.append(takes_part)
             if takes_part:
@@ -54,17 +52,15 @@ class _Source:
 
     def is_idle(self, now: int) -> bool:
         """Whether it must not hold the others back."""
-        if self.idle_after is None or self.stream.event_time is None:
+        patience = self.stream.idle_after
+        if patience is None or self.stream.event_time is None:
             return False
-        return now - self.active > self.idle_after // timedelta(microseconds=1)
+        return now - self.active > patience // timedelta(microseconds=1)
 
 
 def admitted(join: Join, arrivals: NDArray[np.int64]) -> tuple[Flags, Flags]:
     """By stream, which tuples take part, and which are on time."""
-    sources = {
-        stream.name: _Source(stream, join.late, join.idle_after, _times(join, stream.name))
-        for stream in join.catalog.streams
-    }
+    sources = {stream.name: _Source(stream, _times(join, stream.name)) for stream in join.catalog.streams}
     for number, batch in enumerate(join.batches):
         now = int(arrivals[number])
         for name, source in sources.items():

@@ -15,6 +15,7 @@ from tests.equivalence.lateness import admitted
 from tests.equivalence.streams import Join
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.local import LocalRunner
+from weft.runtime.metrics import BatchMetrics
 from weft.testing.reference import TIME, inside_counts, row_column, timely
 
 PERIOD = 7_000_000  # between the arrivals of two batches, in microseconds
@@ -100,9 +101,14 @@ def _timed(join: Join, stream: str, arrivals: NDArray[np.int64]) -> pa.Table:
     return join.tables[stream].append_column(TIME, pa.array(arrivals[_batch_of(join, stream)]))
 
 
-def differs(oracle: Oracle, found: pa.Table, orders: Sequence[Sequence[str]]) -> str:
-    """What is wrong with results; nothing if nothing is."""
-    least, most = oracle.bounds(orders)
+def differs(oracle: Oracle, found: pa.Table, metrics: Sequence[BatchMetrics]) -> str:
+    """What is wrong with results, or with which tuples took part; nothing if nothing is."""
+    for input_ in oracle.join.query.inputs:
+        taken = sum(batch.inputs[input_.alias].rows for batch in metrics)
+        expected = oracle.kept[input_.stream.name].size
+        if taken != expected:
+            return f"{taken} tuples of {input_.alias} took part, not {expected}"
+    least, most = oracle.bounds([batch.order for batch in metrics[: len(oracle.join.batches)]])
     rows = rows_of(found)
     lost, wrong = least - rows, rows - most
     return f"lost {lost.most_common(3)}, not to be had {wrong.most_common(3)}" if lost or wrong else ""
@@ -110,7 +116,7 @@ def differs(oracle: Oracle, found: pa.Table, orders: Sequence[Sequence[str]]) ->
 
 def run(join: Join, graph: PhysicalGraph, **options: Any) -> LocalRunner:
     """A runner that has processed all batches of a join."""
-    runner = LocalRunner(graph, late=join.late, idle_after=join.idle_after, **options)
+    runner = LocalRunner(graph, **options)
     for number, batch in enumerate(join.batches):
         data = {name: join.tables[name].slice(first, last - first) for name, (first, last) in batch.items()}
         runner.process(data, now=number * PERIOD)

@@ -32,6 +32,7 @@ _VALUES: dict[str, Sequence[Any]] = {
     "b": (True, False, None),
 }
 SPAN = 60  # seconds
+IDLE = (None, timedelta(seconds=5), timedelta(seconds=20))
 
 PAIRS = (
     *("{a}.k = {b}.k",) * 6,
@@ -94,8 +95,6 @@ class Join:
     catalog: Catalog
     tables: dict[str, pa.Table]
     batches: tuple[dict[str, tuple[int, int]], ...]  # stream ↦ first row and the one after the last
-    late: str = "drop"
-    idle_after: timedelta | None = None
 
 
 def random_join(
@@ -109,11 +108,12 @@ def random_join(
     """A random join over random streams; unless mixed, all of them or none have event times."""
     rng = random.Random(seed)
     count = rng.choices((2, 3, 4, 5), weights=(4, 5, 3, 1))[0]
-    streams = [_stream(rng, f"{prefix}{i}") for i in range(count)]
+    late, idle = rng.choice((("drop",), ("drop",), ("join", "drop"))), rng.choice((IDLE, IDLE[:1]))
+    streams = [_stream(rng, f"{prefix}{i}", rng.choice(late), rng.choice(idle)) for i in range(count)]
     if rng.random() < 0.15:
         streams[1] = streams[0]
     if not mixed:
-        streams = [streams[0] if s is streams[0] else _of_time(s, streams[0].event_time) for s in streams]
+        streams = [_of_time(stream, streams[0].event_time) for stream in streams]
     catalog = Catalog(tuple(dict.fromkeys(streams)))
     query = parse_query(_query_text(rng, streams, windows), catalog)
     rows = rng.choice((8, 15, 40) if count < 4 else (8, 12, 18))
@@ -122,15 +122,14 @@ def random_join(
         stream.name: _table(rng, rng.randint(rows // 2, rows), rng.choice((1, 8, SPAN)) if shuffled else 0)
         for stream in catalog.streams
     }
-    late = rng.choice(("drop", "drop", "join"))
-    idle_after = rng.choice((None, timedelta(seconds=5), timedelta(seconds=20)))
-    return Join(query, catalog, tables, _batches(rng, tables, rng.choice(batches)), late, idle_after)
+    return Join(query, catalog, tables, _batches(rng, tables, rng.choice(batches)))
 
 
-def _stream(rng: random.Random, name: str) -> Stream:
+def _stream(rng: random.Random, name: str, late: str, idle_after: timedelta | None) -> Stream:
     timed = rng.random() < 0.85
     lateness = timedelta(seconds=rng.choice((0, 5, 20, 1000)))
-    return Stream(name, SCHEMA, "ts" if timed else None, lateness if timed else timedelta(0))
+    time, lateness = ("ts", lateness) if timed else (None, timedelta(0))
+    return Stream(name, SCHEMA, time, lateness, late, idle_after)
 
 
 def _of_time(stream: Stream, event_time: str | None) -> Stream:

@@ -5,7 +5,7 @@ Starting a streaming query costs more than a batch, so a run takes many joins at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 
 from tests.equivalence.files import Layout, random_layouts, write
 from tests.equivalence.oracle import Oracle, differs
-from tests.equivalence.streams import WINDOWS, Join, random_join
+from tests.equivalence.streams import Join, random_join
 from tests.equivalence.test_plans import random_options
 from weft.optimizer.optimizer import STRATEGIES, optimise
 from weft.plan.graph import PhysicalGraph
@@ -30,10 +30,6 @@ from weft.stats.statistics import Statistics
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
 
 RUNS = 5
-ROWS_RUN_ON_SPARK = False
-LATE_ONES_CAN_JOIN = False
-
-USED = WINDOWS if ROWS_RUN_ON_SPARK else [window for window in WINDOWS if "ROWS" not in window]
 
 
 @dataclass(frozen=True)
@@ -54,9 +50,8 @@ def draw(number: int) -> tuple[Join, dict[str, Layout]]:
     """
     for attempt in count():
         seed = 1_000_000 + 1_000 * number + attempt
-        drawn = random_join(seed, prefix=f"c{number}_", windows=USED, batches=(1, 2, 3, 4), mixed=False)
-        late = drawn.late if LATE_ONES_CAN_JOIN else "drop"
-        join, layouts = random_layouts(replace(drawn, late=late, idle_after=None), seed)
+        drawn = random_join(seed, prefix=f"c{number}_", batches=(1, 2, 3, 4), mixed=False)
+        join, layouts = random_layouts(drawn, seed)
         if Oracle.of(join).found.num_rows:
             return join, layouts
     raise AssertionError
@@ -88,17 +83,9 @@ def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: 
 
 def wrong(case: Case, metrics: Sequence[BatchMetrics]) -> str:
     """What is wrong with the results of a case; nothing if nothing is."""
-    orders = [batch.order for batch in metrics[: len(case.join.batches)]]
-    oracle = Oracle.of(case.join, list(_arrivals(case.join, metrics)))
-    found = differs(oracle, case.sink.results(), orders)
+    arrivals = [round(batch.started * 1e6) for batch in metrics[: len(case.join.batches)]]
+    found = differs(Oracle.of(case.join, arrivals), case.sink.results(), metrics)
     return found and f"{case.name}: {found}: {case.join.query}"
-
-
-def _arrivals(join: Join, metrics: Sequence[BatchMetrics]) -> Iterator[int]:
-    """When the batches came: a stream without event time is always where the clock is."""
-    clocks = [stream.name for stream in join.catalog.streams if stream.event_time is None]
-    for number in range(len(join.batches)):
-        yield metrics[number].watermarks[clocks[0]] if clocks else number
 
 
 @pytest.mark.parametrize("block", range(RUNS))
