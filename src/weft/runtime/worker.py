@@ -1,7 +1,10 @@
 """What a Spark task does (design, D1, D3 and D10).
 
 Guarantees: pure but for the bucket files and sink parts it writes, each under a name no other attempt has; what it
-returns names those that count. An error of the user's is returned as a note, since no further attempt would mend it.
+returns names those that count. What it makes does not depend on the order in which a shuffle delivers: when an executor
+is lost, Spark runs finished tasks again though others have taken in some of what they sent, and rows that were then
+dealt out otherwise would be joined twice or not at all. So every parcel says who sent it, and they are sorted by that.
+An error of the user's is returned as a note, since no further attempt would mend it.
 
 Tuples that count for a `ROWS` window are numbered in two steps, so that no pass over the input is needed before the
 first hop: a read task numbers those it reads, and tells every partition how many there were; a hop begins when it has
@@ -15,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -116,19 +119,29 @@ class _Reading:
                 yield from (note(each, "count", **counted) for each in range(turn.partitions))
             batch = numbered(program.query, alias, one.batch, 0)
             outcome = leave_source(program, alias, batch, turn)
-            yield from _outgoing(self.job, query, 0, outcome, f"\t{self.task}")
+            yield from _outgoing(self.job, query, Sender(0, self.task), outcome)
             figures = {"rows": rows, "late": one.late, "untimed": one.untimed}
             times = {"oldest": one.oldest, "newest": one.newest}
             yield note(0, "input", query=query, alias=alias, **figures, **times)
 
 
-def _outgoing(job: Job, query: str, at: int, outcome: Outcome, sender: str = "") -> Iterator[Message]:
+class Sender(NamedTuple):
+    """Who sent a parcel: the hop (0: a read task), the number of its task, and which of its parcels it is."""
+
+    hop: int
+    task: int
+    number: int = 0
+
+
+def _outgoing(job: Job, query: str, sender: Sender, outcome: Outcome) -> Iterator[Message]:
     """Parcels for later hops, results and counts of a hop."""
+    at = sender.task if sender.hop else 0
     ready: tuple[Any, Any] = (None, None)  # what goes to all partitions is packed once
-    for parcel in outcome.sent:
+    for number, parcel in enumerate(outcome.sent):
         if ready[0] is not parcel.batch:
             ready = parcel.batch, packed([parcel.batch])
-        yield Message(parcel.partition, f"{query}\t{parcel.edge}{sender}", ready[1])
+        target = f"{query}\t{parcel.edge}\t{sender.hop}.{sender.task}.{number}"
+        yield Message(parcel.partition, target, ready[1])
     for count in outcome.steps:
         yield note(at, "step", query=query, **asdict(count))
     if outcome.results:
@@ -146,18 +159,18 @@ class _Arrived:
     """What a hop's task was sent for one query."""
 
     program: Program
-    parcels: list[tuple[str, int | None, Any]] = field(default_factory=list)  # edge, read task, bytes
+    parcels: list[tuple[str, Sender, Any]] = field(default_factory=list)  # edge, sender, bytes
     added: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, dict[int, int]] = field(default_factory=dict)  # by input and read task
 
     def batches(self, before: Mapping[str, int]) -> dict[str, list[pa.RecordBatch]]:
         """The batches by edge; ``before`` counts the tuples of earlier batches."""
         found: dict[str, list[pa.RecordBatch]] = {}
-        for edge, task, data in self.parcels:
+        for edge, sender, data in sorted(self.parcels, key=lambda parcel: parcel[:2]):
             batches = batches_of(data)
             alias = self.program.starts[edge]
-            if task is not None and alias in self.counts:
-                first = before.get(alias, 0) + self._ahead(alias, task)
+            if sender.hop == 0 and alias in self.counts:
+                first = before.get(alias, 0) + self._ahead(alias, sender.task)
                 batches = [renumbered(alias, batch, first) for batch in batches]
             found.setdefault(edge, []).extend(batches)
         return found
@@ -191,7 +204,7 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
         except WeftError as error:
             yield error_note(error)
             continue
-        yield from _outgoing(job, query, partition, outcome)
+        yield from _outgoing(job, query, Sender(hop, partition), outcome)
         yield from state.leave(here.program, hop, turn)
     yield note(partition, "seconds", hop=hop, seconds=perf_counter() - began)
 
@@ -208,8 +221,8 @@ def _taken(arrived: Mapping[str, _Arrived], hop: int, message: Message) -> bool:
         counts[content["task"]] = content["rows"]
         return False
     query, _, rest = message.target.partition("\t")
-    edge, _, task = rest.partition("\t")
+    edge, _, sender = rest.partition("\t")
     if query not in arrived or not edge or arrived[query].program.edges[edge].hop != hop:
         return False
-    arrived[query].parcels.append((edge, int(task) if task else None, message.data))
+    arrived[query].parcels.append((edge, Sender(*map(int, sender.split("."))), message.data))
     return True
