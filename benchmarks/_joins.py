@@ -73,6 +73,7 @@ class Task:
     memory: str
     join_state_format: int  # of Spark's RocksDB state
     keys: int = KEYS
+    rate: int = RATE
     launched: float = 0.0  # when the process was started, in seconds since 1970
 
     @property

@@ -77,7 +77,7 @@ class Track:
     @classmethod
     def prepare(cls, root: Path, join: Join, options: Any) -> Track:
         """Write the data, and link the files of the prefix."""
-        shape = Shape(options.rows, options.file_rows, RATE, options.keys)
+        shape = Shape(options.rows, options.file_rows, options.rate, options.keys)
         files = min(shape.files, max(1, options.spark_rows // shape.file_rows))
         say(f"{join.name}: writing {len(join.streams)} streams of {shape.rows:,} rows in {shape.files} files")
         write_streams(root / "all", join.streams, shape)
@@ -129,6 +129,7 @@ class Track:
             memory=self.options.memory,
             join_state_format=self.options.join_state_format,
             keys=self.options.keys,
+            rate=self.options.rate,
         )
 
 
@@ -152,6 +153,7 @@ def _options(name: str, description: str, arguments: list[str]) -> argparse.Name
     add("--spark-rows", type=int, default=1_200_000, help="rows of each stream for Spark's streaming joins")
     add("--file-rows", type=int, default=100_000, help="rows of each file")
     add("--files-per-batch", type=int, default=4, help="files of each stream in a batch")
+    add("--rate", type=int, default=RATE, help="rows a second of event time of each stream")
     add("--keys", type=int, default=KEYS, help="values of a key")
     add("--only", type=_contenders, default=list(CONTENDERS), help=f"some of {','.join(CONTENDERS)}")
     add("--cores", type=int, default=2, help="of Spark, for all contenders")

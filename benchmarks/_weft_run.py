@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks._data import SCHEMA
-from benchmarks._joins import RATE, Join, Task
+from benchmarks._joins import Join, Task
 from benchmarks._process import say
 from benchmarks._progress import batch_seconds, jobs_and_stages, streaming_query, wait_for
 from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def run_weft(join: Join, task: Task) -> dict[str, Any]:
 
 def make_session(join: Join, task: Task) -> weft.Session:
     """A session that knows the streams, and how fast and varied they are."""
-    known = weft.StreamStatistics(rate=RATE, distinct={"vid": task.keys, "uid": task.keys})
+    known = weft.StreamStatistics(rate=task.rate, distinct={"vid": task.keys, "uid": task.keys})
     session = weft.Session(
         checkpoint=task.checkpoint,
         master=f"local[{task.cores}]",

@@ -12,7 +12,8 @@ import pytest
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM at a time
 
-SMALL = ["--rows", "6000", "--file-rows", "1000", "--files-per-batch", "2", "--keys", "5000"]
+# Twelve seconds of events, so that windows of five matter.
+SMALL = ["--rows", "6000", "--file-rows", "1000", "--files-per-batch", "2", "--keys", "2000", "--rate", "500"]
 
 
 def test_weft_and_the_batch_join_agree_on_a_pair(tmp_path: Path) -> None:
@@ -26,14 +27,14 @@ def test_weft_and_the_batch_join_agree_on_a_pair(tmp_path: Path) -> None:
         "--directory",
         str(tmp_path),
         "--timeout",
-        "240",
+        "300",
     ]
     done = subprocess.run(
         [sys.executable, "-c", "from weft.service.cli import main; main()", "bench", "pair", *SMALL, *chosen],
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=660,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
