@@ -1,0 +1,67 @@
+"""Weft's join of two streams within this process, for the benchmarks that compare Weft with itself.
+
+Guarantees: Spark is started by the first run and kept for the next, so that only the first one pays for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks._data import SCHEMA, Shape
+from benchmarks._progress import batch_seconds, streaming_query, wait_for
+
+import weft
+from weft.runtime.metrics import BatchMetrics
+
+__all__ = ["STREAMS", "PairRun", "run_pair"]
+
+STREAMS = ("v", "w")
+
+
+@dataclass(frozen=True, slots=True)
+class PairRun:
+    """What every batch did, and how long it took."""
+
+    batches: Sequence[BatchMetrics]
+    seconds: Sequence[float]
+
+    def rows(self, first: int) -> int:
+        """The input rows from a batch on."""
+        return sum(one.rows for batch in self.batches[first:] for one in batch.inputs.values())
+
+    def results(self, first: int) -> int:
+        """The results from a batch on."""
+        return sum(batch.results for batch in self.batches[first:])
+
+    @property
+    def stored(self) -> int:
+        """The rows held at the end."""
+        return sum(store.rows for store in self.batches[-1].stores.values())
+
+
+def run_pair(data: Path, work: Path, shape: Shape, *, window: int, cores: int) -> PairRun:
+    """Join V.vid = W.vid within so many seconds, a file of each stream a batch."""
+    known = weft.StreamStatistics(rate=shape.rate, distinct={"vid": shape.keys})
+    session = weft.Session(
+        checkpoint=work / "checkpoint",
+        master=f"local[{cores}]",
+        statistics=weft.Statistics(dict.fromkeys(STREAMS, known)),
+        options=weft.Options(partitions=cores),
+    )
+    for name in STREAMS:
+        source = weft.files("parquet", str(data / name), schema=SCHEMA, max_files_per_batch=1)
+        session.stream(name, source, event_time="ts")
+    inputs = ", ".join(f"{name} [RANGE {window} SECONDS]" for name in STREAMS)
+    sql = f"SELECT v.n AS v_n, w.n AS w_n, v.price FROM {inputs} WHERE v.vid = w.vid"
+    session.query(sql, name="pair", sink=weft.to_parquet(work / "out"))
+    session.start(available_now=True)
+    query = streaming_query(session)
+    wait_for(query, f"Weft, {window} s")
+    session.await_termination()
+    found = PairRun(list(session.progress["pair"]), batch_seconds(query))
+    session.stop()
+    if len(found.seconds) != len(found.batches):
+        raise SystemExit("Spark has not kept the times of all batches: make them fewer, and larger")
+    return found

@@ -1,0 +1,108 @@
+"""What an input row costs as windows grow, at equal output: Weft's join of two streams.
+
+The number of keys grows with the window, so that a tuple has one match whatever its length; what is measured begins
+when the window is full. Runs are merged in tiers, so the cost should hardly grow. Outputs that differ by more than a
+tenth give the exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks._data import Shape, write_streams
+from benchmarks._pair_run import STREAMS, run_pair
+from benchmarks._process import say
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["main"]
+
+WINDOWS = (1, 2, 4, 8, 16, 32)
+TARGET = 2.0  # how much dearer a row may be in the longest window than in the shortest
+DIFFER = 0.1  # how far the outputs may be apart
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What was measured of one window."""
+
+    window: int
+    stored: int
+    rows: int
+    results: int
+    seconds: float
+
+    @property
+    def micros(self) -> float:
+        """Microseconds per input row."""
+        return 1e6 * self.seconds / self.rows
+
+    @property
+    def matches(self) -> float:
+        """Results per input row."""
+        return self.results / self.rows
+
+
+def measure(root: Path, window: int, options: argparse.Namespace) -> Cost:
+    """Fill the window, then measure so many rows."""
+    # One batch more than fill it: the first to forget something is still to come.
+    filling = -(-window * options.rate // options.batch_rows) + 1
+    measured = -(-options.rows // options.batch_rows)
+    shape = Shape(
+        rows=(filling + measured) * options.batch_rows,
+        file_rows=options.batch_rows,
+        rate=options.rate,
+        keys=window * options.rate,
+    )
+    say(f"{window} s: {filling} batches of 2 × {options.batch_rows:,} rows to fill it, {measured} to measure")
+    write_streams(root / "in", STREAMS, shape)
+    found = run_pair(root / "in", root, shape, window=window, cores=options.cores)
+    seconds = sum(found.seconds[filling:])
+    return Cost(window, found.stored, found.rows(filling), found.results(filling), seconds)
+
+
+def cost_table(costs: list[Cost]) -> Table:
+    """One row per window."""
+    table = Table(title=f"Cost of an input row at equal output ({costs[0].rows:,} rows measured each)")
+    for head in ("window", "stored rows", "results a row", "µs a row", "÷ first"):
+        table.add_column(head, justify="right")
+    for cost in costs:
+        table.add_row(
+            f"{cost.window} s",
+            f"{cost.stored:,}",
+            f"{cost.matches:.3f}",
+            f"{cost.micros:.3f}",
+            f"{cost.micros / costs[0].micros:.2f} ×",
+        )
+    return table
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table and the verdict; 1 if outputs differ or, with ``--strict``, the target is missed."""
+    parser = argparse.ArgumentParser(prog="weft bench window", description=__doc__)
+    parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS, help="seconds")
+    parser.add_argument("--rate", type=int, default=100_000, help="rows a second of each stream")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of each stream to measure")
+    parser.add_argument("--batch-rows", type=int, default=200_000, help="rows of each stream in a batch")
+    parser.add_argument("--cores", type=int, default=2, help="of Spark")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if the target is missed")
+    options = parser.parse_args(arguments)
+    costs = []
+    for window in options.windows:
+        with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
+            costs.append(measure(Path(folder), window, options))
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(cost_table(costs))
+    ratio = costs[-1].micros / costs[0].micros
+    reached = ratio <= TARGET
+    what = f"a row at most {TARGET:g} × as dear in {costs[-1].window} s as in {costs[0].window} s ({ratio:.2f} ×)"
+    console.print(f"verdict: {'reached' if reached else 'missed '}  {what}", highlight=False)
+    outputs = sorted(cost.matches for cost in costs)
+    if outputs[0] == 0 or outputs[-1] / outputs[0] > 1 + DIFFER:
+        console.print("the outputs are not equal, so the costs cannot be compared")
+        return 1
+    return int(options.strict and not reached)
