@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from weft.errors import CatalogError, ConfigError, nearest
+from weft.errors import CatalogError, nearest
 from weft.kernels.datum import arrow_type
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.batch import longest
@@ -52,16 +52,12 @@ class LocalRunner:
         *,
         partitions: int | None = None,
         driver: str = DEFAULT,
-        late: str | None = None,
-        idle_after: timedelta | None = None,
     ) -> None:
-        if late not in (None, "drop", "join"):
-            raise ConfigError(f"late tuples cannot be {late!r}", hint="drop or join them")
         self.program = Program(graph)
         self.query = graph.query
         layouts = [store.layout.partitions for store in graph.stores]
         self.partitions = partitions or max(layouts, default=1)
-        self.driver, self.late, self.idle_after = driver, late, idle_after
+        self.driver = driver
         self.states = [PartitionState() for _ in range(self.partitions)]
         self.watermarks = Watermarks()
         self.arrived = dict.fromkeys(self.query.aliases, 0)
@@ -105,8 +101,7 @@ class LocalRunner:
 
     def _admit(self, alias: str, table: Data, now: int) -> Admitted:
         mark = self.watermarks.of(self.query.input(alias).stream.name)
-        drop = None if self.late is None else self.late == "drop"
-        return admit(self.program, alias, table, now=now, watermark=mark, drop_late=drop)
+        return admit(self.program, alias, table, now=now, watermark=mark)
 
     def _turn(self, admitted: Mapping[str, Admitted]) -> Turn:
         rows = {a: admitted[a].batch.num_rows if a in admitted else 0 for a in self.query.aliases}
@@ -159,7 +154,7 @@ class LocalRunner:
             stream = self.query.input(alias).stream.name
             if one.newest is not None:
                 newest[stream] = max(one.newest, newest.get(stream, one.newest))
-        self.watermarks = self.watermarks.advance(self.query, newest, now, self.idle_after)
+        self.watermarks = self.watermarks.advance(self.query, newest, now)
         for plan in self.program.stores.values():
             forget = forgettable(self.program, plan, self.watermarks, turn)
             for state in self.states:

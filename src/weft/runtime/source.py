@@ -45,7 +45,6 @@ def admit(
     *,
     now: int = 0,
     watermark: int | None = None,
-    drop_late: bool | None = None,
 ) -> Admitted:
     """The tuples of an input that take part; ``now`` is their arrival time, for streams without event time."""
     query = program.query
@@ -56,7 +55,7 @@ def admit(
         return _timed(pa.RecordBatch.from_pydict(read), name, None, 0)
     read[name] = _typed(data, event_time)
     batch, untimed = _only(pa.RecordBatch.from_pydict(read), validity(read[name]))
-    drop = query.input(alias).stream.late == "drop" if drop_late is None else drop_late
+    drop = query.input(alias).stream.late == "drop"
     return _timed(batch, name, watermark if drop else None, untimed)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from weft.logical.query import Query
 from weft.logical.schema import Stream
@@ -33,9 +32,7 @@ class Watermarks:
         """The watermark of a stream."""
         return self.marks.get(stream)
 
-    def advance(
-        self, query: Query, newest: Mapping[str, int], now: int, idle_after: timedelta | None = None
-    ) -> Watermarks:
+    def advance(self, query: Query, newest: Mapping[str, int], now: int) -> Watermarks:
         """The watermarks after a batch whose newest tuples, by stream, are of these times."""
         streams = {input_.stream.name: input_.stream for input_ in query.inputs}
         active = {name: now if name in newest else self.active.get(name, now) for name in streams}
@@ -44,9 +41,7 @@ class Watermarks:
             mark = _own(stream, newest.get(name), now)
             if mark is not None:
                 marks[name] = max(mark, marks.get(name, mark))
-        timed = {name: stream for name, stream in streams.items() if stream.event_time is not None}
-        spans = {name: stream.idle_after or idle_after for name, stream in timed.items()}
-        idle = {name for name, span in spans.items() if span and now - active[name] > micros(span)}
+        idle = {name for name, stream in streams.items() if _is_idle(stream, now - active[name])}
         marks |= _taken_along(marks, streams, idle)
         return Watermarks(marks, active)
 
@@ -56,6 +51,13 @@ def _own(stream: Stream, newest: int | None, now: int) -> int | None:
     if stream.event_time is None:
         return now
     return None if newest is None else newest - micros(stream.lateness)
+
+
+def _is_idle(stream: Stream, silence: int) -> bool:
+    """Whether a stream has been silent for too long; one that the clock tells never is."""
+    if stream.event_time is None or stream.idle_after is None:
+        return False
+    return silence > micros(stream.idle_after)
 
 
 def _taken_along(marks: Mapping[str, int], streams: Mapping[str, Stream], idle: set[str]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from weft.session import Session
 SECOND = 1_000_000
 
 
-def session(**lateness: str) -> Session:
+def session(late: str = "drop", idle_after: str | None = None, **lateness: str) -> Session:
     """Streams v, w and c with event times, and u without."""
     made = Session()
     columns = {
@@ -22,14 +22,15 @@ def session(**lateness: str) -> Session:
         "c": "uid long, t string, ts timestamp",
     }
     for name, schema in columns.items():
-        made.stream(name, schema, event_time="ts", lateness=lateness.get(name, "0 seconds"))
-    made.stream("u", "vid long, x long")
+        late_by = lateness.get(name, "0 seconds")
+        made.stream(name, schema, event_time="ts", lateness=late_by, late=late, idle_after=idle_after)
+    made.stream("u", "vid long, x long", idle_after=idle_after)
     return made
 
 
-def graph(sql: str, strategy: str = "flat", **lateness: str) -> PhysicalGraph:
+def graph(sql: str, strategy: str = "flat", **given: str) -> PhysicalGraph:
     """The graph of a query over those streams."""
-    return session(**lateness).query(sql, strategy=strategy).graph
+    return session(**given).query(sql, strategy=strategy).graph
 
 
 def times(seconds: Sequence[float | None]) -> Any:

@@ -18,7 +18,8 @@ def test_late_tuples_are_set_aside_and_counted() -> None:
     data = v((1, 1, 3), (2, 2, 4), (3, 3, 5))
     found = admit(PROGRAM, "v", data, watermark=4 * SECOND)
     assert (found.batch.num_rows, found.late, found.oldest, found.newest) == (2, 1, 4 * SECOND, 5 * SECOND)
-    assert admit(PROGRAM, "v", data, watermark=4 * SECOND, drop_late=False).batch.num_rows == 3
+    joins = Program(graph("SELECT v.x FROM v [ROWS 5], w WHERE v.vid = w.vid", late="join"))
+    assert admit(joins, "v", data, watermark=4 * SECOND).batch.num_rows == 3
 
 
 def test_tuples_without_a_time_are_set_aside_and_counted() -> None:

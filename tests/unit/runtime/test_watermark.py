@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from tests.unit.runtime.joins import SECOND, graph
@@ -33,28 +31,29 @@ def test_without_event_time_the_watermark_is_the_arrival() -> None:
     assert Watermarks().advance(joined.query, {}, 3 * SECOND).marks == {"u": 3 * SECOND}
 
 
-def test_an_idle_source_does_not_hold_the_others_back(pair: PhysicalGraph) -> None:
+def test_an_idle_source_does_not_hold_the_others_back() -> None:
     """It is taken along once it has been silent for longer than allowed, not before."""
-    marks = Watermarks().advance(pair.query, {"v": 10 * SECOND, "w": 1 * SECOND}, 0)
-    idle = timedelta(seconds=30)
-    still = marks.advance(pair.query, {"v": 50 * SECOND}, 30 * SECOND, idle)
+    query = graph(PAIR, v="2 seconds", idle_after="30 seconds").query
+    marks = Watermarks().advance(query, {"v": 10 * SECOND, "w": 1 * SECOND}, 0)
+    still = marks.advance(query, {"v": 50 * SECOND}, 30 * SECOND)
     assert still.of("w") == 1 * SECOND
-    assert still.advance(pair.query, {"v": 60 * SECOND}, 31 * SECOND, idle).of("w") == 58 * SECOND
+    assert still.advance(query, {"v": 60 * SECOND}, 31 * SECOND).of("w") == 58 * SECOND
 
 
 def test_a_source_without_event_time_is_never_idle() -> None:
     """Its next tuple is of now, however silent it was and wherever the others are: they must remember till then."""
-    joined = graph("SELECT u.x FROM u [RANGE 1 SECOND], w WHERE u.vid = w.vid")
-    idle = timedelta(seconds=1)
-    marks = Watermarks().advance(joined.query, {"u": 0, "w": 50 * SECOND}, 0, idle)
-    later = marks.advance(joined.query, {"w": 60 * SECOND}, 9 * SECOND, idle)
+    sql = "SELECT u.x FROM u [RANGE 1 SECOND], w WHERE u.vid = w.vid"
+    query = graph(sql, idle_after="1 second").query
+    marks = Watermarks().advance(query, {"u": 0, "w": 50 * SECOND}, 0)
+    later = marks.advance(query, {"w": 60 * SECOND}, 9 * SECOND)
     assert later.marks == {"u": 9 * SECOND, "w": 60 * SECOND}
 
 
-def test_when_all_are_idle_nothing_moves(pair: PhysicalGraph) -> None:
+def test_when_all_are_idle_nothing_moves() -> None:
     """Silence is no reason to forget."""
-    marks = Watermarks().advance(pair.query, {"v": 10 * SECOND, "w": 1 * SECOND}, 0)
-    later = marks.advance(pair.query, {}, 99 * SECOND, timedelta(seconds=1))
+    query = graph(PAIR, idle_after="1 second").query
+    marks = Watermarks().advance(query, {"v": 10 * SECOND, "w": 1 * SECOND}, 0)
+    later = marks.advance(query, {}, 99 * SECOND)
     assert later.marks == marks.marks
 
 
