@@ -26,6 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many random joins (query, plan, driver policy, batches) are compared with the reference",
     )
     parser.addoption(
+        "--kills", type=int, default=8, metavar="N", help="how many processes of running sessions are killed"
+    )
+    parser.addoption(
+        "--recovery-seed", type=int, default=0, metavar="SEED", help="what is run and when it is killed"
+    )
+    parser.addoption(
         "--regenerate-golden", action="store_true", help="write the golden plans anew instead of comparing"
     )
 
@@ -40,3 +46,15 @@ def fuzz_inputs(request: pytest.FixtureRequest) -> int:
 def equivalence_cases(request: pytest.FixtureRequest) -> int:
     """How many random joins to compare with the reference."""
     return int(request.config.getoption("--equivalence-cases"))
+
+
+@pytest.fixture(scope="session")
+def kills(request: pytest.FixtureRequest) -> int:
+    """How many processes to kill."""
+    return int(request.config.getoption("--kills"))
+
+
+@pytest.fixture(scope="session")
+def recovery_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of the first run that is killed."""
+    return int(request.config.getoption("--recovery-seed"))
