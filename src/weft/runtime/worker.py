@@ -140,7 +140,7 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
     began = perf_counter()
     plan, manifest = job.load()
     programs = {query: program_of(graph) for query, graph in plan.graphs.items()}
-    arrived: dict[str, dict[str, list[pa.RecordBatch]]] = {query: {} for query in programs}
+    arrived: dict[str, dict[str, list[bytes]]] = {query: {} for query in programs}
     added: dict[str, list[dict[str, Any]]] = {query: [] for query in programs}
     for message in messages:
         query, _, edge = message.target.partition("\t")
@@ -148,15 +148,28 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
             content = json.loads(message.data)
             added[content["query"]].append(content)
         elif query in programs and edge and programs[query].edges[edge].hop == hop:
-            arrived[query].setdefault(edge, []).extend(_batches(message.data))
+            arrived[query].setdefault(edge, []).append(message.data)
         else:
             yield message
     for query, program in programs.items():
         state = FileState(job, manifest, query, partition, added[query])
         turn = Turn.from_dict(plan.turns[query])
-        yield from _outgoing(job, query, partition, run_hop(program, hop, arrived[query], state, turn))
+        batches = _in_order(arrived[query])
+        yield from _outgoing(job, query, partition, run_hop(program, hop, batches, state, turn))
         yield from state.leave(program, hop, turn)
     yield note(partition, "seconds", hop=hop, seconds=perf_counter() - began)
+
+
+def _in_order(arrived: Mapping[str, Sequence[bytes]]) -> dict[str, list[pa.RecordBatch]]:
+    """What arrived, by edge, in an order of its own: the shuffle's is chance, and rows are dealt out by their place.
+
+    When an executor is lost, Spark runs a finished task again though others have taken in some of what it sent; if it
+    dealt the rest out otherwise, tuples would be joined twice or not at all.
+    """
+    return {
+        edge: [batch for data in sorted(parts) for batch in _batches(data)]
+        for edge, parts in sorted(arrived.items())
+    }
 
 
 @dataclass
