@@ -60,11 +60,13 @@ class Job:
 
     def load(self) -> tuple[Plan, Manifest]:
         """The batch's plan and the state it starts from."""
-        return _load(self.root, self.number)
+        written = (Path(self.root) / "plan" / f"{self.number}.json").stat()
+        return _load(self.root, self.number, (written.st_ino, written.st_mtime_ns))
 
 
 @lru_cache(maxsize=2)
-def _load(root: str, number: int) -> tuple[Plan, Manifest]:
+def _load(root: str, number: int, written: tuple[int, int]) -> tuple[Plan, Manifest]:  # noqa: ARG001
+    """Read once; a worker outlives a checkpoint that is deleted and begun anew, whose plans are other files."""
     checkpoint = Checkpoint(Path(root))
     plan, manifest = checkpoint.plan(number), checkpoint.manifest(number - 1)
     if plan is None or manifest is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,17 @@ def planned() -> PlannedQuery:
     return session.query(PAIRS, name="q")
 
 
+def begin(root: Path, query: PlannedQuery, now: int = 0) -> Job:
+    """A new checkpoint with its first batch planned."""
+    checkpoint = Checkpoint(root)
+    checkpoint.open({})
+    turn = Turn(0, tuple("abcd"), PARTITIONS)
+    checkpoint.write_plan(Plan(0, now, {"q": query.graph.to_json()}, {"q": turn.to_dict()}))
+    checkpoint.close()
+    streams = {name: query.query.input(name).stream for name in "abcd"}
+    return Job(str(root), 0, dict.fromkeys(streams, Made()), streams, {"q": None})
+
+
 def parcels(messages: Iterable[Message]) -> list[tuple[int, str, bytes]]:
     """What goes to other tasks, in no order."""
     return sorted(
@@ -56,12 +68,7 @@ def test_a_task_does_the_same_in_whatever_order_its_input_comes(tmp_path: Path) 
     """A match that is dealt to another task the second time would be joined twice, or not at all."""
     query = planned()
     assert any(e.kind == SHUFFLE and not e.source.startswith("source") for e in query.graph.edges)
-    checkpoint = Checkpoint(tmp_path)
-    checkpoint.open({})
-    turn = Turn(0, tuple("abcd"), PARTITIONS)
-    checkpoint.write_plan(Plan(0, 0, {"q": query.graph.to_json()}, {"q": turn.to_dict()}))
-    streams = {name: query.query.input(name).stream for name in "abcd"}
-    job = Job(str(tmp_path), 0, dict.fromkeys(streams, Made()), streams, {"q": None})
+    job = begin(tmp_path, query)
     sent = [m for name in "abcd" for file in "01" for m in read_task(job, [(name, file, b"")])]
     for partition in range(PARTITIONS):
         arrived = [message for message in sent if message.partition == partition]
@@ -70,4 +77,11 @@ def test_a_task_does_the_same_in_whatever_order_its_input_comes(tmp_path: Path) 
         for seed in range(5):
             random.Random(seed).shuffle(arrived)
             assert parcels(hop_task(job, 1, partition, arrived)) == once
-    checkpoint.close()
+
+
+def test_a_worker_does_not_take_an_old_checkpoint_for_a_new_one(tmp_path: Path) -> None:
+    """Python workers live on: a checkpoint deleted and begun anew would run by the plan of the old one."""
+    query, root = planned(), tmp_path / "ck"
+    assert begin(root, query, now=1).load()[0].now == 1
+    shutil.rmtree(root)
+    assert begin(root, query, now=2).load()[0].now == 2
