@@ -184,7 +184,9 @@ class FileState:
     partition: int
     earlier: list[dict[str, Any]]
     fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
+    names: dict[int, tuple[Bucket, str]] = field(
+        default_factory=dict
+    )  # by id, which lasts while a run is held
 
     def settled(self, store: str) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
@@ -225,17 +227,16 @@ class FileState:
 
     def _open(self, name: str) -> Bucket:
         bucket = _open(f"{self.job.root}/state/buckets/{name}")
-        self.names[id(bucket)] = name
+        self.names[id(bucket)] = bucket, name
         return bucket
 
     def _name(self, run: Bucket) -> str:
         """The file a run is in; a new one if it is in none."""
-        name = self.names.get(id(run))
-        if name is None:
+        if id(run) not in self.names:
             name = f"{self.job.number}-{self.partition}-{uuid.uuid4().hex}"
             codec.write(run, Path(self.job.root) / "state" / "buckets" / name)
-            self.names[id(run)] = name
-        return name
+            self.names[id(run)] = run, name
+        return self.names[id(run)][1]
 
 
 @lru_cache(maxsize=4096)
