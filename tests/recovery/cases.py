@@ -25,7 +25,7 @@ from weft.testing import reference_join
 SCHEMA = "id long, k long, g long, x double, ts timestamp"
 DISORDER = 3  # seconds, either way
 PERIOD = 2  # seconds of event time in a file
-ROWS = 80  # in a file
+ROWS = 60  # in a file
 BROKEN = (
     '{{"id": {id}, "k": 1, "g"',
     '{{"id": {id}, "k": "one", "g": 1, "x": 0.5, "ts": "2024-01-01 00:00:00"}}',
@@ -128,8 +128,8 @@ def _lines(rng: random.Random, number: int) -> list[str]:
             continue
         seconds = (number + row / ROWS) * PERIOD + rng.uniform(-DISORDER, DISORDER)
         moment = BEGAN + timedelta(seconds=round(seconds, 3))
-        key = None if rng.random() < 0.03 else rng.randrange(12)
-        values = {"id": one, "k": key, "g": rng.randrange(12), "x": round(rng.random(), 3)}
+        key = None if rng.random() < 0.03 else rng.randrange(16)
+        values = {"id": one, "k": key, "g": rng.randrange(16), "x": round(rng.random(), 3)}
         lines.append(json.dumps({**values, "ts": moment.strftime("%Y-%m-%d %H:%M:%S.%f")}))
     return lines
 

@@ -16,10 +16,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
+
 import weft
 
-PATIENCE = 180.0  # seconds for anything a run has to do; a busy machine is slow, but nothing may hang
-POLL = 0.001
+PATIENCE = 300.0  # seconds for anything a run has to do: a busy machine is slow, but nothing may hang
+POLL = 0.002
+
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # short lives are not worth the better code
+_SUBMIT = (
+    f"--conf spark.ui.showConsoleProgress=false --conf 'spark.driver.extraJavaOptions={_QUICK}' "
+    f"--conf 'spark.executor.extraJavaOptions={_QUICK}' pyspark-shell"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,17 @@ def until(done: Callable[[], bool], why: Callable[[], str], patience: float = PA
         time.sleep(POLL)
 
 
+def _spark_home(root: Path) -> Path:
+    """Spark as it is installed, in a place of its own: executors of a local cluster keep files in its home."""
+    home = root / "spark"
+    if not home.exists():
+        home.mkdir()
+        for entry in Path(pyspark.__file__).parent.iterdir():
+            if entry.name != "work":
+                (home / entry.name).symlink_to(entry)
+    return home
+
+
 class Run:
     """The program on a case, started anew from wherever its checkpoint stands."""
 
@@ -63,7 +82,9 @@ class Run:
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, places)),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": str(_spark_home(root)),
             "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": _SUBMIT,
         }
         self.log = root / "log"
         with self.log.open("ab") as log:
