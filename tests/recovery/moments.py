@@ -42,7 +42,7 @@ class Moment:
         """Any moment of a batch's life: every event, at once or a little later, or a random time after its plan."""
         ahead = rng.choice((0, 0, 1))
         if rng.random() < 0.3:
-            return cls("plan", ahead, rng.uniform(0, 1.5))
+            return cls("plan", ahead, rng.uniform(0, 1))
         event = rng.choice(tuple(EVENTS))
         return cls(event, ahead, rng.choice((0.0, 0.0, 0.002, 0.01, 0.05)) * rng.random())
 
