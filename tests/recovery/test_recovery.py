@@ -45,6 +45,7 @@ class Killed:
         self.root, self.case, self.master, self._stack = root, case, master, stack
         self.rng = random.Random(f"{case.seed} kills")
         self.story: list[str] = []
+        print(case)  # its seed, whatever fails
         case.write(root)
         self.run = self.start()
 
@@ -71,7 +72,7 @@ class Killed:
             self.run.end()
             self.story.append("it failed, and was started again")
             self.run, restarts = self.start(), restarts - 1
-        print(self.case, *self.story, sep="\n")  # pytest -rP shows it
+        print(*self.story, sep="\n")  # pytest -rP shows it
         assert self.story, "the run was over before anything was killed"
         check(self.case, self.root, self.story)
 
