@@ -34,6 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=40,
         metavar="N",
         help="how many random joins are run on Spark and compared with the reference",
+        "--kills", type=int, default=8, metavar="N", help="how many processes of running sessions are killed"
+    )
+    parser.addoption(
+        "--recovery-seed", type=int, default=0, metavar="SEED", help="what is run and when it is killed"
     )
     parser.addoption(
         "--regenerate-golden", action="store_true", help="write the golden plans anew instead of comparing"
@@ -67,3 +71,12 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+def kills(request: pytest.FixtureRequest) -> int:
+    """How many processes to kill."""
+    return int(request.config.getoption("--kills"))
+
+
+@pytest.fixture(scope="session")
+def recovery_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of the first run that is killed."""
+    return int(request.config.getoption("--recovery-seed"))

@@ -183,10 +183,10 @@ class Checkpoint:
     def commit(self, manifest: Manifest) -> None:
         """Make a batch final, then delete what nobody needs any more."""
         _write(self._file("state", manifest.number), asdict(manifest))
-        for number in self._numbers("state"):
-            if number <= manifest.number - KEPT:
-                self._file("state", number).unlink(missing_ok=True)
-                self._file("plan", number).unlink(missing_ok=True)
+        for kind in ("plan", "state"):
+            for number in self._numbers(kind):
+                if number <= manifest.number - KEPT:
+                    self._file(kind, number).unlink(missing_ok=True)
         self.clean()
 
     def clean(self) -> None:

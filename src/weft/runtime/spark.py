@@ -7,6 +7,7 @@ replayed does what it did. Only the public DataFrame API is used.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
@@ -45,6 +47,8 @@ _SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 
+_LOG = logging.getLogger("weft")
+ATTEMPTS = 3  # of a batch
 KEPT = 999  # batches whose metrics are remembered, beside the last one
 
 Batches = Iterator[pa.RecordBatch]
@@ -102,7 +106,7 @@ class SparkRunner:
         last = self.checkpoint.last()
         before = self.checkpoint.manifest(last) or Manifest()
         for name, running in self.queries.items():
-            running.sink.open(_schema(running.graph.query), str(self.checkpoint.root))
+            running.sink.open(_schema(running.graph.query), self._identity)
             running.sink.recover(last)
             known = before.metrics.get(name)
             self.metrics[name] = [BatchMetrics.from_dict(known)] if known else []
@@ -182,10 +186,25 @@ class SparkRunner:
         return driver_order(self.driver, seen)
 
     def _run(self, rows: DataFrame, number: int) -> Told:
+        """The job, again if it fails: a killed worker or a lost executor need not end the query.
+
+        Spark runs single tasks again by itself, but not in local mode, and not where it cannot tell that a task did
+        the same as before: ours name the files they wrote. What failed attempts wrote is nobody's.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            for running in self.queries.values():
+                running.sink.begin(number)
+            try:
+                return self._job(rows, number)
+            except PySparkException as error:
+                if attempt == ATTEMPTS or self.query is None or not self.query.isActive:
+                    raise
+                _LOG.warning("batch %d failed and is run again: %s", number, str(error).split("\n")[0])
+        raise RuntimeError("there is no last attempt")
+
+    def _job(self, rows: DataFrame, number: int) -> Told:
         sinks = {n: r.sink if hasattr(r.sink, "write_part") else None for n, r in self.queries.items()}
         job = Job(str(self.checkpoint.root), self._identity, number, self.sources, self.streams, sinks)
-        for running in self.queries.values():
-            running.sink.begin(number)
         # As many tasks as partitions; more only cost their start.
         frame = rows.coalesce(self.partitions).mapInArrow(_reader(job), _ROW)
         for hop in range(1, 1 + max(running.graph.hops for running in self.queries.values())):

@@ -1,0 +1,171 @@
+"""Runs that are killed, at every moment of a batch and again and again, lose nothing and repeat nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.recovery.cases import Case, Rows, broken_lines, dead_letters
+from tests.recovery.moments import Moment, last_batch
+from tests.recovery.processes import Run, until
+from weft.errors import StateError
+from weft.runtime.checkpoint import Checkpoint
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),  # one Spark at a time
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux to find a run's processes"),
+]
+
+# In turn: a session's Python process and with it all others; its JVM alone; a worker, where tasks have only one try.
+DRIVERS = ("driver", "jvm", "driver", "worker")
+
+
+def check(case: Case, root: Path, story: list[str]) -> None:
+    """Everything is there, and once."""
+    told = f"seed {case.seed}, {case.files} files, {case.shape}\n" + "\n".join(story)
+    _same(case.found(root), case.expected(root), f"results: {told}")
+    _same(dead_letters(root), broken_lines(root), f"dead letters: {told}")
+
+
+def _same(found: Rows, expected: Rows, told: str) -> None:
+    lost, extra = expected - found, found - expected
+    assert not lost, f"{sum(lost.values())} lost, as {next(iter(lost))}; {told}"
+    assert not extra, f"{sum(extra.values())} too many, as {next(iter(extra))}; {told}"
+
+
+class Killed:
+    """A case that is run, killed and, if need be, started again until its input is processed."""
+
+    def __init__(self, root: Path, case: Case, master: str, stack: ExitStack) -> None:
+        self.root, self.case, self.master, self._stack = root, case, master, stack
+        self.rng = random.Random(f"{case.seed} kills")
+        self.story: list[str] = []
+        print(case)  # its seed, whatever fails
+        case.write(root)
+        self.run = self.start()
+
+    def start(self) -> Run:
+        """Begin, or go on."""
+        run = Run(self.root, [str(self.case.seed), str(self.case.files), self.master])
+        self._stack.callback(run.end)
+        return run
+
+    def strike(self, kinds: tuple[str, ...]) -> str | None:
+        """Wait for a random moment and kill one of these; None if the run was over before."""
+        while True:
+            moment, kind = Moment.random(self.rng), self.rng.choice(kinds)
+            if not moment.wait(self.root, self.run):
+                return None
+            if self.run.kill(kind, self.rng.randrange(8)):
+                self.story.append(f"batch {last_batch(self.root) + 1}, {moment}: killed a {kind}")
+                return kind
+
+    def finish(self, restarts: int = 0) -> None:
+        """Let it come to its end, having failed no more often than that, and compare."""
+        while self.run.wait() != 0:
+            assert restarts, self.told()
+            self.run.end()
+            self.story.append("it failed, and was started again")
+            self.run, restarts = self.start(), restarts - 1
+        print(*self.story, sep="\n")  # pytest -rP shows it
+        assert self.story, "the run was over before anything was killed"
+        check(self.case, self.root, self.story)
+
+    def told(self) -> str:
+        """What was done, and what the run said last."""
+        return f"seed {self.case.seed}: {'; '.join(self.story)}\n{self.run.tail()}"
+
+
+def _use(checkpoint: Path) -> None:
+    """Take a checkpoint as a session does, and let it go."""
+    identity = json.loads((checkpoint / "weft.json").read_text(encoding="utf-8"))
+    taken = Checkpoint(checkpoint)
+    try:
+        taken.open({name: value for name, value in identity.items() if name != "format"})
+    finally:
+        taken.close()
+
+
+def die_and_go_on(killed: Killed) -> bool:
+    """Kill the session; its checkpoint is its own until then, and free afterwards. Whether it was still running."""
+    if not Moment("plan", 0, 0.0).wait(killed.root, killed.run):
+        return False
+    with pytest.raises(StateError, match="in use by another session"):
+        _use(killed.root / "ck")
+    kind = killed.strike((DRIVERS[len(killed.story) % len(DRIVERS)],))
+    if kind == "driver":
+        killed.run.end()
+    if kind is None or not fallen(killed, last_batch(killed.root) + 2):
+        return kind is not None
+    if killed.run.code == 0:
+        return False
+    killed.run.end()
+    _use(killed.root / "ck")
+    killed.run = killed.start()
+    return True
+
+
+def fallen(killed: Killed, batch: int) -> bool:
+    """Whether the run ends, rather than complete a batch: a worker that was idle is not missed."""
+    until(lambda: killed.run.code is not None or last_batch(killed.root) >= batch, killed.told)
+    return killed.run.code is not None
+
+
+def rounds(kills: int, most: int) -> list[int]:
+    """So many kills in runs of at most so many."""
+    return [min(most, kills - done) for done in range(0, kills, most)]
+
+
+def repeat(tmp_path: Path, seed: int, kills: list[int], one: Callable[[Path, int, int], None]) -> None:
+    """Run after run, each in a directory of its own."""
+    for number, count in enumerate(kills):
+        root = tmp_path / str(number)
+        root.mkdir()
+        one(root, seed + number, count)
+
+
+def test_a_killed_session_goes_on_where_it_was(tmp_path: Path, kills: int, recovery_seed: int) -> None:
+    """Results that a crash of the driver lost or doubled would stay so for ever."""
+
+    def one(root: Path, seed: int, count: int) -> None:
+        with ExitStack() as stack:
+            killed = Killed(root, Case(seed, 3 * count + 3), "local[2]", stack)
+            while len(killed.story) < count and die_and_go_on(killed):
+                pass
+            killed.finish()
+
+    repeat(tmp_path, recovery_seed, rounds(kills - kills // 4 - kills // 4, 4), one)
+
+
+def test_a_killed_worker_is_not_missed(tmp_path: Path, kills: int, recovery_seed: int) -> None:
+    """Spark tries its tasks again: what the first try wrote must not count."""
+
+    def one(root: Path, seed: int, count: int) -> None:
+        with ExitStack() as stack:
+            killed = Killed(root, Case(seed, 3 * count + 3), "local[2,8]", stack)
+            for _ in range(count):
+                killed.strike(("worker", "worker", "worker", "daemon"))
+            killed.finish()
+
+    repeat(tmp_path, recovery_seed + 1, rounds(kills // 4, 6), one)
+
+
+def test_a_killed_executor_is_replaced(tmp_path: Path, kills: int, recovery_seed: int) -> None:
+    """With an executor go its shuffle files: finished stages run again, and must give the same.
+
+    Where some tasks of the last stage are done, Spark will not mix them with others' second output, and fails.
+    """
+
+    def one(root: Path, seed: int, count: int) -> None:
+        with ExitStack() as stack:
+            killed = Killed(root, Case(seed, 3 * count + 3), "local-cluster[2,1,1024]", stack)
+            for _ in range(count):
+                killed.strike(("executor",))
+            killed.finish(restarts=count)
+
+    repeat(tmp_path, recovery_seed + 2, rounds(kills // 4, 4), one)
