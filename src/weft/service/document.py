@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import yaml
@@ -84,6 +84,32 @@ class Node:
         if name not in known:
             raise self.error(f"there is no {what} {name!r}", nearest(name, known))
         return name
+
+    def texts(self, hint: str | None = None) -> list[str]:
+        """A list of texts."""
+        if not isinstance(self.value, list):
+            raise self.error(f"{_shown(self.value)} is not a list of texts", hint)
+        return [
+            Node(self.file, f"{self.where}[{place}]", one).text(hint) for place, one in enumerate(self.value)
+        ]
+
+    def flag(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            raise self.error(f"{_shown(self.value)} is neither true nor false")
+        return self.value
+
+    def moment(self) -> datetime:
+        """A date, with or without a time of day."""
+        found = self.value
+        if isinstance(found, str):
+            with suppress(ValueError):
+                found = datetime.fromisoformat(found)
+        if isinstance(found, datetime):
+            return found
+        if isinstance(found, date):
+            return datetime(found.year, found.month, found.day)
+        raise self.error(f"{_shown(self.value)} is not a time", "write it as in 2024-01-01 12:00:00")
 
     def integer(self) -> int:
         """A whole number."""

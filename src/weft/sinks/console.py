@@ -22,10 +22,11 @@ class ConsoleSink:
 
     exactly_once = False
 
-    def __init__(self, rows: int, console: Console | None = None) -> None:
+    def __init__(self, rows: int, console: Console | None = None, title: str | None = None) -> None:
         if rows < 1:
             raise SinkError(f"to_console: cannot show {rows} rows", hint="use 1 or more")
         self._rows = rows
+        self._title = f"{title}, " if title else ""
         self._console = console or Console()
         self._schema: pa.Schema | None = None
 
@@ -44,7 +45,8 @@ class ConsoleSink:
         table = as_table(rows, self._schema)
         if not table.num_rows:
             return
-        shown = Table(title=f"batch {batch_id}: {_counted(table.num_rows)}", title_justify="left")
+        title = escape(f"{self._title}batch {batch_id}: {_counted(table.num_rows)}")
+        shown = Table(title=title, title_justify="left")
         for name in table.column_names:
             shown.add_column(escape(name))
         head = table.slice(0, self._rows)
@@ -59,6 +61,6 @@ def _counted(rows: int) -> str:
     return f"{rows:,} row" + "s" * (rows != 1)
 
 
-def to_console(rows: int = 20, *, console: Console | None = None) -> ConsoleSink:
-    """The first rows of each batch on the terminal, at least once."""
-    return ConsoleSink(rows, console)
+def to_console(rows: int = 20, *, console: Console | None = None, title: str | None = None) -> ConsoleSink:
+    """The first rows of each batch on the terminal, under a title, at least once."""
+    return ConsoleSink(rows, console, title)

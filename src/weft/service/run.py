@@ -1,0 +1,238 @@
+"""`weft run`: a pipeline from its file to its results.
+
+Guarantees: what is wrong with a pipeline is said before Spark is started. A run ends after the batch under way: when
+asked to (Ctrl-C or SIGTERM; asked twice, at once), when its time is over, or when all that was there is processed; then
+it says what it did. The screen is drawn only on a terminal that nothing else writes to.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.live import Live
+
+from weft.errors import WeftError
+from weft.runtime.metrics import BatchMetrics
+from weft.service.figures import figures, since
+from weft.service.pipeline import Pipeline
+from weft.service.pipeline_sinks import console_sink
+from weft.service.startup import prepare
+from weft.service.view import line, screen, summary
+from weft.session import PlannedQuery
+from weft.sinks import ConsoleSink, ParquetSink, Sink
+from weft.sources.spec import FilesSource
+
+__all__ = ["RunOptions", "check_runnable", "run_pipeline", "watch"]
+
+_EVERY = 2.0  # seconds between lines where there is no screen
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How long to run, and what to tell: ``log`` gets a line of JSON per batch and query, as does the output with
+    ``json``."""
+
+    title: str = "weft run"
+    available_now: bool = False
+    seconds: float | None = None
+    log: Path | None = None
+    json: bool = False
+
+
+class Runs(Protocol):
+    """What `watch` needs of a session."""
+
+    def await_termination(self, timeout: int | None = None) -> bool: ...
+
+
+def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
+    """Run all queries of a pipeline until the end."""
+    check_runnable(pipeline)
+    console = Console(stderr=options.json)
+    sinks = {name: pipeline.sinks.get(name) or console_sink(name) for name in pipeline.queries}
+    for name in sinks.keys() - pipeline.sinks.keys():
+        Console(stderr=True).print(
+            f"note: {pipeline.file}, queries.{name} has no sink: its results go to the console", markup=False
+        )
+    planned = [pipeline.plan(name, sink) for name, sink in sinks.items()]
+    log = Path(str(pipeline.checkpoint)) / "spark.log"
+    with _logging(options):
+        prepare(pipeline.master, console, log)
+        try:
+            _run(pipeline, planned, sinks, options, console)
+        except WeftError:
+            raise
+        except Exception as error:
+            reason = str(error).strip().split("\n")[0]
+            raise WeftError(f"the run failed: {reason}", hint=f"{log} has what Spark says") from error
+    _farewell(pipeline, sinks, console)
+
+
+def check_runnable(pipeline: Pipeline) -> None:
+    """Refuse a pipeline that can be planned but not run."""
+    if pipeline.checkpoint is None:
+        raise pipeline.place("checkpoint").error(
+            "a run needs a place for its state", "add checkpoint: ck, or give --checkpoint DIR"
+        )
+    read = {i.stream.name for name in pipeline.queries for i in pipeline.parse(name).inputs}
+    for stream in sorted(read):
+        source = pipeline.sources.get(stream)
+        if source is None:
+            raise pipeline.place(f"streams.{stream}").error(
+                "a stream without a source can be planned, not run",
+                "as in source: {files: parquet, path: in/videos}",
+            )
+        if isinstance(source, FilesSource) and not _reachable(source.path):
+            raise pipeline.place(f"streams.{stream}.source.path").error(
+                f"there is no directory {source.path}", "make it, or correct the path"
+            )
+
+
+def _reachable(path: str) -> bool:
+    """Whether files can appear there; what is not on this machine's disks is believed."""
+    is_uri = re.match(r"[A-Za-z][\w+.-]+:", path) is not None
+    return is_uri or any(char in path for char in "*?[{") or Path(path).exists()
+
+
+def _run(
+    pipeline: Pipeline,
+    planned: Sequence[PlannedQuery],
+    sinks: Mapping[str, Sink],
+    options: RunOptions,
+    console: Console,
+) -> None:
+    session = pipeline.session
+    session.start(available_now=options.available_now)
+    progress = session.progress
+    before = {name: len(batches) for name, batches in progress.items()}
+    began = time.monotonic()
+
+    def now() -> Shown:
+        return Shown(options.title, planned, since(progress, before), time.monotonic() - began)
+
+    alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
+    try:
+        with stop_signals() as asked, _shown(now, console, alone) as tell:
+            watch(session, asked, options.seconds, tell)
+            session.stop()
+    finally:
+        session.stop()
+    last = now()
+    console.print(summary(options.title, figures(planned, last.progress), last.elapsed))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A moment of a run."""
+
+    title: str
+    planned: Sequence[PlannedQuery]
+    progress: Mapping[str, Sequence[BatchMetrics]]
+    elapsed: float
+
+    def screen(self) -> Any:
+        """As a screen."""
+        return screen(
+            self.title, self.planned, figures(self.planned, self.progress, time.time()), self.elapsed
+        )
+
+    def line(self) -> str:
+        """As a line."""
+        return line(figures(self.planned, self.progress, time.time()), self.elapsed)
+
+
+def watch(
+    session: Runs,
+    asked: Event,
+    seconds: float | None,
+    tell: Callable[[], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Wait until the session ends, somebody asks, or the time is over; tell how it goes every second or so."""
+    began = clock()
+    while not asked.is_set() and (seconds is None or clock() - began < seconds):
+        if session.await_termination(1):
+            return
+        tell()
+
+
+@contextmanager
+def stop_signals() -> Iterator[Event]:
+    """The event that Ctrl-C and SIGTERM set, in place of Spark's handler, which would cancel the batch under way."""
+    asked = Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _shown(now: Callable[[], Shown], console: Console, alone: bool) -> Iterator[Callable[[], None]]:
+    """A screen that draws itself, or what prints a line now and then."""
+    if console.is_terminal and alone:
+        with Live(
+            get_renderable=lambda: now().screen(), console=console, refresh_per_second=4, transient=True
+        ):
+            yield lambda: None
+        return
+    told = 0.0
+
+    def tell() -> None:
+        nonlocal told
+        if time.monotonic() - told >= _EVERY:
+            told = time.monotonic()
+            console.print(now().line(), markup=False, highlight=False, soft_wrap=True)
+
+    yield tell
+
+
+@contextmanager
+def _logging(options: RunOptions) -> Iterator[None]:
+    """The log of batches, to a file, to the output, or nowhere."""
+    logger, handlers = logging.getLogger("weft"), list[logging.Handler]()
+    if options.log is not None:
+        try:
+            handlers.append(logging.FileHandler(options.log, encoding="utf-8"))
+        except OSError as error:
+            raise WeftError(f"cannot write the log {options.log}: {error.strerror}") from None
+    if options.json:
+        handlers.append(logging.StreamHandler(sys.stdout))
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+    if handlers:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            logger.removeHandler(handler)
+            handler.close()
+
+
+def _farewell(pipeline: Pipeline, sinks: Mapping[str, Sink], console: Console) -> None:
+    """Where to find what the run left."""
+    for name, sink in sinks.items():
+        if isinstance(sink, ParquetSink):
+            console.print(f"results of {name}: {sink.path}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"checkpoint: {pipeline.checkpoint}", markup=False, highlight=False, soft_wrap=True)
