@@ -20,12 +20,15 @@ from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.session import PlannedQuery, Session
 from weft.sinks import foreach_batch, to_console, to_memory, to_parquet
+from weft.sources.dead_letter import DeadLetterLimit
+from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
 from weft.sources.spec import files
 from weft.sql.builder import from_, select
 from weft.stats.statistics import Statistics, StreamStatistics
 
 __all__ = [
     "Catalog",
+    "DeadLetterLimit",
     "Options",
     "PlannedQuery",
     "Query",
@@ -36,13 +39,19 @@ __all__ = [
     "StreamStatistics",
     "WeftError",
     "Weights",
+    "choice",
     "files",
     "foreach_batch",
     "from_",
+    "rate",
     "select",
+    "sequence",
+    "timestamps",
     "to_console",
     "to_memory",
     "to_parquet",
+    "uniform",
+    "zipf",
 ]
 
 __version__ = "0.1.0.dev0"

@@ -24,10 +24,12 @@ from weft.plan.explain import compare, diagram, explain
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Cost, JoinPlan
 from weft.plan.lower import lower
+from weft.runtime.driver import DEFAULT, POLICIES
 from weft.sinks.protocol import Sink
-from weft.sources.dead_letter import DeadLetters
-from weft.sources.records import decode_records
-from weft.sources.spec import FilesSource
+from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
+from weft.sources.frames import DataFrameSource, dataframe
+from weft.sources.rate import RateSource
+from weft.sources.spec import FilesSource, Source
 from weft.sql.bind import parse_predicate, parse_query
 from weft.sql.builder import Builder
 from weft.stats.statistics import Statistics
@@ -72,15 +74,25 @@ class Session:
         spark: Any = None,
         statistics: Statistics | None = None,
         options: Options | None = None,
+        driver: str = DEFAULT,
+        dead_letter_limit: DeadLetterLimit | int | None = None,
     ) -> None:
         _check(checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
         _check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
         _check(options, Options | None, ConfigError, "options", "use weft.Options")
+        _check(
+            dead_letter_limit, DeadLetterLimit | int | None, ConfigError, "a limit", "use a number of records"
+        )
+        if driver not in POLICIES:
+            raise ConfigError(f"there is no driver policy {driver!r}", hint=nearest(str(driver), POLICIES))
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
         self.options = options or Options()
         self._checkpoint, self._master, self._spark = checkpoint, master, spark
-        self._sources: dict[str, FilesSource] = {}
+        self._driver = driver
+        limit = dead_letter_limit
+        self._limit = DeadLetterLimit(records=limit) if isinstance(limit, int) else limit or DeadLetterLimit()
+        self._sources: dict[str, Source] = {}
         self._sinks: dict[str, Sink] = {}
         self._running: Running | None = None
         self._queries: dict[str, PlannedQuery] = {}
@@ -88,25 +100,30 @@ class Session:
     def stream(
         self,
         name: str,
-        source: Schema | str | FilesSource,
+        source: Any,
         *,
         event_time: str | None = None,
         lateness: timedelta | str = timedelta(0),
+        late: str = "drop",
+        idle_after: timedelta | str | None = None,
     ) -> None:
-        """Register a stream that queries can name: what it is read from, or, to plan only, its schema."""
+        """Register a stream that queries can name.
+
+        ``source`` is what it is read from (`weft.files`, `weft.rate`, any streaming DataFrame) or, to plan only, its
+        schema. Tuples more than ``lateness`` behind the newest of earlier batches are late: they are dropped, or
+        joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
+        """
         _check(name, str, CatalogError, "a stream's name", "use a text")
-        kinds = str | Schema | FilesSource
-        _check(source, kinds, CatalogError, "a stream", 'use weft.files(…), or "vid long, ts timestamp"')
         _check(event_time, str | None, CatalogError, "an event time", "name a timestamp column")
-        _check(lateness, str | timedelta, CatalogError, "a lateness", 'use a text, as in "5 seconds"')
-        late = parse_duration(lateness) if isinstance(lateness, str) else lateness
-        found = source.resolve() if isinstance(source, FilesSource) else source
-        columns = found.schema if isinstance(found, FilesSource) else found
-        schema = Schema.parse(columns) if isinstance(columns, str) else columns
+        _check(late, str, CatalogError, "late", 'use "drop" or "join"')
+        found = _source(source)
+        schema = found if isinstance(found, Schema) else found.schema
         if schema is None:
             raise CatalogError(f"stream {name} has no schema", hint="give one to weft.files")
-        self.catalog = self.catalog.add(Stream(name, schema, event_time, late))
-        if isinstance(found, FilesSource):
+        idle = None if idle_after is None else _duration(idle_after, "idle_after")
+        stream = Stream(name, schema, event_time, _duration(lateness, "a lateness"), late, idle)
+        self.catalog = self.catalog.add(stream)
+        if not isinstance(found, Schema):
             self._sources[name] = found
 
     def selectivity(self, predicate: str, value: float) -> None:
@@ -144,6 +161,8 @@ class Session:
         if self._running is not None:
             raise QueryError("queries cannot be added to a running session yet", hint="add it before start()")
         _check(name, str | None, QueryError, "a query's name", "use a text")
+        if name is not None and (not name.isprintable() or not name.strip("!") or name.startswith("!")):
+            raise QueryError(f"a query cannot be called {name!r}", hint="use letters, digits and underscores")
         _check(strategy, str | None, ConfigError, "a strategy", nearest("", STRATEGIES))
         chosen = name or f"query_{len(self._queries) + 1}"
         if chosen in self._queries:
@@ -183,7 +202,8 @@ class Session:
         missing = sorted(read - set(self._sources))
         if missing:
             raise CatalogError(
-                f"stream {missing[0]} has a schema but no source", hint="register it with weft.files(…)"
+                f"stream {missing[0]} has a schema but no source",
+                hint="register it with weft.files(…), weft.rate(…) or a streaming DataFrame",
             )
         from weft.runtime.spark import launch  # only running needs Spark
 
@@ -192,7 +212,6 @@ class Session:
         spark = self._spark or self._master
         partitions = self.options.partitions
         root = Path(self._checkpoint)
-        letters = DeadLetters(root / "dead_letters")
         self._running = launch(
             spark,
             root,
@@ -200,8 +219,9 @@ class Session:
             sources,
             graphs,
             partitions,
+            driver=self._driver,
             available_now=available_now,
-            set_aside=lambda batch, lines: letters.write(batch, decode_records(lines)),
+            set_aside=DeadLetterBox(root / "dead_letters", self._limit).take,
         )
 
     def process_all_available(self) -> None:
@@ -249,6 +269,27 @@ class Session:
             else:
                 costs[strategy] = plan.cost or Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0)
         return compare(costs)
+
+
+def _source(source: Any) -> Source | Schema:
+    """What a stream is read from, or its schema."""
+    if isinstance(source, str):
+        return Schema.parse(source)
+    if isinstance(source, FilesSource):
+        return source.resolve()
+    if isinstance(source, Schema | RateSource | DataFrameSource):
+        return source
+    if hasattr(source, "isStreaming"):
+        return dataframe(source)
+    raise CatalogError(
+        f"a stream cannot be {reprlib.repr(source)}",
+        hint='use weft.files(…), weft.rate(…), a streaming DataFrame, or "vid long, ts timestamp"',
+    )
+
+
+def _duration(value: timedelta | str, what: str) -> timedelta:
+    _check(value, str | timedelta, CatalogError, what, 'use a text, as in "5 seconds"')
+    return parse_duration(value) if isinstance(value, str) else value
 
 
 def _check(value: object, kind: type | UnionType, error: type[WeftError], what: str, hint: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.runtime.checkpoint import Checkpoint
-from weft.runtime.spark import SparkRunner, Target, create_spark
+from weft.runtime.spark import SparkRunner, Target
 from weft.sinks import to_memory, to_parquet
 from weft.sources.spec import files
 from weft.sql.bind import parse_query
@@ -38,15 +37,6 @@ STREAMS = {
 CATALOG = Catalog(tuple(STREAMS.values()))
 CHAIN = """SELECT v.a, w.uid, c.b FROM v [RANGE 2 SECONDS], w [RANGE 1 SECOND], c [RANGE 3 SECONDS]
            WHERE v.vid = w.vid AND w.uid = c.uid AND v.a > 10"""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """One Spark for all tests here."""
-    session = create_spark("local[2]")
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
 
 
 def graph_of(sql: str, strategy: str = "auto") -> PhysicalGraph:
@@ -162,13 +152,6 @@ def test_a_checkpoint_of_other_queries_is_refused(spark: Any, tmp_path: Path) ->
     other = graph_of(CHAIN.replace("v.a > 10", "v.a > 20"))
     with pytest.raises(StateError, match="other streams or queries"):
         runner(spark, tmp_path, other, to_memory()).start({"availableNow": True})
-
-
-def test_count_windows_are_refused_by_name(spark: Any, tmp_path: Path) -> None:
-    """Better than wrong counts."""
-    counted = graph_of(CHAIN.replace("w [RANGE 1 SECOND]", "w [ROWS 10]"))
-    with pytest.raises(ConfigError, match="ROWS windows"):
-        runner(spark, tmp_path, counted, to_memory()).start({"availableNow": True})
 
 
 def test_a_session_runs_what_the_readme_shows(spark: Any, tmp_path: Path) -> None:

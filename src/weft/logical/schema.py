@@ -158,17 +158,24 @@ class Schema:
         return ", ".join(map(str, self.fields))
 
 
+LATE = ("drop", "join")
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """A registered input: what its tuples look like and how their time is told.
 
-    Without an event time, a tuple's time is that of its arrival.
+    Without an event time, a tuple's time is that of its arrival. A tuple more than ``lateness`` behind the newest of
+    earlier batches is late: dropped, or joined with what is still there. A stream that is silent for longer than
+    ``idle_after`` does not hold the others back.
     """
 
     name: str
     schema: Schema
     event_time: str | None = None
     lateness: timedelta = timedelta(0)
+    late: str = "drop"
+    idle_after: timedelta | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\W\d]\w*", self.name):
@@ -178,6 +185,14 @@ class Stream:
             )
         if self.lateness < timedelta(0):
             raise CatalogError(f"stream {self.name}: lateness is negative")
+        if self.late not in LATE:
+            raise CatalogError(
+                f"stream {self.name}: late tuples cannot be {self.late!r}", hint=nearest(self.late, LATE)
+            )
+        if self.idle_after is not None and self.idle_after <= timedelta(0):
+            raise CatalogError(
+                f"stream {self.name}: it cannot be idle after {self.idle_after}", hint="use a longer time"
+            )
         if self.event_time is not None:
             self._check_event_time(self.event_time)
 

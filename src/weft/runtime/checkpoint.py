@@ -10,7 +10,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from typing import Any
 from weft.bucket.bucket import Bounds
 from weft.errors import StateError
 
-__all__ = ["FORMAT", "Checkpoint", "Manifest", "Plan", "RunFile"]
+__all__ = ["FORMAT", "Checkpoint", "Manifest", "Plan", "RunFile", "Runs"]
 
-FORMAT = 1
+_NEW = "use a new checkpoint directory"
+
+FORMAT = 2
 KEPT = 2  # manifests: the last one, and the one a replay of the last batch starts from
 
 
@@ -43,13 +46,15 @@ Runs = dict[str, dict[str, dict[int, tuple[RunFile, ...]]]]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a batch left: live buckets, how far the streams are, how many tuples came, and its metrics."""
+    """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics."""
 
     number: int = -1
     runs: Runs = field(default_factory=dict)
     marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     active: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     arrived: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    results: Mapping[str, int] = field(default_factory=dict)
+    records: Mapping[str, int] = field(default_factory=dict)  # seen and bad, of all streams
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
     def files(self) -> set[str]:
@@ -89,26 +94,50 @@ class Checkpoint:
         """Where bucket files are."""
         return self.root / "state" / "buckets"
 
-    def open(self, identity: Mapping[str, Any]) -> None:
-        """Take the directory; refuse one of other streams, of another version, or in use."""
+    def open(self, streams: Mapping[str, Any], queries: Mapping[str, str], **fixed: Any) -> str:
+        """Take the directory for streams and queries, and give its identity.
+
+        One of another version or in use is refused, and so is one whose streams or queries are not all here as they
+        were; more of them may have come. What is ``fixed`` is as it was when the checkpoint was made.
+        """
         self.buckets.mkdir(parents=True, exist_ok=True)
         (self.root / "plan").mkdir(exist_ok=True)
         self._take_lock()
         file = self.root / "weft.json"
-        wanted = {"format": FORMAT, **identity}
-        if not file.exists():
-            _write(file, wanted)
-            return
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        if found:
+            self._check_format(found)
+            self._check_same("query", found["queries"], queries)
+            self._check_same("stream", found["streams"], streams)
+            for name, value in fixed.items():
+                if found[name] != value:
+                    raise StateError(
+                        f"{self.root} was made with {name} {found[name]}, not {value}", hint=_NEW
+                    )
+        identity: str = found.get("identity") or uuid.uuid4().hex
+        kept = {"streams": dict(streams), "queries": dict(queries), **fixed}
+        _write(file, {"format": FORMAT, "identity": identity, **kept})
+        return identity
+
+    def _check_format(self, found: Mapping[str, Any]) -> None:
         if found.get("format") != FORMAT:
             raise StateError(
                 f"{self.root} has format {found.get('format')}, this version of Weft reads {FORMAT}",
-                hint="use a new checkpoint directory",
+                hint=_NEW,
             )
-        if found != json.loads(json.dumps(wanted)):
-            raise StateError(
-                f"{self.root} belongs to other streams or queries", hint="use a new checkpoint directory"
-            )
+
+    def _check_same(self, kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        for name, what in old.items():
+            if name not in new:
+                raise StateError(
+                    f"{self.root} belongs to other streams or queries: it knows a {kind} {name}",
+                    hint=f"register it again, or use a new checkpoint directory for these: {', '.join(new)}",
+                )
+            if json.loads(json.dumps(new[name])) != what:
+                raise StateError(
+                    f"{self.root} belongs to other streams or queries: there, {kind} {name} is {what}",
+                    hint=_NEW,
+                )
 
     def _take_lock(self) -> None:
         self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT)
@@ -182,15 +211,6 @@ class Checkpoint:
 
     def _numbers(self, kind: str) -> list[int]:
         return sorted(int(file.stem) for file in (self.root / kind).glob("*.json"))
-
-
-def merged_runs(parts: Iterable[tuple[str, str, int, tuple[RunFile, ...]]]) -> Runs:
-    """The runs that the partitions report, as a manifest keeps them."""
-    runs: Runs = {}
-    for query, store, partition, found in parts:
-        if found:
-            runs.setdefault(query, {}).setdefault(store, {})[partition] = found
-    return runs
 
 
 def _write(file: Path, data: object) -> None:

@@ -51,10 +51,10 @@ class LocalRunner:
         *,
         partitions: int | None = None,
         driver: str = DEFAULT,
-        late: str = "drop",
+        late: str | None = None,
         idle_after: timedelta | None = None,
     ) -> None:
-        if late not in ("drop", "join"):
+        if late not in (None, "drop", "join"):
             raise ConfigError(f"late tuples cannot be {late!r}", hint="drop or join them")
         self.program = Program(graph)
         self.query = graph.query
@@ -104,7 +104,8 @@ class LocalRunner:
 
     def _admit(self, alias: str, table: Data, now: int) -> Admitted:
         mark = self.watermarks.of(self.query.input(alias).stream.name)
-        return admit(self.program, alias, table, now=now, watermark=mark, drop_late=self.late == "drop")
+        drop = None if self.late is None else self.late == "drop"
+        return admit(self.program, alias, table, now=now, watermark=mark, drop_late=drop)
 
     def _turn(self, admitted: Mapping[str, Admitted]) -> Turn:
         rows = {a: admitted[a].batch.num_rows if a in admitted else 0 for a in self.query.aliases}

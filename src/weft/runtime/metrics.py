@@ -17,11 +17,18 @@ __all__ = ["BatchMetrics", "InputMetrics", "StepMetrics", "StoreMetrics", "sum_s
 
 @dataclass(frozen=True, slots=True)
 class InputMetrics:
-    """Tuples of an input that took part, and that were set aside: behind the watermark, or without a time."""
+    """Tuples of an input that took part, and that were set aside: late, without a time, or not readable at all.
+
+    ``rows`` counts before the query's filters; ``oldest`` and ``newest`` are the first and the last time among them,
+    in microseconds.
+    """
 
     rows: int
     late: int = 0
     untimed: int = 0
+    malformed: int = 0
+    oldest: int | None = None
+    newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,11 @@ class StoreMetrics:
 
 @dataclass(frozen=True, slots=True)
 class BatchMetrics:
-    """One batch."""
+    """One batch.
+
+    ``started`` is its time of arrival in seconds since 1970, ``elapsed`` how many seconds it took in all, ``backlog``
+    how much of each stream was left waiting.
+    """
 
     number: int
     order: tuple[str, ...]
@@ -58,10 +69,25 @@ class BatchMetrics:
     results: int
     watermarks: Mapping[str, int] = field(default_factory=dict)
     seconds: tuple[float, ...] = ()  # per hop; the first is the sources', the last the settling of state
+    started: float = 0.0
+    elapsed: float = 0.0
+    backlog: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> BatchMetrics:
+        """What `to_dict` stands for, also after a way through JSON; what an older version left out is as by default."""
+        parts = {
+            "order": tuple(data["order"]),
+            "inputs": {alias: InputMetrics(**one) for alias, one in data["inputs"].items()},
+            "steps": {edge: StepMetrics(**one) for edge, one in data["steps"].items()},
+            "stores": {store: StoreMetrics(**one) for store, one in data["stores"].items()},
+            "seconds": tuple(data.get("seconds", ())),
+        }
+        return cls(**{**data, **parts})
 
 
 def sum_steps(counts: Iterable[StepCount]) -> dict[str, StepMetrics]:

@@ -24,7 +24,7 @@ from weft.logical.query import Query
 from weft.runtime.batch import full_name, longest, longs, seq_name, time_name
 from weft.runtime.program import Program
 
-__all__ = ["Admitted", "admit", "numbered"]
+__all__ = ["Admitted", "admit", "numbered", "renumbered"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ def admit(
     *,
     now: int = 0,
     watermark: int | None = None,
-    drop_late: bool = True,
+    drop_late: bool | None = None,
 ) -> Admitted:
     """The tuples of an input that take part; ``now`` is their arrival time, for streams without event time."""
     query = program.query
@@ -56,7 +56,8 @@ def admit(
         return _timed(pa.RecordBatch.from_pydict(read), name, None, 0)
     read[name] = _typed(data, event_time)
     batch, untimed = _only(pa.RecordBatch.from_pydict(read), validity(read[name]))
-    return _timed(batch, name, watermark if drop_late else None, untimed)
+    drop = query.input(alias).stream.late == "drop" if drop_late is None else drop_late
+    return _timed(batch, name, watermark if drop else None, untimed)
 
 
 def _timed(batch: pa.RecordBatch, name: str, watermark: int | None, untimed: int) -> Admitted:
@@ -76,6 +77,14 @@ def numbered(query: Query, alias: str, batch: pa.RecordBatch, first: int) -> pa.
     return batch.append_column(
         seq_name(alias), pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
     )
+
+
+def renumbered(alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    """Numbered tuples with numbers that begin so much later; a batch that carries none stays as it is."""
+    place = batch.schema.get_field_index(seq_name(alias))
+    if place < 0:
+        return batch
+    return batch.set_column(place, seq_name(alias), pa.array(longs(batch.column(place)) + first))
 
 
 def _only(batch: pa.RecordBatch, kept: Mask | None) -> tuple[pa.RecordBatch, int]:

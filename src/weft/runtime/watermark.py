@@ -44,9 +44,9 @@ class Watermarks:
             mark = _own(stream, newest.get(name), now)
             if mark is not None:
                 marks[name] = max(mark, marks.get(name, mark))
-        if idle_after is not None:
-            idle = {name for name in streams if now - active[name] > micros(idle_after)}
-            marks |= _taken_along(marks, streams, idle)
+        spans = {name: stream.idle_after or idle_after for name, stream in streams.items()}
+        idle = {name for name, span in spans.items() if span and now - active[name] > micros(span)}
+        marks |= _taken_along(marks, streams, idle)
         return Watermarks(marks, active)
 
 
@@ -58,6 +58,7 @@ def _own(stream: Stream, newest: int | None, now: int) -> int | None:
 
 
 def _taken_along(marks: Mapping[str, int], streams: Mapping[str, Stream], idle: set[str]) -> dict[str, int]:
+    """The watermarks of idle streams: where the others are."""
     awake = [name for name in streams if name not in idle]
     if not awake or any(name not in marks for name in awake):
         return {}

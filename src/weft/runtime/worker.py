@@ -1,17 +1,17 @@
 """What a Spark task does (design, D1, D3 and D10).
 
-Guarantees: pure but for the bucket files it writes, each under a name no other attempt has; what it returns names those
-that count. A task sees the state of the batch before and what earlier hops of this batch added, and nothing that any
-other attempt left. Rows between tasks are (partition, target, bytes): a batch on its way over an edge, or a message
-to the driver, which goes along unopened.
+Guarantees: pure but for the bucket files and sink parts it writes, each under a name no other attempt has; what it
+returns names those that count. An error of the user's is returned as a note, since no further attempt would mend it.
+
+Tuples that count for a `ROWS` window are numbered in two steps, so that no pass over the input is needed before the
+first hop: a read task numbers those it reads, and tells every partition how many there were; a hop begins when it has
+all that was sent to it, and then knows how many tuples came before each read task's.
 """
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
@@ -19,33 +19,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.bucket import codec
-from weft.bucket.bucket import Bucket
+from weft.errors import WeftError
 from weft.logical.schema import Stream
-from weft.plan.rules import ProbeRule, StoreRule
-from weft.runtime.checkpoint import Checkpoint, Manifest, Plan, RunFile
+from weft.runtime.batch import longest
+from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
+from weft.runtime.file_state import FileState, forget_files
 from weft.runtime.interpret import Outcome, leave_source, run_hop
+from weft.runtime.messages import NOTE, Message, batches_of, error_note, note, packed
 from weft.runtime.program import Program, program_of
-from weft.runtime.source import admit
-from weft.runtime.state import settle
-from weft.runtime.turn import Turn
-from weft.runtime.watermark import Watermarks, forgettable
+from weft.runtime.source import admit, numbered, renumbered
+from weft.runtime.turn import Count, Turn
 
-__all__ = ["ROW", "Job", "Message", "hop_task", "read_task", "to_rows"]
+__all__ = ["Job", "hop_task", "read_task"]
 
-ROW = pa.schema([("partition", pa.int32()), ("target", pa.string()), ("bucket", pa.binary())])
-
-# Messages to the driver have targets that begin like this; no edge's name does.
-NOTE = "!"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A row between tasks."""
-
-    partition: int
-    target: str
-    data: bytes
+File = tuple[str, str, bytes]  # (stream, path, content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +40,7 @@ class Job:
     """A batch, as its tasks are told of it: where the checkpoint is, and what reads and writes."""
 
     root: str
+    identity: str  # of the checkpoint: the directory may have been another's before
     number: int
     sources: Mapping[str, Any]
     streams: Mapping[str, Stream]
@@ -60,11 +48,16 @@ class Job:
 
     def load(self) -> tuple[Plan, Manifest]:
         """The batch's plan and the state it starts from."""
-        return _load(self.root, self.number)
+        return _load(self.root, self.identity, self.number)
+
+    @property
+    def folder(self) -> Path:
+        """Where bucket files are."""
+        return Checkpoint(Path(self.root)).buckets
 
 
 @lru_cache(maxsize=2)
-def _load(root: str, number: int) -> tuple[Plan, Manifest]:
+def _load(root: str, identity: str, number: int) -> tuple[Plan, Manifest]:  # noqa: ARG001
     checkpoint = Checkpoint(Path(root))
     plan, manifest = checkpoint.plan(number), checkpoint.manifest(number - 1)
     if plan is None or manifest is None:
@@ -72,176 +65,148 @@ def _load(root: str, number: int) -> tuple[Plan, Manifest]:
     return plan, manifest
 
 
-def to_rows(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
-    """Messages as the rows of Spark, one batch each: a bucket may be large."""
-    for message in messages:
-        columns = [[message.partition], [message.target], [message.data]]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, ROW, strict=True)], schema=ROW
-        )
-
-
-def note(at: int, kind: str, **content: Any) -> Message:
-    """A message to the driver."""
-    return Message(at, NOTE + kind, json.dumps(content).encode())
-
-
-def read_task(job: Job, files: Iterable[tuple[str, str, bytes]]) -> Iterator[Message]:
-    """Decode files (stream, path, content), admit their tuples and send them on their ways."""
+def read_task(job: Job, task: int, files: Iterable[File]) -> Iterator[Message]:
+    """Decode files, admit their tuples and send them on their ways."""
     began = perf_counter()
-    plan, manifest = job.load()
-    tables: dict[str, list[pa.RecordBatch]] = {}
-    for stream, path, content in files:
-        decoded = job.sources[stream].decode(stream, path, content, job.streams[stream].event_time)
-        if decoded is None:
-            continue
-        tables.setdefault(stream, []).append(decoded.batch)
-        for bad in decoded.bad:
-            yield Message(0, f"{NOTE}bad", bad.to_json().encode(errors="surrogatepass"))
-    for stream, batches in tables.items():
-        table = pa.Table.from_batches(batches)
-        for query, graph in plan.graphs.items():
-            yield from _enter(job, plan, manifest, query, program_of(graph), stream, table)
+    try:
+        yield from _Reading(job, task, *job.load()).run(files)
+    except WeftError as error:
+        yield error_note(error)
     yield note(0, "seconds", hop=0, seconds=perf_counter() - began)
 
 
-def _enter(
-    job: Job, plan: Plan, manifest: Manifest, query: str, program: Program, stream: str, table: pa.Table
-) -> Iterator[Message]:
-    turn = Turn.from_dict(plan.turns[query])
-    mark = manifest.marks.get(query, {}).get(stream)
-    for input_ in program.query.inputs:
-        if input_.stream.name == stream:
-            admitted = admit(program, input_.alias, table, now=plan.now, watermark=mark)
-            outcome = leave_source(program, input_.alias, admitted.batch, turn)
-            yield from _outgoing(job, query, 0, outcome)
-            figures = {"rows": admitted.batch.num_rows, "late": admitted.late, "untimed": admitted.untimed}
-            yield note(0, "input", query=query, alias=input_.alias, newest=admitted.newest, **figures)
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One read task."""
+
+    job: Job
+    task: int
+    plan: Plan
+    manifest: Manifest
+
+    def run(self, files: Iterable[File]) -> Iterator[Message]:
+        tables: dict[str, list[pa.RecordBatch]] = {}
+        for stream, path, content in files:
+            decoded = self.job.sources[stream].decode(
+                stream, path, content, self.job.streams[stream].event_time
+            )
+            if decoded is None:
+                continue
+            tables.setdefault(stream, []).append(decoded.batch)
+            yield note(0, "read", stream=stream, rows=decoded.batch.num_rows, malformed=len(decoded.bad))
+            for bad in decoded.bad:
+                data = bad.to_json().encode(errors="surrogatepass")
+                yield Message(0, f"{NOTE}bad", pa.py_buffer(data))
+        for stream, batches in tables.items():
+            table = pa.Table.from_batches(batches)
+            for query, graph in self.plan.graphs.items():
+                yield from self._enter(query, program_of(graph), stream, table)
+
+    def _enter(self, query: str, program: Program, stream: str, table: pa.Table) -> Iterator[Message]:
+        turn = Turn.from_dict(self.plan.turns[query])
+        mark = self.manifest.marks.get(query, {}).get(stream)
+        for input_ in program.query.inputs:
+            if input_.stream.name != stream:
+                continue
+            alias = input_.alias
+            one = admit(program, alias, table, now=self.plan.now, watermark=mark)
+            rows = one.batch.num_rows
+            if longest(program.query, alias) is not None:
+                counted = {"query": query, "alias": alias, "task": self.task, "rows": rows}
+                yield from (note(each, "count", **counted) for each in range(turn.partitions))
+            batch = numbered(program.query, alias, one.batch, 0)
+            outcome = leave_source(program, alias, batch, turn)
+            yield from _outgoing(self.job, query, 0, outcome, f"\t{self.task}")
+            figures = {"rows": rows, "late": one.late, "untimed": one.untimed}
+            times = {"oldest": one.oldest, "newest": one.newest}
+            yield note(0, "input", query=query, alias=alias, **figures, **times)
 
 
-def _outgoing(job: Job, query: str, partition: int, outcome: Outcome) -> Iterator[Message]:
+def _outgoing(job: Job, query: str, at: int, outcome: Outcome, sender: str = "") -> Iterator[Message]:
     """Parcels for later hops, results and counts of a hop."""
     for parcel in outcome.sent:
-        yield Message(parcel.partition, f"{query}\t{parcel.edge}", _ipc([parcel.batch]))
+        yield Message(parcel.partition, f"{query}\t{parcel.edge}{sender}", packed([parcel.batch]))
     for count in outcome.steps:
-        yield note(partition, "step", query=query, **asdict(count))
+        yield note(at, "step", query=query, **asdict(count))
     if outcome.results:
         sink = job.sinks[query]
         rows = sum(batch.num_rows for batch in outcome.results)
         if sink is None:
-            yield Message(partition, f"{NOTE}result\t{query}", _ipc(outcome.results))
+            yield Message(at, f"{NOTE}result\t{query}", packed(outcome.results))
         else:
-            name = sink.write_part(job.number, partition, outcome.results)
-            yield note(partition, "part", query=query, name=name, rows=rows)
+            name = sink.write_part(job.number, at, outcome.results)
+            yield note(at, "part", query=query, name=name, rows=rows)
+
+
+@dataclass
+class _Arrived:
+    """What a hop's task was sent for one query."""
+
+    program: Program
+    parcels: list[tuple[str, int | None, Any]] = field(default_factory=list)  # edge, read task, bytes
+    added: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, dict[int, int]] = field(default_factory=dict)  # by input and read task
+
+    def batches(self, before: Mapping[str, int]) -> dict[str, list[pa.RecordBatch]]:
+        """The batches by edge; ``before`` counts the tuples of earlier batches."""
+        found: dict[str, list[pa.RecordBatch]] = {}
+        for edge, task, data in self.parcels:
+            batches = batches_of(data)
+            alias = self.program.starts[edge]
+            if task is not None and alias in self.counts:
+                first = before.get(alias, 0) + self._ahead(alias, task)
+                batches = [renumbered(alias, batch, first) for batch in batches]
+            found.setdefault(edge, []).extend(batches)
+        return found
+
+    def _ahead(self, alias: str, task: int) -> int:
+        return sum(rows for other, rows in self.counts[alias].items() if other < task)
+
+    def turn(self, plan: Plan, query: str, before: Mapping[str, int]) -> Turn:
+        """The batch's place in the total order, now that its tuples are counted."""
+        names = [a for a in self.program.query.aliases if longest(self.program.query, a) is not None]
+        counts = {a: Count(before.get(a, 0), sum(self.counts.get(a, {}).values())) for a in names}
+        return replace(Turn.from_dict(plan.turns[query]), counts=counts)
 
 
 def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) -> Iterator[Message]:
     """Run one hop in one partition; what is not for it goes along."""
     began = perf_counter()
     plan, manifest = job.load()
-    programs = {query: program_of(graph) for query, graph in plan.graphs.items()}
-    arrived: dict[str, dict[str, list[pa.RecordBatch]]] = {query: {} for query in programs}
-    added: dict[str, list[dict[str, Any]]] = {query: [] for query in programs}
+    forget_files(job.folder, manifest, job.number)
+    arrived = {query: _Arrived(program_of(graph)) for query, graph in plan.graphs.items()}
     for message in messages:
-        query, _, edge = message.target.partition("\t")
-        if message.target == f"{NOTE}added":
-            content = json.loads(message.data)
-            added[content["query"]].append(content)
-        elif query in programs and edge and programs[query].edges[edge].hop == hop:
-            arrived[query].setdefault(edge, []).extend(_batches(message.data))
-        else:
-            yield message
-    for query, program in programs.items():
-        state = FileState(job, manifest, query, partition, added[query])
-        turn = Turn.from_dict(plan.turns[query])
-        yield from _outgoing(job, query, partition, run_hop(program, hop, arrived[query], state, turn))
-        yield from state.leave(program, hop, turn)
+        if _taken(arrived, hop, message):
+            continue
+        yield message
+    for query, here in arrived.items():
+        before = manifest.arrived.get(query, {})
+        state = FileState(job.folder, job.number, manifest, query, partition, here.added)
+        turn = here.turn(plan, query, before)
+        try:
+            outcome = run_hop(here.program, hop, here.batches(before), state, turn)
+        except WeftError as error:
+            yield error_note(error)
+            continue
+        yield from _outgoing(job, query, partition, outcome)
+        yield from state.leave(here.program, hop, turn)
     yield note(partition, "seconds", hop=hop, seconds=perf_counter() - began)
 
 
-@dataclass
-class FileState:
-    """A partition of a query's stores, in files: `State` for the interpreter."""
-
-    job: Job
-    manifest: Manifest
-    query: str
-    partition: int
-    earlier: list[dict[str, Any]]
-    fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
-
-    def settled(self, store: str) -> Sequence[Bucket]:
-        """The runs of earlier batches, oldest first."""
-        return [self._open(run.name) for run in self.manifest.of(self.query, store, self.partition)]
-
-    def added(self, store: str, start: str) -> Sequence[Bucket]:
-        """What tuples of an input have added in this batch, in this hop and in those before."""
-        before = [e["name"] for e in self.earlier if (e["store"], e["start"]) == (store, start)]
-        return [*map(self._open, before), *self.fresh.get((store, start), ())]
-
-    def add(self, store: str, start: str, run: Bucket) -> None:
-        """Add a run of this batch, made by tuples of an input."""
-        self.fresh.setdefault((store, start), []).append(run)
-
-    def leave(self, program: Program, hop: int, turn: Turn) -> Iterator[Message]:
-        """Settle the stores that no later hop uses; hand on what was added to the others."""
-        marks = Watermarks(self.manifest.marks.get(self.query, {}))
-        for store, plan in program.stores.items():
-            last = last_hop(program, store)
-            if last > hop:
-                yield from self._hand_on(store, hop)
-            if last == hop:
-                additions = [run for start in turn.order for run in self.added(store, start)]
-                runs = (*self.settled(store), *additions)
-                kept = settle(plan, runs, forgettable(program, plan, marks, turn))
-                found = [asdict(RunFile(self._name(run), run.bounds)) for run in kept]
-                yield self._note("runs", store=store, runs=found)
-
-    def _hand_on(self, store: str, hop: int) -> Iterator[Message]:
-        yield from (self._note("added", **entry) for entry in self.earlier if entry["store"] == store)
-        for (name, start), runs in self.fresh.items():
-            if name == store:
-                for run in runs:
-                    yield self._note("added", store=store, start=start, name=self._name(run), hop=hop)
-
-    def _note(self, kind: str, **content: Any) -> Message:
-        return note(self.partition, kind, **{**content, "query": self.query, "partition": self.partition})
-
-    def _open(self, name: str) -> Bucket:
-        bucket = _open(f"{self.job.root}/state/buckets/{name}")
-        self.names[id(bucket)] = name
-        return bucket
-
-    def _name(self, run: Bucket) -> str:
-        """The file a run is in; a new one if it is in none."""
-        name = self.names.get(id(run))
-        if name is None:
-            name = f"{self.job.number}-{self.partition}-{uuid.uuid4().hex}"
-            codec.write(run, Path(self.job.root) / "state" / "buckets" / name)
-            self.names[id(run)] = name
-        return name
-
-
-@lru_cache(maxsize=4096)
-def _open(path: str) -> Bucket:
-    return codec.read(Path(path))
-
-
-def last_hop(program: Program, store: str) -> int:
-    """The last hop in which a store is added to or probed."""
-    rules = [r for r in program.order if isinstance(r, StoreRule | ProbeRule) and r.store == store]
-    return max(program.edges[rule.edge].hop for rule in rules)
-
-
-def _ipc(batches: Sequence[pa.RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
-def _batches(data: bytes) -> list[pa.RecordBatch]:
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        return list(reader)
+def _taken(arrived: Mapping[str, _Arrived], hop: int, message: Message) -> bool:
+    """Keep a message if it is for this hop; a count is kept, and goes along to later hops too."""
+    if message.target == f"{NOTE}added":
+        content = message.content()
+        arrived[content["query"]].added.append(content)
+        return True
+    if message.target == f"{NOTE}count":
+        content = message.content()
+        counts = arrived[content["query"]].counts.setdefault(content["alias"], {})
+        counts[content["task"]] = content["rows"]
+        return False
+    query, _, rest = message.target.partition("\t")
+    edge, _, task = rest.partition("\t")
+    if query not in arrived or not edge or arrived[query].program.edges[edge].hop != hop:
+        return False
+    arrived[query].parcels.append((edge, int(task) if task else None, message.data))
+    return True

@@ -15,7 +15,7 @@ from pathlib import Path
 from weft.errors import SourceError
 from weft.sources.records import BadRecord, decode_records, encode_records
 
-__all__ = ["DeadLetterLimit", "DeadLetters"]
+__all__ = ["DeadLetterBox", "DeadLetterLimit", "DeadLetters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +83,17 @@ class DeadLetterLimit:
             f"{bad} of {seen} records were bad, more than the limit of {allowed}{quoted}",
             hint=f"see {where}, then correct the input or raise the limit" if where else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterBox:
+    """Where a running session puts its bad records."""
+
+    directory: Path
+    limit: DeadLetterLimit
+
+    def take(self, batch_id: int, lines: bytes, bad: int, seen: int) -> None:
+        """Keep a batch's records, given as JSON lines; stop the run if, with them, too many of all are bad."""
+        records, letters = decode_records(lines), DeadLetters(self.directory)
+        letters.write(batch_id, records)
+        self.limit.check(bad, seen, records, letters.file(batch_id))

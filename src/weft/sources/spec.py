@@ -17,15 +17,16 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from weft.errors import SourceError, nearest
-from weft.logical.schema import DataType, Field, Schema, parse_type
+from weft.logical.schema import DataType, Field, Schema
 from weft.sources.conform import weft_type
 from weft.sources.csv_records import CsvOptions
 from weft.sources.decode import FORMATS, decode, is_unfinished
+from weft.sources.frames import DataFrameSource
 from weft.sources.parquet import DAMAGE, arrow_file_schema, parquet_schema
 from weft.sources.rate import RateSource
 from weft.sources.records import Decoded, SourceFile, Target
 
-__all__ = ["BINARY_FILES", "DataFrameSource", "FilesSource", "Source", "dataframe", "files"]
+__all__ = ["BINARY_FILES", "FilesSource", "Source", "files"]
 
 # The rows of Spark's binaryFile format: the bytes of one file in each.
 BINARY_FILES = "path string, modificationTime timestamp, length long, content binary"
@@ -74,10 +75,10 @@ class FilesSource:
             options["recursiveFileLookup"] = "true"
         return options
 
-    def load(self, spark: Any) -> Any:
-        """A streaming DataFrame of `BINARY_FILES`, each row to be decoded by `decode`."""
-        reader = spark.readStream.format("binaryFile").schema(BINARY_FILES)
-        return reader.options(**self.reader_options()).load(self.path)
+    def load(self, reader: Any) -> Any:
+        """A streaming DataFrame of (path, content), each row to be decoded by `decode`."""
+        binary = reader.format("binaryFile").schema(BINARY_FILES)
+        return binary.options(**self.reader_options()).load(self.path).select("path", "content")
 
     def decode(self, name: str, path: str, content: bytes, event_time: str | None = None) -> Decoded | None:
         """The rows of one file for the stream of that name; None if the file is not finished."""
@@ -190,45 +191,6 @@ def _file_system(path: str) -> tuple[Any, str]:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"files: cannot look into {path}: {error}", hint="give schema=") from None
     return system, root
-
-
-@dataclass(frozen=True, slots=True)
-class DataFrameSource:
-    """Any streaming DataFrame, whose rows pass from the JVM to Python one by one: the slower path."""
-
-    frame: Any
-    schema: Schema
-
-    def load(self, spark: Any) -> Any:  # noqa: ARG002
-        """The DataFrame itself."""
-        return self.frame
-
-
-def dataframe(frame: Any) -> DataFrameSource:
-    """A streaming DataFrame as a source; its schema is taken over."""
-    if not getattr(frame, "isStreaming", False):
-        raise SourceError(
-            "dataframe: this is not a streaming DataFrame",
-            hint="make it with spark.readStream, not spark.read",
-        )
-    fields = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
-    return DataFrameSource(
-        frame, Schema(tuple(Field(name, _spark_type(name, kind)) for name, kind in fields))
-    )
-
-
-_FROM_SPARK = re.compile(
-    r"tinyint|smallint|int|bigint|float|double|decimal\(\d+,\d+\)|string|binary|boolean|date|timestamp"
-)
-
-
-def _spark_type(name: str, kind: str) -> DataType:
-    if not _FROM_SPARK.fullmatch(kind):
-        raise SourceError(
-            f"dataframe: column {name} has type {kind}, which no column can have here",
-            hint="cast it, or drop it with select",
-        )
-    return parse_type(kind)
 
 
 Source: TypeAlias = FilesSource | RateSource | DataFrameSource

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +18,9 @@ from hypothesis import strategies as st
 from tests.unit.sources import writers
 from weft.errors import SourceError, WeftError
 from weft.logical.schema import Schema
+from weft.sources.frames import dataframe, pack
 from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
-from weft.sources.spec import BINARY_FILES, dataframe, files
+from weft.sources.spec import BINARY_FILES, files
 
 
 class Reader:
@@ -43,6 +46,7 @@ def test_options_become_those_of_sparks_file_source() -> None:
         ("schema", BINARY_FILES),
         ("options", ("maxFilesPerTrigger", "4"), ("pathGlobFilter", "*.pq"), ("recursiveFileLookup", "true")),
         ("load", "in"),
+        ("select", "path", "content"),
     ]
 
 
@@ -118,7 +122,13 @@ def frame(**types: str) -> Any:
 def test_a_dataframe_brings_its_schema() -> None:
     source = dataframe(frame(k="bigint", m="decimal(10,2)", ts="timestamp"))
     assert source.schema == Schema.parse("k long, m decimal(10,2), ts timestamp")
-    assert source.load(None) is source.frame
+    sent = pickle.loads(
+        pickle.dumps(source)
+    )  # to a task, which decodes what the DataFrame's rows were packed into
+    assert sent.frame is None
+    rows = pa.record_batch({"k": [1], "m": [Decimal("1.50")], "ts": pa.array([0], pa.timestamp("us", "UTC"))})
+    (packed,) = pack(iter([rows]))
+    assert sent.decode("s", "", packed["content"][0].as_py()).batch.to_pylist() == rows.to_pylist()
     with pytest.raises(SourceError, match="column t has type timestamp_ntz"):
         dataframe(frame(t="timestamp_ntz"))
 

@@ -1,0 +1,98 @@
+"""The rows that pass between the tasks of a batch, and to the driver (design, D1).
+
+Guarantees: a row is (partition, target, bytes): either a batch of tuples on its way over an edge, or a note to the
+driver, which the stages on the way pass on unopened. Bytes are never copied here: they are views of Arrow's buffers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft import errors
+from weft.errors import WeftError
+
+__all__ = [
+    "NOTE",
+    "Message",
+    "batches_of",
+    "error_note",
+    "error_of",
+    "note",
+    "packed",
+    "read_rows",
+    "to_rows",
+]
+
+ROW = pa.schema([("partition", pa.int32()), ("target", pa.string()), ("bucket", pa.binary())])
+
+# Notes have targets that begin like this; no query's name does, since it would be refused.
+NOTE = "!"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A row between tasks."""
+
+    partition: int
+    target: str
+    data: Any  # a buffer
+
+    def content(self) -> Any:
+        """What a note says."""
+        return json.loads(self.data.to_pybytes())
+
+
+def note(at: int, kind: str, **content: Any) -> Message:
+    """A note to the driver, or, on its way there, to later hops of a partition."""
+    return Message(at, NOTE + kind, pa.py_buffer(json.dumps(content).encode()))
+
+
+def error_note(error: WeftError) -> Message:
+    """An error of the user's, which no further attempt of the task would mend."""
+    return note(0, "error", error=type(error).__name__, message=error.message, hint=error.hint)
+
+
+def error_of(content: dict[str, Any]) -> WeftError:
+    """The error that a note is about."""
+    kind = getattr(errors, content["error"], WeftError)
+    chosen = WeftError if kind is errors.SqlError else kind
+    error: WeftError = chosen(content["message"], hint=content["hint"])
+    return error
+
+
+def to_rows(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
+    """Messages as the rows of Spark, one batch each: a bucket may be large."""
+    for message in messages:
+        offsets = pa.py_buffer(np.array([0, message.data.size], np.int32))
+        data = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, message.data])
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([message.partition], pa.int32()), pa.array([message.target]), data], schema=ROW
+        )
+
+
+def read_rows(batch: pa.RecordBatch) -> Iterator[Message]:
+    """The messages that rows of Spark stand for."""
+    partitions, targets = batch.column(0).to_pylist(), batch.column(1).to_pylist()
+    for partition, target, data in zip(partitions, targets, batch.column(2), strict=True):
+        yield Message(partition, target, data.as_buffer())
+
+
+def packed(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """Batches of the same columns as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def batches_of(data: pa.Buffer) -> list[pa.RecordBatch]:
+    """What `packed` packed."""
+    with pa.ipc.open_stream(data) as reader:
+        return list(reader)
