@@ -173,6 +173,8 @@ class _Loader(yaml.SafeLoader):
         seen: set[tuple[str, str]] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
+                if key.value == "null":
+                    key.tag = "tag:yaml.org,2002:str"  # the name of an option of CSV files
                 if (key.tag, key.value) in seen:
                     raise _Twice(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
                 seen.add((key.tag, key.value))

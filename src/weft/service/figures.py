@@ -105,8 +105,9 @@ def _stream(
     every = [_most(progress.get(query, ()), alias) for query, alias in uses]
     rows, late, untimed, malformed = (max(counts) for counts in zip(*every, strict=True))
     rates = [_rate(progress.get(query, ()), partial(_rows, alias=alias), now) for query, alias in uses]
-    backlogs = [batches[-1].backlog.get(name) for query, _ in uses if (batches := progress.get(query))]
-    return StreamFigures(name, rows, max(rates), late, untimed, malformed, next(iter(backlogs), None))
+    last = [batches[-1].backlog for query, _ in uses if (batches := progress.get(query))]
+    backlog = max((waiting[name] for waiting in last if name in waiting), default=None)
+    return StreamFigures(name, rows, max(rates), late, untimed, malformed, backlog)
 
 
 def _most(batches: Iterable[BatchMetrics], alias: str) -> tuple[int, int, int, int]:

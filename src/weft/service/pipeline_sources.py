@@ -26,6 +26,7 @@ from typing import Any
 from weft.errors import nearest
 from weft.logical.schema import Schema
 from weft.service.document import Node
+from weft.sources.decode import FORMATS
 from weft.sources.rate import Kind, RateSource, choice, sequence, timestamps, uniform, zipf
 from weft.sources.spec import FilesSource, files
 
@@ -70,7 +71,7 @@ def _files(node: Node, schema: Schema | None, root: Path) -> FilesSource:
     found = node.section(("files", "path", *_FILES))
     if "path" not in found:
         raise node.error("files need a path", _KINDS_OF_SOURCE)
-    format_ = node.entry("files").text("parquet, arrow, json or csv")
+    format_ = node.entry("files").choice("format", FORMATS)
     path = located(found["path"], root)
     options = {name: read(found[name]) for name, read in _FILES.items() if name in found}
     with node.at():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import nearest
-from weft.logical.schema import Schema
+from weft.logical.schema import LATE, Schema
 from weft.service.document import Node
 from weft.service.pipeline_sources import read_source
 from weft.session import Session
@@ -24,7 +24,6 @@ __all__ = ["Described", "add_stream"]
 
 _SCHEMA = 'as in schema: "vid long, ts timestamp"'
 _ENTRIES = ("schema", "event_time", "lateness", "late", "idle_after", "source", "statistics")
-LATE = ("drop", "join")
 _TIMES: dict[str, Callable[[Node], Any]] = {
     "event_time": lambda node: node.text("name a timestamp column"),
     "lateness": Node.duration,

@@ -8,6 +8,7 @@ it says what it did. The screen is drawn only on a terminal that nothing else wr
 from __future__ import annotations
 
 import logging
+import math
 import re
 import signal
 import sys
@@ -34,7 +35,7 @@ from weft.session import PlannedQuery
 from weft.sinks import ConsoleSink, ParquetSink, Sink
 from weft.sources.spec import FilesSource
 
-__all__ = ["RunOptions", "check_runnable", "run_pipeline", "watch"]
+__all__ = ["RunOptions", "check_runnable", "logged", "run_pipeline", "stop_signals", "watch"]
 
 _EVERY = 2.0  # seconds between lines where there is no screen
 
@@ -68,7 +69,7 @@ def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
         )
     planned = [pipeline.plan(name, sink) for name, sink in sinks.items()]
     log = Path(str(pipeline.checkpoint)) / "spark.log"
-    with _logging(options):
+    with logged(options):
         prepare(pipeline.master, console, log)
         try:
             _run(pipeline, planned, sinks, options, console)
@@ -125,7 +126,7 @@ def _run(
     alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
     try:
         with stop_signals() as asked, _shown(now, console, alone) as tell:
-            watch(session, asked, options.seconds, tell)
+            watch(session, asked, options.seconds, tell, lambda: not _first_runs(pipeline, now()))
             session.stop()
     finally:
         session.stop()
@@ -158,14 +159,30 @@ def watch(
     asked: Event,
     seconds: float | None,
     tell: Callable[[], None],
+    counts: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until the session ends, somebody asks, or the time is over; tell how it goes every second or so."""
-    began = clock()
-    while not asked.is_set() and (seconds is None or clock() - began < seconds):
+    """Wait until the session ends, somebody asks, or the time is over; tell how it goes every second or so.
+
+    ``counts`` says whether this time counts: it does not while the first rows are on their way, as tasks load their
+    code then.
+    """
+    left = math.inf if seconds is None else seconds
+    while not asked.is_set() and left > 0:
+        began = clock()
         if session.await_termination(1):
             return
         tell()
+        left -= clock() - began if counts() else 0.0
+
+
+def _first_runs(pipeline: Pipeline, moment: Shown) -> bool:
+    """Whether the first batch of this run that has rows is under way: planned and not done."""
+    every = [batch for batches in moment.progress.values() for batch in batches]
+    if any(one.rows for batch in every for one in batch.inputs.values()):
+        return False
+    plans, done = (Path(str(pipeline.checkpoint)) / name for name in ("plan", "state"))
+    return any(not (done / plan.name).exists() for plan in plans.glob("[0-9]*.json"))
 
 
 @contextmanager
@@ -207,7 +224,7 @@ def _shown(now: Callable[[], Shown], console: Console, alone: bool) -> Iterator[
 
 
 @contextmanager
-def _logging(options: RunOptions) -> Iterator[None]:
+def logged(options: RunOptions) -> Iterator[None]:
     """The log of batches, to a file, to the output, or nowhere."""
     logger, handlers = logging.getLogger("weft"), list[logging.Handler]()
     if options.log is not None:

@@ -118,7 +118,7 @@ def _queries(found: Figures) -> Table:
 
 
 def _hops(seconds: Sequence[float]) -> str:
-    names = ["read", *(f"hop {number}" for number in range(1, len(seconds)))]
+    names = ("read" if hop == 0 else f"hop {hop}" for hop in range(len(seconds)))
     return " · ".join(f"{name} {span(one)}" for name, one in zip(names, seconds, strict=True))
 
 

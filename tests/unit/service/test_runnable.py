@@ -159,7 +159,11 @@ def test_the_demo_plans() -> None:
         ("start: 5, step: 2", "begin: 5", "columns.id.sequence: unknown entry 'begin'"),
         ("2024-02-01 12:00:00", "noon", "columns.ts.timestamps.start: 'noon' is not a time"),
         ("jitter: 2 seconds", "jitter: 2", "columns.ts.timestamps.jitter: 2 is not a text"),
-        ("    source:\n      rate", "    schema: k long\n    source:\n      rate", "columns that are generated are"),
+        (
+            "    source:\n      rate",
+            "    schema: k long\n    source:\n      rate",
+            "columns that are generated are",
+        ),
         ("sql:", "sequel:", "queries.q: unknown entry 'sequel'"),
         ("sink: memory", "sink: memry", "did you mean memory?"),
         ("sink: memory", "sink: parquet", "queries.r.sink: parquet needs a path"),
@@ -169,7 +173,11 @@ def test_the_demo_plans() -> None:
         ("{console: 3}", "{console: 3, compression: zstd}", "sink.compression: console has no compression"),
         ("{console: 3}", "{console: 0}", "queries.s.sink.console: to_console: cannot show 0 rows"),
         ("zstd", "zst", "did you mean zstd?"),
-        ("parquet: out/q", "parquet: s3://bucket/out", "queries.q.sink: to_parquet: s3://bucket/out is not a path"),
+        (
+            "parquet: out/q",
+            "parquet: s3://bucket/out",
+            "queries.q.sink: to_parquet: s3://bucket/out is not a path",
+        ),
         ("checkpoint: ck", "checkpoint: 5", "checkpoint: 5 is not a text"),
         ("master: local[2]", "master: ''", "master: the master is empty"),
         ("driver: round_robin", "driver: robin", "did you mean round_robin?"),
@@ -196,7 +204,9 @@ def test_a_query_that_is_a_section_needs_its_text() -> None:
 
 def test_what_cannot_run_is_refused_before_spark(tmp_path: Path) -> None:
     """A checkpoint, sources and their directories."""
-    with pytest.raises(PipelineError, match=r"p\.yaml, checkpoint: a run needs a place(.|\n)*--checkpoint DIR"):
+    with pytest.raises(
+        PipelineError, match=r"p\.yaml, checkpoint: a run needs a place(.|\n)*--checkpoint DIR"
+    ):
         check_runnable(read_pipeline(RUNNABLE.replace("checkpoint: ck\n", ""), "p.yaml"))
     with pytest.raises(PipelineError, match=r"streams\.a: a stream without a source can be planned, not run"):
         check_runnable(read_pipeline(GOOD + "checkpoint: ck\n", "p.yaml"))
