@@ -124,8 +124,11 @@ class _Reading:
 
 def _outgoing(job: Job, query: str, at: int, outcome: Outcome, sender: str = "") -> Iterator[Message]:
     """Parcels for later hops, results and counts of a hop."""
+    ready: tuple[Any, Any] = (None, None)  # what goes to all partitions is packed once
     for parcel in outcome.sent:
-        yield Message(parcel.partition, f"{query}\t{parcel.edge}{sender}", packed([parcel.batch]))
+        if ready[0] is not parcel.batch:
+            ready = parcel.batch, packed([parcel.batch])
+        yield Message(parcel.partition, f"{query}\t{parcel.edge}{sender}", ready[1])
     for count in outcome.steps:
         yield note(at, "step", query=query, **asdict(count))
     if outcome.results:
