@@ -116,7 +116,15 @@ Master = Annotated[str | None, typer.Option(help="The Spark to run on, as in loc
 
 
 def _seconds(text: str | None) -> float | None:
-    return None if text is None else parse_duration(text).total_seconds()
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except WeftError as error:
+        raise ConfigError(f"--for: {error.message}", hint="write a number and a unit, as in 20s") from None
+    if not seconds:
+        raise ConfigError(f"--for: {text} is no time to run", hint="use --available-now, or a longer time")
+    return seconds
 
 
 @app.command()

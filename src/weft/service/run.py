@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 
 from weft.errors import WeftError
@@ -120,16 +120,23 @@ def _run(
     before = {name: len(batches) for name, batches in progress.items()}
     began = time.monotonic()
 
+    stopping = Event()
+
     def now() -> Shown:
-        return Shown(options.title, planned, since(progress, before), time.monotonic() - began)
+        elapsed = time.monotonic() - began
+        return Shown(options.title, planned, since(progress, before), elapsed, stopping.is_set())
 
     alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
     try:
-        with stop_signals() as asked, _shown(now, console, alone) as tell:
-            watch(session, asked, options.seconds, tell, lambda: not _first_runs(pipeline, now()))
+        with stop_signals(stopping), _shown(now, console, alone) as tell:
+            watch(session, stopping, options.seconds, tell, lambda: not _first_runs(pipeline, now()))
+            stopping.set()
             session.stop()
-    finally:
+    except KeyboardInterrupt:
+        raise  # at once: Spark ends with this process, and the next run repeats the batch
+    except BaseException:
         session.stop()
+        raise
     last = now()
     console.print(summary(options.title, figures(planned, last.progress), last.elapsed))
 
@@ -142,12 +149,12 @@ class Shown:
     planned: Sequence[PlannedQuery]
     progress: Mapping[str, Sequence[BatchMetrics]]
     elapsed: float
+    stopping: bool = False
 
-    def screen(self) -> Any:
+    def screen(self) -> RenderableType:
         """As a screen."""
-        return screen(
-            self.title, self.planned, figures(self.planned, self.progress, time.time()), self.elapsed
-        )
+        found = figures(self.planned, self.progress, time.time())
+        return screen(self.title, self.planned, found, self.elapsed, self.stopping)
 
     def line(self) -> str:
         """As a line."""
@@ -186,9 +193,8 @@ def _first_runs(pipeline: Pipeline, moment: Shown) -> bool:
 
 
 @contextmanager
-def stop_signals() -> Iterator[Event]:
-    """The event that Ctrl-C and SIGTERM set, in place of Spark's handler, which would cancel the batch under way."""
-    asked = Event()
+def stop_signals(asked: Event) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM set the event; Spark's own handler would cancel the batch under way."""
 
     def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if asked.is_set():
@@ -197,7 +203,7 @@ def stop_signals() -> Iterator[Event]:
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -21,10 +21,13 @@ __all__ = ["bytes_text", "line", "probe_orders", "screen", "span", "sparkline", 
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def screen(title: str, planned: Sequence[PlannedQuery], found: Figures, elapsed: float) -> RenderableType:
+def screen(
+    title: str, planned: Sequence[PlannedQuery], found: Figures, elapsed: float, stopping: bool = False
+) -> RenderableType:
     """All that is known at a moment."""
+    hint = "stopping after this batch" if stopping else "Ctrl-C stops"
     return Group(
-        _heading(title, found, elapsed),
+        Text.assemble(_heading(title, found, elapsed), (f"   {hint}", "bold yellow" if stopping else "dim")),
         _streams(found),
         _queries(found),
         _plans(planned, found),
@@ -67,13 +70,13 @@ def summary(title: str, found: Figures, elapsed: float) -> RenderableType:
 def _heading(title: str, found: Figures, elapsed: float) -> Text:
     parts = [f"  {span(elapsed)}"]
     if found.batch is None:
-        parts.append("waiting for the first batch")
+        parts.append("waiting for the first batch, in which tasks load their code")
     else:
         rows = sum(stream.per_second for stream in found.streams)
         results = sum(query.per_second for query in found.queries)
         parts += [f"batch {found.batch} took {span(found.last_seconds)}", f"{rows:,.0f} rows/s in"]
         parts += [f"{results:,.0f} results/s out"]
-    return Text.assemble((title, "bold"), " · ".join(parts), ("   Ctrl-C stops", "dim"))
+    return Text.assemble((title, "bold"), " · ".join(parts))
 
 
 def _table(*heads: str) -> Table:

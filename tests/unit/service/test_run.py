@@ -74,7 +74,8 @@ def test_the_first_batch_takes_no_time() -> None:
 def test_a_signal_ends_a_run_and_a_second_one_at_once() -> None:
     """Ctrl-C must not cut a batch in two, unless somebody insists."""
     before = signal.getsignal(signal.SIGINT)
-    with stop_signals() as asked:
+    asked = Event()
+    with stop_signals(asked):
         os.kill(os.getpid(), signal.SIGINT)
         assert asked.wait(5)
         clock = Clock()
