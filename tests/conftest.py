@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -26,6 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many random joins (query, plan, driver policy, batches) are compared with the reference",
     )
     parser.addoption(
+        "--spark-cases",
+        type=int,
+        default=40,
+        metavar="N",
+        help="how many random joins are run on Spark and compared with the reference",
+    )
+    parser.addoption(
         "--regenerate-golden", action="store_true", help="write the golden plans anew instead of comparing"
     )
 
@@ -40,3 +50,20 @@ def fuzz_inputs(request: pytest.FixtureRequest) -> int:
 def equivalence_cases(request: pytest.FixtureRequest) -> int:
     """How many random joins to compare with the reference."""
     return int(request.config.getoption("--equivalence-cases"))
+
+
+@pytest.fixture(scope="session")
+def spark_cases(request: pytest.FixtureRequest) -> int:
+    """How many random joins to run on Spark."""
+    return int(request.config.getoption("--spark-cases"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark for all tests of a worker: those that use it are in the group "spark", and must not stop it."""
+    from weft.runtime.spark import create_spark  # most tests need no Spark
+
+    session = create_spark("local[2]")
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

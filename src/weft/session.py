@@ -24,7 +24,10 @@ from weft.plan.explain import compare, diagram, explain
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Cost, JoinPlan
 from weft.plan.lower import lower
+from weft.plan.observation import Observation
 from weft.runtime.driver import DEFAULT, POLICIES
+from weft.runtime.measure import measured
+from weft.runtime.observe import observed
 from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
 from weft.sources.frames import DataFrameSource, dataframe
@@ -50,9 +53,9 @@ class PlannedQuery:
     plan: JoinPlan
     graph: PhysicalGraph
 
-    def explain(self) -> str:
-        """The plan as text: stores, probe orders, expected rates and costs."""
-        return explain(self.graph, self.name, self.plan.strategy)
+    def explain(self, observed: Observation | None = None) -> str:
+        """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
+        return explain(self.graph, self.name, self.plan.strategy, observed)
 
     def diagram(self) -> str:
         """The plan as a Mermaid flowchart."""
@@ -94,7 +97,8 @@ class Session:
         self._limit = DeadLetterLimit(records=limit) if isinstance(limit, int) else limit or DeadLetterLimit()
         self._sources: dict[str, Source] = {}
         self._sinks: dict[str, Sink] = {}
-        self._running: Running | None = None
+        self._running: Running | None = None  # while it runs
+        self._run: Running | None = None  # the last one, also when it is over
         self._queries: dict[str, PlannedQuery] = {}
 
     def stream(
@@ -186,7 +190,7 @@ class Session:
         return parse_query(text, self.catalog, cross=cross)
 
     def _plan(self, query: Query, name: str, options: Options) -> PlannedQuery:
-        plan = optimise(query, self.statistics, options)
+        plan = optimise(query, self.measured(), options)
         return PlannedQuery(name, query, plan, lower(plan))
 
     def start(self, *, available_now: bool = False) -> None:
@@ -212,7 +216,7 @@ class Session:
         spark = self._spark or self._master
         partitions = self.options.partitions
         root = Path(self._checkpoint)
-        self._running = launch(
+        self._run = self._running = launch(
             spark,
             root,
             streams,
@@ -240,8 +244,17 @@ class Session:
 
     @property
     def progress(self) -> dict[str, list[BatchMetrics]]:
-        """What every batch of every query did: rows, probes, matches, state, time per hop."""
-        return self._runs().metrics
+        """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
+        if self._run is None:
+            raise ConfigError("the session has not run yet", hint="start() it first")
+        return self._run.metrics
+
+    def measured(self) -> Statistics:
+        """The statistics given, with what the queries measured since they began; queries are planned by it."""
+        statistics, metrics = self.statistics, self._run.metrics if self._run else {}
+        for name, batches in metrics.items():
+            statistics = measured(statistics, self._queries[name].graph, batches)
+        return statistics
 
     def _runs(self) -> Running:
         if self._running is None:
@@ -254,8 +267,13 @@ class Session:
         return tuple(self._queries.values())
 
     def explain(self) -> str:
-        """The plans of all queries."""
-        return "\n".join(planned.explain() for planned in self.queries) or "No queries yet.\n"
+        """The plans of all queries: what is expected of every step and, once it has run, what was observed."""
+        metrics = self._run.metrics if self._run else {}
+        parts = []
+        for planned in self.queries:
+            batches = metrics.get(planned.name)
+            parts.append(planned.explain(observed(planned.graph, batches) if batches else None))
+        return "\n".join(parts) or "No queries yet.\n"
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tests.equivalence.lateness import admitted
 from tests.equivalence.streams import Join
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.local import LocalRunner
-from weft.testing.reference import TIME, inside_counts, timely
+from weft.testing.reference import TIME, inside_counts, row_column, timely
 
 PERIOD = 7_000_000  # between the arrivals of two batches, in microseconds
 
@@ -39,32 +39,49 @@ def _comparable(column: pa.ChunkedArray) -> list[Any]:
 
 @dataclass(frozen=True)
 class Oracle:
-    """The results of a join but for `ROWS` windows, which depend on the driver order; computed once."""
+    """The results of a join but for `ROWS` windows, which depend on the driver order; computed once.
+
+    Where late tuples are joined, the definition leaves open which of their results are found: those of tuples on time
+    must be, and no others than those of all tuples can be. Where late tuples are dropped, the two are the same.
+    """
 
     join: Join
-    kept: dict[str, NDArray[np.int64]]  # by stream: the rows that are not late
+    kept: dict[str, NDArray[np.int64]]  # by stream: the rows that take part
+    on_time: dict[str, NDArray[np.bool_]]  # and which of them are on time
     found: pa.Table
 
     @classmethod
-    def of(cls, join: Join, *, drop_late: bool = True) -> Oracle:
-        """All results of tuples that take part."""
-        kept = {
-            stream.name: np.flatnonzero(_on_time(join, stream.name, stream.lateness if drop_late else None))
-            for stream in join.catalog.streams
-        }
+    def of(cls, join: Join, arrivals: Sequence[int] | None = None) -> Oracle:
+        """All results of tuples that take part; the batches arrive at these times, or one each `PERIOD`."""
+        regular = range(0, PERIOD * len(join.batches), PERIOD)
+        times = np.array(regular if arrivals is None else arrivals, np.int64)
+        part, on_time = admitted(join, times)
+        kept = {name: np.flatnonzero(mask) for name, mask in part.items()}
         tables = {
-            input_.alias: _timed(join, input_.stream.name).take(kept[input_.stream.name])
+            input_.alias: _timed(join, input_.stream.name, times).take(kept[input_.stream.name])
             for input_ in join.query.inputs
         }
-        return cls(join, kept, timely(join.query, tables))
+        timely_ = {name: on_time[name][rows] for name, rows in kept.items()}
+        return cls(join, kept, timely_, timely(join.query, tables))
 
-    def rows(self, orders: Sequence[Sequence[str]]) -> Rows:
-        """The results, if the inputs of each batch come in that order."""
+    def bounds(self, orders: Sequence[Sequence[str]]) -> tuple[Rows, Rows]:
+        """The results that must and those that may be found, if the inputs of each batch come in that order."""
         query = self.join.query
         positions = {i.alias: self._positions(i.alias, i.stream.name, orders) for i in query.inputs}
         inside = inside_counts(query, self.found, positions)
-        shown = [output.name for output in query.projection]
-        return rows_of(self.found.filter(pa.array(inside)).select(shown))
+        most = self._shown(inside)
+        sure = inside & self._all_on_time()
+        return (most if sure.sum() == inside.sum() else self._shown(sure)), most
+
+    def _all_on_time(self) -> NDArray[np.bool_]:
+        sure = np.ones(self.found.num_rows, np.bool_)
+        for input_ in self.join.query.inputs:
+            sure &= self.on_time[input_.stream.name][self.found[row_column(input_.alias)].to_numpy()]
+        return sure
+
+    def _shown(self, rows: NDArray[np.bool_]) -> Rows:
+        shown = [output.name for output in self.join.query.projection]
+        return rows_of(self.found.filter(pa.array(rows)).select(shown))
 
     def _positions(self, alias: str, stream: str, orders: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         rows = self.kept[stream]
@@ -79,28 +96,21 @@ def _batch_of(join: Join, stream: str) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
-def _timed(join: Join, stream: str) -> pa.Table:
-    return join.tables[stream].append_column(TIME, pa.array(_batch_of(join, stream) * PERIOD))
+def _timed(join: Join, stream: str, arrivals: NDArray[np.int64]) -> pa.Table:
+    return join.tables[stream].append_column(TIME, pa.array(arrivals[_batch_of(join, stream)]))
 
 
-def _on_time(join: Join, stream: str, lateness: timedelta | None) -> NDArray[np.bool_]:
-    """A tuple is late if it is older than the newest of earlier batches by more than the lateness."""
-    times = join.tables[stream]["ts"].cast(pa.int64()).to_numpy()
-    kept = np.ones(times.size, np.bool_)
-    if lateness is None or join.catalog.stream(stream).event_time is None:
-        return kept
-    for batch in join.batches:
-        first, last = batch[stream]
-        if first:
-            kept[first:last] = times[first:last] >= times[:first].max() - lateness // timedelta(
-                microseconds=1
-            )
-    return kept
+def differs(oracle: Oracle, found: pa.Table, orders: Sequence[Sequence[str]]) -> str:
+    """What is wrong with results; nothing if nothing is."""
+    least, most = oracle.bounds(orders)
+    rows = rows_of(found)
+    lost, wrong = least - rows, rows - most
+    return f"lost {lost.most_common(3)}, not to be had {wrong.most_common(3)}" if lost or wrong else ""
 
 
 def run(join: Join, graph: PhysicalGraph, **options: Any) -> LocalRunner:
     """A runner that has processed all batches of a join."""
-    runner = LocalRunner(graph, **options)
+    runner = LocalRunner(graph, late=join.late, idle_after=join.idle_after, **options)
     for number, batch in enumerate(join.batches):
         data = {name: join.tables[name].slice(first, last - first) for name, (first, last) in batch.items()}
         runner.process(data, now=number * PERIOD)

@@ -1,13 +1,14 @@
 """Random joins over random streams: queries, tuples, and how they come in batches.
 
-Values are few, so that they meet; NULL, NaN, -0.0, the empty text and texts that differ in case are among them.
+Values are few, so that they meet; NULL, NaN, -0.0, the empty text and texts that differ in case are among them. Event
+times rise, in disorder, and some are NULL; some tuples come late, and some streams fall silent for some batches.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -93,30 +94,47 @@ class Join:
     catalog: Catalog
     tables: dict[str, pa.Table]
     batches: tuple[dict[str, tuple[int, int]], ...]  # stream ↦ first row and the one after the last
+    late: str = "drop"
+    idle_after: timedelta | None = None
 
 
-def random_join(seed: int) -> Join:
-    """A random join over random streams."""
+def random_join(
+    seed: int,
+    *,
+    prefix: str = "s",
+    windows: Sequence[str] = WINDOWS,
+    batches: Sequence[int] = (1, 2, 2, 3, 3, 3, 6, 12),
+    mixed: bool = True,
+) -> Join:
+    """A random join over random streams; unless mixed, all of them or none have event times."""
     rng = random.Random(seed)
     count = rng.choices((2, 3, 4, 5), weights=(4, 5, 3, 1))[0]
-    streams = [_stream(rng, f"s{i}") for i in range(count)]
+    streams = [_stream(rng, f"{prefix}{i}") for i in range(count)]
     if rng.random() < 0.15:
         streams[1] = streams[0]
+    if not mixed:
+        streams = [streams[0] if s is streams[0] else _of_time(s, streams[0].event_time) for s in streams]
     catalog = Catalog(tuple(dict.fromkeys(streams)))
-    query = parse_query(_query_text(rng, streams), catalog)
+    query = parse_query(_query_text(rng, streams, windows), catalog)
     rows = rng.choice((8, 15, 40) if count < 4 else (8, 12, 18))
     shuffled = rng.random() < 0.6
     tables = {
         stream.name: _table(rng, rng.randint(rows // 2, rows), rng.choice((1, 8, SPAN)) if shuffled else 0)
         for stream in catalog.streams
     }
-    return Join(query, catalog, tables, _batches(rng, tables))
+    late = rng.choice(("drop", "drop", "join"))
+    idle_after = rng.choice((None, timedelta(seconds=5), timedelta(seconds=20)))
+    return Join(query, catalog, tables, _batches(rng, tables, rng.choice(batches)), late, idle_after)
 
 
 def _stream(rng: random.Random, name: str) -> Stream:
     timed = rng.random() < 0.85
     lateness = timedelta(seconds=rng.choice((0, 5, 20, 1000)))
     return Stream(name, SCHEMA, "ts" if timed else None, lateness if timed else timedelta(0))
+
+
+def _of_time(stream: Stream, event_time: str | None) -> Stream:
+    return replace(stream, event_time=event_time, lateness=stream.lateness if event_time else timedelta(0))
 
 
 def _edges(rng: random.Random, count: int) -> list[tuple[int, int]]:
@@ -133,7 +151,7 @@ def _edges(rng: random.Random, count: int) -> list[tuple[int, int]]:
     return [(rng.randrange(i), i) for i in range(1, count)]
 
 
-def _query_text(rng: random.Random, streams: Sequence[Stream]) -> str:
+def _query_text(rng: random.Random, streams: Sequence[Stream], windows: Sequence[str]) -> str:
     count = len(streams)
     names = [f"r{i}" for i in range(count)]
     theta = rng.choice((0.0, 0.0, 0.2, 1.0)) if count < 5 else 0.1
@@ -143,7 +161,7 @@ def _query_text(rng: random.Random, streams: Sequence[Stream]) -> str:
         where.append(rng.choice(TRIPLES).format(a=a, b=b, c=c))
     if rng.random() < 0.25:
         where.append(rng.choice(FILTERS).format(a=rng.choice(names)))
-    windows = rng.choice((WINDOWS, WINDOWS, ("",), WINDOWS[2:5]))
+    windows = rng.choice((windows, windows, ("",), WINDOWS[2:5]))
     inputs = [f"{s.name} {rng.choice(windows)} AS {n}" for s, n in zip(streams, names, strict=True)]
     shown = [f"{name}.id AS {name}" for name in names] if rng.random() < 0.6 else []
     shown += [
@@ -175,18 +193,26 @@ def _table(rng: random.Random, rows: int, disorder: int) -> pa.Table:
     halves = [rng.choice((0, 0, 1, 2, None)) for _ in range(rows)]
     columns["m"] = pa.array(halves, pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(12, 2))
     columns["dt"] = pa.array([rng.choice((0, 1, 2, None)) for _ in range(rows)], pa.int32()).cast(pa.date32())
+    untimed = rng.choice((0.0, 0.0, 0.1))
     steady = sorted(rng.uniform(0, SPAN) for _ in range(rows))
     times = [
         int(rng.choice((1_000_000, 250_000)) * round(t + rng.uniform(-disorder, disorder))) for t in steady
     ]
-    columns["ts"] = pa.array(np.array(times, np.int64)).cast(pa.timestamp("us", "UTC"))
+    missing = np.array([rng.random() < untimed for _ in times])
+    columns["ts"] = pa.array(np.array(times, np.int64), mask=missing).cast(pa.timestamp("us", "UTC"))
     return pa.table(columns).select(list(SCHEMA.names))
 
 
-def _batches(rng: random.Random, tables: dict[str, pa.Table]) -> tuple[dict[str, tuple[int, int]], ...]:
-    count = rng.choice((1, 2, 2, 3, 3, 3, 6, 12))
+def _batches(
+    rng: random.Random, tables: dict[str, pa.Table], count: int
+) -> tuple[dict[str, tuple[int, int]], ...]:
     cuts = {
-        name: [0, *sorted(rng.randint(0, t.num_rows) for _ in range(count - 1)), t.num_rows]
-        for name, t in tables.items()
+        name: [0, *_cuts(rng, table.num_rows, count - 1), table.num_rows] for name, table in tables.items()
     }
     return tuple({name: (c[i], c[i + 1]) for name, c in cuts.items()} for i in range(count))
+
+
+def _cuts(rng: random.Random, rows: int, count: int) -> list[int]:
+    """Where a stream is cut; now and then in few places only, so that it is silent in most batches."""
+    places = [rng.randint(0, rows) for _ in range(count)]
+    return sorted(rng.choices(places[:2], k=count) if count and rng.random() < 0.4 else places)

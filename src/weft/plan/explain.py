@@ -1,7 +1,8 @@
 """Plans for people: a text, a diagram, a comparison.
 
-Guarantees: what is shown is read off the graph and its estimates; nothing is computed here, and equal graphs give equal
-texts.
+Guarantees: what is shown is read off the graph, its estimates and, where it has run, what was observed; equal ones
+give equal texts. Predicted and observed figures stand side by side in the same unit: the column *observed* belongs to
+the one on its left. What is not known is shown as `?`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from weft.errors import WeftError
 from weft.logical.window import Rows, format_duration
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import Cost
+from weft.plan.observation import Observation, StepSeen
 from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.schedule import ALL, LOCAL
 
@@ -31,13 +33,25 @@ def number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
 
 
-def explain(graph: PhysicalGraph, name: str = "query", strategy: str = "") -> str:
-    """The plan as text: its stores, then every input's probes with what they are expected to do."""
-    lines = [_title(graph, name, strategy), "", str(graph.query), ""]
+def explain(
+    graph: PhysicalGraph, name: str = "query", strategy: str = "", observed: Observation | None = None
+) -> str:
+    """The plan as text: its stores, then every input's probes with what they are expected to do.
+
+    With ``observed``, which must be of this graph, what they did is shown next to it.
+    """
+    lines = [_title(graph, name, strategy)]
+    lines += [f"Observed: {_summary(graph, observed)}"] if observed else []
+    lines += ["", str(graph.query), ""]
+    if observed:
+        lines += ["Inputs", *_table(_INPUT_HEADS, _input_rows(observed)), ""]
     if graph.stores:
-        lines += ["Stores", *_table(_STORE_HEADS, [_store_row(graph, store) for store in graph.stores]), ""]
-        lines += ["Probe orders", *_table(_STEP_HEADS, _step_rows(graph)), ""]
+        lines += ["Stores", *_store_table(graph, observed), ""]
+        lines += ["Probe orders", *_step_table(graph, observed), ""]
+    if observed:
+        lines += ["Time per batch", *_table(_HOP_HEADS, _hop_rows(observed)), ""]
     lines += [f"note: {note}" for note in _notes(graph)]
+    lines += [f"note: {_ORDER}"] if observed and graph.stores else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -51,6 +65,50 @@ def _title(graph: PhysicalGraph, name: str, strategy: str) -> str:
         parts.append(f"{number(graph.cost.storage)} tuples stored")
         parts.append(f"{number(graph.cost.probes)} probes/s, {number(graph.cost.shipped)} of them shipped")
     return " · ".join(parts)
+
+
+def _summary(graph: PhysicalGraph, seen: Observation) -> str:
+    batches = f"{seen.batches} batch{'' if seen.batches == 1 else 'es'}"
+    parts = [f"{batches} over {number(seen.seconds)} s of {seen.clock}", f"{number(seen.results)} results"]
+    predicted = f", predicted {number(_results(graph))}" if graph.cost and graph.stores else ""
+    return " · ".join([*parts, f"{_figure(seen.rate(seen.results))} results/s{predicted}"])
+
+
+def _results(graph: PhysicalGraph) -> float:
+    """Results per second, as predicted: what the last step of every input gives."""
+    lasts = [list(graph.probes(alias))[-1].estimate for alias in graph.query.aliases]
+    return sum(last.outgoing for last in lasts if last)
+
+
+def _figure(value: float | None) -> str:
+    return "?" if value is None else number(value)
+
+
+_ORDER = (
+    "which input of a batch finds a result is up to the driver order; "
+    "sums over the inputs compare better than single steps"
+)
+
+_INPUT_HEADS = ("input", "rows", "rows/s", "late", "untimed", "malformed", "backlog")
+
+
+def _input_rows(seen: Observation) -> list[tuple[str, ...]]:
+    return [
+        (
+            alias,
+            *(number(one.rows), _figure(seen.rate(one.rows))),
+            *(number(one.late), number(one.untimed), number(one.malformed), _figure(one.backlog)),
+        )
+        for alias, one in seen.inputs.items()
+    ]
+
+
+_HOP_HEADS = ("stage", "seconds")
+
+
+def _hop_rows(seen: Observation) -> list[tuple[str, ...]]:
+    rows = [(f"hop {hop}" if hop else "sources", number(seconds)) for hop, seconds in enumerate(seen.hops)]
+    return [*rows, ("whole batch", number(seen.elapsed) if seen.elapsed else "?")]
 
 
 _STORE_HEADS = ("store", "layout", "looked up by", "from hop", "kept for", "tuples", "new/s")
@@ -67,6 +125,19 @@ def _store_row(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
         number(estimate.size) if estimate else "?",
         number(estimate.rate) if estimate else "?",
     )
+
+
+def _store_table(graph: PhysicalGraph, seen: Observation | None) -> list[str]:
+    rows = [_store_row(graph, store) for store in graph.stores]
+    if seen is None:
+        return _table(_STORE_HEADS, rows)
+    heads = (*_STORE_HEADS[:-1], "observed", "bytes", _STORE_HEADS[-1])
+    return _table(heads, [(*row[:-1], *_held(seen, row[0]), row[-1]) for row in rows])
+
+
+def _held(seen: Observation, store: str) -> tuple[str, str]:
+    found = seen.stores.get(store)
+    return (number(found.rows), number(found.bytes)) if found else ("0", "0")
 
 
 def _kept(graph: PhysicalGraph, store: StoreNode) -> str:
@@ -91,15 +162,34 @@ def _rows(graph: PhysicalGraph, alias: str) -> str:
 _STEP_HEADS = ("step", "hop", "edge", "checks", "in/s", "copies", "out/s", "cost")
 
 
-def _step_rows(graph: PhysicalGraph) -> list[tuple[str, ...]]:
+_SEEN_HEADS = (
+    *_STEP_HEADS[:5],
+    "observed",
+    "copies",
+    "out/s",
+    "observed",
+    "matches/probe",
+    "observed",
+    "cost",
+)
+
+
+def _step_table(graph: PhysicalGraph, seen: Observation | None) -> list[str]:
+    return _table(_SEEN_HEADS if seen else _STEP_HEADS, _step_rows(graph, seen))
+
+
+def _step_rows(graph: PhysicalGraph, seen: Observation | None) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for alias in graph.query.aliases:
         for position, rule in enumerate(graph.probes(alias)):
             edge = graph.edge(rule.edge)
             arrow = f"{alias} → {rule.store}" if position == 0 else f"{' ' * len(alias)} → {rule.store}"
-            rows.append((arrow, str(edge.hop), str(edge), _checks(rule), *_estimates(rule)))
+            figures = _side_by_side(rule, seen) if seen else _estimates(rule)
+            rows.append((arrow, str(edge.hop), str(edge), _checks(rule), *figures))
             rows += [
-                _stored_row(graph, output, len(alias)) for output in rule.outputs if _stores(graph, output)
+                (*_stored_row(graph, output, len(alias)), *("" for _ in figures))
+                for output in rule.outputs
+                if _stores(graph, output)
             ]
     return rows
 
@@ -110,7 +200,7 @@ def _stores(graph: PhysicalGraph, edge: str) -> bool:
 
 def _stored_row(graph: PhysicalGraph, name: str, indent: int) -> tuple[str, ...]:
     edge = graph.edge(name)
-    return (f"{' ' * indent}   stored in {edge.target}", str(edge.hop), str(edge), "", "", "", "", "")
+    return (f"{' ' * indent}   stored in {edge.target}", str(edge.hop), str(edge), "")
 
 
 def _checks(rule: ProbeRule) -> str:
@@ -122,6 +212,17 @@ def _estimates(rule: ProbeRule) -> tuple[str, str, str, str]:
     if found is None:
         return ("?", "?", "?", "?")
     return (number(found.incoming), str(found.copies), number(found.outgoing), number(found.cost))
+
+
+def _side_by_side(rule: ProbeRule, seen: Observation) -> tuple[str, ...]:
+    incoming, copies, outgoing, cost = _estimates(rule)
+    found, step = rule.estimate, seen.steps.get(rule.edge, StepSeen(0, 0))
+    each = found.outgoing / found.incoming if found and found.incoming else None
+    return (
+        *(incoming, _figure(seen.rate(step.probes)), copies),
+        *(outgoing, _figure(seen.rate(step.matches))),
+        *(_figure(each), _figure(step.matches_per_probe), cost),
+    )
 
 
 def _notes(graph: PhysicalGraph) -> list[str]:
@@ -146,6 +247,18 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 _FIGURES = (
     *("hop", "from hop", "tuples", "new/s", "in/s", "copies", "out/s", "cost"),
+    *(
+        "observed",
+        "bytes",
+        "matches/probe",
+        "rows",
+        "rows/s",
+        "late",
+        "untimed",
+        "malformed",
+        "backlog",
+        "seconds",
+    ),
     *("of best", "hops", "stored", "probes/s", "shipped/s", "latency"),
 )
 

@@ -74,12 +74,13 @@ def leave_source(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn
 
 
 def run_hop(program: Program, hop: int, arrived: Arrived, state: State, turn: Turn) -> Outcome:
-    """Apply the rules of a hop to what arrived in a partition."""
+    """Apply the rules of a hop to what arrived in a partition; beyond the last hop there is nothing to do."""
     outcome = Outcome()
     here = {edge: list(batches) for edge, batches in arrived.items() if batches}
     for name in list(here):
         here |= {rider: list(here[name]) for rider in program.riders[name]}
-    for rule in program.hops[hop]:
+    rules = program.hops[hop] if hop < len(program.hops) else ()  # other queries of the batch may have more
+    for rule in rules:
         batches = [batch for batch in here.pop(rule.edge, ()) if batch.num_rows]
         if not batches:
             continue

@@ -37,6 +37,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class _Done:
+    began: float
     results: list[pa.RecordBatch]
     steps: list[StepCount]
     seconds: list[float]
@@ -127,7 +128,7 @@ class LocalRunner:
 
     def _run(self, admitted: Mapping[str, Admitted], turn: Turn, began: float) -> _Done:
         waiting: dict[tuple[int, int], dict[str, list[pa.RecordBatch]]] = {}
-        done = _Done([], [], [])
+        done = _Done(began, [], [], [])
         for alias, one in admitted.items():
             batch = numbered(self.query, alias, one.batch, self.arrived[alias])
             self._take(leave_source(self.program, alias, batch, turn), waiting, done)
@@ -164,20 +165,26 @@ class LocalRunner:
             for state in self.states:
                 state.commit(plan, turn.order, forget)
         done.seconds.append(perf_counter() - began)
-        self.metrics.append(self._measured(admitted, turn, done))
+        self.metrics.append(self._measured(admitted, turn, now, done))
 
-    def _measured(self, admitted: Mapping[str, Admitted], turn: Turn, done: _Done) -> BatchMetrics:
+    def _measured(self, admitted: Mapping[str, Admitted], turn: Turn, now: int, done: _Done) -> BatchMetrics:
         held = [(s, run.bounds) for state in self.states for s, runs in state.runs.items() for run in runs]
         return BatchMetrics(
             turn.number,
             turn.order,
-            {a: InputMetrics(one.batch.num_rows, one.late, one.untimed) for a, one in admitted.items()},
+            {alias: _input_metrics(one) for alias, one in admitted.items()},
             sum_steps(done.steps),
             sum_stores(held),
             sum(batch.num_rows for batch in done.results),
             dict(self.watermarks.marks),
             tuple(done.seconds),
+            now / 1e6,
+            perf_counter() - done.began,
         )
+
+
+def _input_metrics(one: Admitted) -> InputMetrics:
+    return InputMetrics(one.batch.num_rows, one.late, one.untimed, oldest=one.oldest, newest=one.newest)
 
 
 def _aware(moment: datetime) -> datetime:

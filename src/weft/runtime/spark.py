@@ -30,6 +30,7 @@ from weft.logical.schema import Stream
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.driver import DEFAULT, Observed, driver_order
+from weft.runtime.log import log_batch
 from weft.runtime.messages import read_rows, to_rows
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.told import Told, next_manifest
@@ -44,6 +45,8 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
+
+KEPT = 999  # batches whose metrics are remembered, beside the last one
 
 Batches = Iterator[pa.RecordBatch]
 SetAside = Callable[[int, bytes, int, int], None]
@@ -212,7 +215,9 @@ class SparkRunner:
         manifest = next_manifest(plan, before, told, queries, figures)
         self.checkpoint.commit(manifest)
         for name, found in manifest.metrics.items():
-            self.metrics[name].append(BatchMetrics.from_dict(found))
+            metrics = BatchMetrics.from_dict(found)
+            self.metrics[name] = [*self.metrics[name][-KEPT:], metrics]
+            log_batch(name, metrics)
 
     def _backlog(self) -> dict[str, int]:
         """The files that wait, by stream, as far as Spark has told."""

@@ -3,7 +3,7 @@
 Guarantees: a source's watermark never falls. Every tuple that is on time is at or after the watermark its source had
 when the batch began, so what `forgettable` lets go can be part of no later result of tuples that are on time. A source
 that has been silent for longer than `idle_after` is taken along by the others: it does not hold them back, and what it
-brings later is late if they have passed it.
+brings later is late if they have passed it. A source without event time is where the clock is, and is never idle.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Watermarks:
             mark = _own(stream, newest.get(name), now)
             if mark is not None:
                 marks[name] = max(mark, marks.get(name, mark))
-        spans = {name: stream.idle_after or idle_after for name, stream in streams.items()}
+        timed = {name: stream for name, stream in streams.items() if stream.event_time is not None}
+        spans = {name: stream.idle_after or idle_after for name, stream in timed.items()}
         idle = {name for name, span in spans.items() if span and now - active[name] > micros(span)}
         marks |= _taken_along(marks, streams, idle)
         return Watermarks(marks, active)

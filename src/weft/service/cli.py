@@ -24,6 +24,7 @@ from weft.service.bench import find_benchmarks, load_benchmark
 from weft.service.demo import run_demo
 from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
 from weft.service.run import RunOptions, run_pipeline
+from weft.service.state_view import StateFormat, show_state
 from weft.service.unused import unused_statistics
 from weft.session import PlannedQuery, Session
 
@@ -171,6 +172,15 @@ def bench(
             typer.echo(f"{known:12} {first}")
         return
     raise typer.Exit(load_benchmark(name)(context.args))
+
+
+@app.command()
+def state(
+    directory: Annotated[Path, typer.Argument(help="A checkpoint directory.")],
+    format: Annotated[StateFormat, typer.Option(help="How to show it.")] = StateFormat.TEXT,  # noqa: A002
+) -> None:
+    """Show what a checkpoint holds, also while a session runs: queries, watermarks, stores, files."""
+    show_state(directory, format)
 
 
 @app.command()

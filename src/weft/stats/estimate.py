@@ -128,14 +128,14 @@ class Estimator:
     @cached_property
     def _contents(self) -> list[list[float]]:
         names = self.query.aliases
-        return [[self._content(a, b)[0] for b in names] for a in names]
+        return [[self.content(a, b)[0] for b in names] for a in names]
 
     @cached_property
     def _unbounded(self) -> list[list[bool]]:
         names = self.query.aliases
-        return [[self._content(a, b)[1] for b in names] for a in names]
+        return [[self.content(a, b)[1] for b in names] for a in names]
 
-    def _content(self, start: str, other: str) -> tuple[float, bool]:
+    def content(self, start: str, other: str) -> tuple[float, bool]:
         """How many tuples of ``other`` a tuple of ``start`` meets, and whether they are ever more."""
         i = self._index[other]
         window = self.query.inputs[i].window

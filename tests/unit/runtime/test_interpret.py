@@ -17,6 +17,7 @@ from weft.runtime.interpret import Parcel, leave_source, run_hop
 from weft.runtime.local import LocalRunner
 from weft.runtime.program import Program
 from weft.runtime.source import admit
+from weft.runtime.state import PartitionState
 from weft.runtime.turn import Count, Turn
 
 CHAIN = "SELECT v.x, w.s, c.t FROM v, w, c WHERE v.vid = w.vid AND w.uid = c.uid"
@@ -100,3 +101,10 @@ def test_an_impossible_turn_is_refused() -> None:
     """It would give results twice."""
     with pytest.raises(PlanError, match="twice"):
         Turn(0, ("a", "a"), 1)
+
+
+def test_beyond_the_last_hop_nothing_happens() -> None:
+    """Queries that run together have different numbers of hops, and the tasks of a hop are told of all."""
+    program = Program(graph(CHAIN, "flat"))
+    outcome = run_hop(program, len(program.hops), {}, PartitionState(), Turn(0, ("w", "v", "c"), 2))
+    assert (outcome.sent, outcome.results, outcome.steps) == ([], [], [])

@@ -42,6 +42,15 @@ def test_an_idle_source_does_not_hold_the_others_back(pair: PhysicalGraph) -> No
     assert still.advance(pair.query, {"v": 60 * SECOND}, 31 * SECOND, idle).of("w") == 58 * SECOND
 
 
+def test_a_source_without_event_time_is_never_idle() -> None:
+    """Its next tuple is of now, however silent it was and wherever the others are: they must remember till then."""
+    joined = graph("SELECT u.x FROM u [RANGE 1 SECOND], w WHERE u.vid = w.vid")
+    idle = timedelta(seconds=1)
+    marks = Watermarks().advance(joined.query, {"u": 0, "w": 50 * SECOND}, 0, idle)
+    later = marks.advance(joined.query, {"w": 60 * SECOND}, 9 * SECOND, idle)
+    assert later.marks == {"u": 9 * SECOND, "w": 60 * SECOND}
+
+
 def test_when_all_are_idle_nothing_moves(pair: PhysicalGraph) -> None:
     """Silence is no reason to forget."""
     marks = Watermarks().advance(pair.query, {"v": 10 * SECOND, "w": 1 * SECOND}, 0)

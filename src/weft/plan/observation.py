@@ -1,0 +1,78 @@
+"""What batches of a query did, in the units in which its plan was priced.
+
+Guarantees: plain data about one graph. Tuples and probes are counted without copies, so that they compare with
+`StepCost.incoming` and `StoreCost.size`; rates are per second of stream, as predicted ones are. ``clock`` says what the
+seconds are of: `EVENT_TIME`, the time that the tuples themselves cover, or `WALL_CLOCK`, where no input has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from weft.errors import StatisticsError
+
+__all__ = ["EVENT_TIME", "WALL_CLOCK", "InputSeen", "Observation", "StepSeen", "StoreSeen"]
+
+EVENT_TIME, WALL_CLOCK = "event time", "wall-clock time"
+
+
+@dataclass(frozen=True, slots=True)
+class InputSeen:
+    """Tuples of an input that took part, before filters, and that were set aside; what waits in its stream."""
+
+    rows: int
+    late: int = 0
+    untimed: int = 0
+    malformed: int = 0
+    backlog: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeen:
+    """Tuples that probed, each counted once however many copies were sent, and the matches they found."""
+
+    probes: float
+    matches: int
+
+    @property
+    def matches_per_probe(self) -> float | None:
+        """How many matches a tuple had on average; None if there was no tuple."""
+        return self.matches / self.probes if self.probes else None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSeen:
+    """What a store holds after the last batch: tuples without copies, and the bytes of all copies."""
+
+    rows: float
+    bytes: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """So many batches: inputs by alias, steps by the name of their edge, stores by name.
+
+    ``hops`` are mean seconds per hop, the sources' first; ``elapsed`` are mean seconds per batch.
+    """
+
+    batches: int
+    seconds: float
+    clock: str
+    results: int
+    inputs: Mapping[str, InputSeen] = field(default_factory=dict)
+    steps: Mapping[str, StepSeen] = field(default_factory=dict)
+    stores: Mapping[str, StoreSeen] = field(default_factory=dict)
+    hops: tuple[float, ...] = ()
+    elapsed: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.batches < 0 or not self.seconds >= 0:
+            raise StatisticsError(f"{self.batches} batches in {self.seconds} seconds cannot be")
+        if self.clock not in (EVENT_TIME, WALL_CLOCK):
+            raise StatisticsError(f"there is no clock {self.clock!r}")
+
+    def rate(self, count: float) -> float | None:
+        """A count per second of stream; None if no time has passed."""
+        return count / self.seconds if self.seconds else None

@@ -1,0 +1,118 @@
+"""A checkpoint as people read it: the tables of `weft state`.
+
+Guarantees: shows what `weft.runtime.inspect` found and computes nothing; names from a checkpoint are shown as they are,
+never read as markup.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from weft.plan.explain import number
+from weft.runtime.inspect import CheckpointState, QueryState, StoreState, inspect
+
+__all__ = ["StateFormat", "show_state", "state_json", "state_tables"]
+
+_WIDTH = 110
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class StateFormat(str, Enum):
+    """How a checkpoint is shown."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def show_state(directory: Path, shown: StateFormat) -> None:
+    """Show what a checkpoint directory holds on the standard output."""
+    state = inspect(directory)
+    if shown is StateFormat.JSON:
+        print(state_json(state))
+    else:
+        # A narrow terminal breaks the lines; Rich would cut the figures off.
+        state_tables(state, Console(highlight=False, width=max(_WIDTH, Console().width)))
+
+
+def state_json(state: CheckpointState) -> str:
+    """The checkpoint as JSON, times in microseconds since 1970."""
+    return json.dumps(state.to_dict(), ensure_ascii=False, indent=2)
+
+
+def state_tables(state: CheckpointState, console: Console) -> None:
+    """Show a checkpoint: what it is, then every query with its inputs and stores."""
+    for line in _summary(state):
+        console.print(Text(line), soft_wrap=True)
+    for query in state.queries:
+        console.print()
+        console.print(Text(f"Query {query.name}", style="bold"))
+        console.print(Text(query.text), soft_wrap=True)
+        for table in _tables(query):
+            console.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _tables(query: QueryState) -> Iterator[Table]:
+    yield _table(("input", "arrived"), ((alias, f"{count:,}") for alias, count in query.arrived.items()))
+    yield _table(("stream", "watermark"), ((name, _time(mark)) for name, mark in query.watermarks.items()))
+    if query.stores:
+        heads = ("store", "rows", "bytes", "runs", "partitions", "oldest", "newest")
+        yield _table(heads, map(_store, query.stores))
+
+
+def _summary(state: CheckpointState) -> list[str]:
+    batch = "no batch committed yet" if state.last_batch < 0 else f"last batch {state.last_batch}"
+    parts = [f"Checkpoint {state.directory}", f"format {state.format}", batch]
+    parts += [f"{state.partitions} partitions"] if state.partitions is not None else []
+    files = [f"{state.live.count} bucket files, {_bytes(state.live.bytes)}"]
+    files.append(f"{state.unnamed.count} that no manifest names, {_bytes(state.unnamed.bytes)}")
+    files.append(f"{state.dead_letters} dead letters")
+    streams = [f"Stream {name}: {text}" for name, text in state.streams.items()]
+    return [" · ".join(parts), " · ".join(files), *streams]
+
+
+def _store(store: StoreState) -> tuple[str, ...]:
+    ends = (store.oldest, store.newest)
+    shown = [("-" if end is None else f"tuple {end:,}") if store.counted else _time(end) for end in ends]
+    return (
+        store.name,
+        f"{store.rows:,}",
+        _bytes(store.bytes),
+        str(store.runs),
+        str(store.partitions),
+        *shown,
+    )
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    for head in heads:
+        table.add_column(head, justify="right" if head in _FIGURES else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+_FIGURES = ("arrived", "rows", "bytes", "runs", "partitions")
+
+
+def _time(micros: int | None) -> str:
+    """A time in UTC; one that no calendar has, as its microseconds."""
+    if micros is None:
+        return "-"
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except OverflowError:
+        return f"{micros} µs"
+
+
+def _bytes(count: int) -> str:
+    return f"{number(count)}B" if count >= 1e4 else f"{count} B"
