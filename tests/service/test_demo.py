@@ -48,6 +48,7 @@ def test_the_demo_ends_with_results() -> None:
     found = totals(done.stdout)
     assert list(found) == ["preferences", "trolls", "angry"], done.stdout
     assert all(found.values()), done.stdout
+    assert "checkpoint: " not in done.stdout  # it is gone
 
 
 PIPELINE = """

@@ -25,7 +25,7 @@ def run_demo(seconds: float | None, master: str | None, keep: Path | None) -> No
     """Run the demo for so many seconds, or until asked to stop."""
     with _directory(keep) as root:
         pipeline = load_pipeline(root / PIPELINE.name, master=master)
-        run_pipeline(pipeline, RunOptions("weft demo", seconds=seconds))
+        run_pipeline(pipeline, RunOptions("weft demo", seconds=seconds, kept=keep is not None))
 
 
 @contextmanager

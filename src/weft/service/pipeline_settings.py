@@ -19,7 +19,10 @@ __all__ = ["SETTINGS", "read_settings"]
 
 
 def _local(node: Node, root: Path) -> Path:
-    return Path(located(node, root))
+    path = located(node, root)
+    if "://" in path:
+        raise node.error(f"{path} is not a path of this machine's file system", "mount it")
+    return Path(path)
 
 
 def _master(node: Node, root: Path) -> str:  # noqa: ARG001

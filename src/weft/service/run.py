@@ -33,6 +33,7 @@ from weft.service.startup import prepare
 from weft.service.view import line, screen, summary
 from weft.session import PlannedQuery
 from weft.sinks import ConsoleSink, ParquetSink, Sink
+from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource
 
 __all__ = ["RunOptions", "check_runnable", "logged", "run_pipeline", "stop_signals", "watch"]
@@ -43,13 +44,14 @@ _EVERY = 2.0  # seconds between lines where there is no screen
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """How long to run, and what to tell: ``log`` gets a line of JSON per batch and query, as does the output with
-    ``json``."""
+    ``json``. ``kept`` says whether what it leaves is there afterwards."""
 
     title: str = "weft run"
     available_now: bool = False
     seconds: float | None = None
     log: Path | None = None
     json: bool = False
+    kept: bool = True
 
 
 class Runs(Protocol):
@@ -61,24 +63,38 @@ class Runs(Protocol):
 def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
     """Run all queries of a pipeline until the end."""
     check_runnable(pipeline)
-    console = Console(stderr=options.json)
     sinks = {name: pipeline.sinks.get(name) or console_sink(name) for name in pipeline.queries}
-    for name in sinks.keys() - pipeline.sinks.keys():
-        Console(stderr=True).print(
-            f"note: {pipeline.file}, queries.{name} has no sink: its results go to the console", markup=False
-        )
+    _check_output(pipeline, sinks, options)
     planned = [pipeline.plan(name, sink) for name, sink in sinks.items()]
+    for name in [name for name in sinks if name not in pipeline.sinks]:
+        note = f"note: {pipeline.file}, queries.{name} has no sink: its results go to the console"
+        print(note, file=sys.stderr)
+    console = Console(stderr=options.json)
     log = Path(str(pipeline.checkpoint)) / "spark.log"
     with logged(options):
-        prepare(pipeline.master, console, log)
         try:
+            prepare(pipeline.master, console, log)
             _run(pipeline, planned, sinks, options, console)
         except WeftError:
             raise
         except Exception as error:
-            reason = str(error).strip().split("\n")[0]
-            raise WeftError(f"the run failed: {reason}", hint=f"{log} has what Spark says") from error
-    _farewell(pipeline, sinks, console)
+            raise WeftError(f"the run failed: {_reason(error)}", hint=f"{log} has what Spark says") from error
+    if options.kept:
+        _farewell(pipeline, sinks, console)
+
+
+def _reason(error: Exception) -> str:
+    """What an error says in one line; what Java says stands in its second."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[1].removeprefix(": ") if len(lines) > 1 and lines[1].startswith(": ") else lines[0]
+
+
+def _check_output(pipeline: Pipeline, sinks: Mapping[str, Sink], options: RunOptions) -> None:
+    for name, sink in sinks.items():
+        if options.json and isinstance(sink, ConsoleSink):
+            raise pipeline.place(f"queries.{name}").error(
+                "its results go to the console, and so does --json", "give it another sink, or use --log FILE"
+            )
 
 
 def check_runnable(pipeline: Pipeline) -> None:
@@ -184,10 +200,12 @@ def watch(
 
 
 def _first_runs(pipeline: Pipeline, moment: Shown) -> bool:
-    """Whether the first batch of this run that has rows is under way: planned and not done."""
+    """Whether the first rows of this run are on their way: sure to come, or in a batch that is planned and not done."""
     every = [batch for batches in moment.progress.values() for batch in batches]
     if any(one.rows for batch in every for one in batch.inputs.values()):
         return False
+    if any(isinstance(source, RateSource) for source in pipeline.sources.values()):
+        return True
     plans, done = (Path(str(pipeline.checkpoint)) / name for name in ("plan", "state"))
     return any(not (done / plan.name).exists() for plan in plans.glob("[0-9]*.json"))
 

@@ -15,7 +15,7 @@ from threading import Event
 import pytest
 from rich.console import Console
 
-from tests.unit.service.samples import GOOD
+from tests.unit.service.samples import GOOD, RUNNABLE
 from weft.errors import ConfigError, PipelineError, WeftError
 from weft.kernels.warm_up import STEPS
 from weft.service import startup
@@ -107,6 +107,33 @@ def test_what_cannot_run_never_starts_spark(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(PipelineError, match="without a source can be planned, not run"):
         run_pipeline(load_pipeline(file, checkpoint=tmp_path / "ck"), RunOptions())
     assert not (tmp_path / "ck").exists()
+
+
+def test_results_and_json_do_not_share_the_output(tmp_path: Path) -> None:
+    """Whoever reads the JSON would stumble over a table."""
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    file = tmp_path / "p.yaml"
+    file.write_text(RUNNABLE)
+    with pytest.raises(PipelineError, match=r"queries\.s: its results go to the console, and so does --json"):
+        run_pipeline(load_pipeline(file), RunOptions(json=True))
+
+
+def test_what_spark_says_is_said_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rest is in its log."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("An error occurred while calling o1.\n: Could not parse master\n\tat a.b")
+
+    monkeypatch.setattr("weft.service.run.prepare", fail)
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    file = tmp_path / "p.yaml"
+    file.write_text(RUNNABLE)
+    with pytest.raises(WeftError, match=r"^Weft: the run failed: Could not parse master\nhint: .*spark\.log"):
+        run_pipeline(load_pipeline(file), RunOptions())
+    note = f"note: {file}, queries.t has no sink: its results go to the console\n"
+    assert capsys.readouterr().err == note
 
 
 def test_a_kept_demo_is_a_pipeline_to_play_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
