@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -81,6 +82,8 @@ def test_a_pipeline_of_files_equals_the_definition(tmp_path: Path) -> None:
     assert rows(pq.read_table(tmp_path / "out")) == wanted["kept"]
     assert totals(done.stdout) == {name: sum(found.values()) for name, found in wanted.items()}
     assert "shown, batch 0: " in done.stdout
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [(line["query"], line["batch"]) for line in lines[:3]] == [("kept", 0), ("shown", 0), ("kept", 1)]
     assert f"results of kept: {tmp_path / 'out'}" in done.stdout
 
 
@@ -93,7 +96,9 @@ def write(root: Path, name: str, column: str, seed: int) -> None:
         micros = pa.array(np.arange(300 * number, 300 * (number + 1)) * 10_000)
         table = {"vid": rng.integers(0, 60, 300), column: rng.integers(0, 60, 300)}
         times = micros.cast(pa.timestamp("us", "UTC"))
-        pq.write_table(pa.table({**table, "ts": times}), folder / f"{number}.parquet")
+        file = folder / f"{number}.parquet"
+        pq.write_table(pa.table({**table, "ts": times}), file)
+        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark reads by time, in milliseconds
 
 
 def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:

@@ -7,10 +7,7 @@ it says what it did. The screen is drawn only on a terminal that nothing else wr
 
 from __future__ import annotations
 
-import logging
-import math
 import re
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,8 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from types import FrameType
-from typing import Protocol
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -31,12 +26,13 @@ from weft.service.pipeline import Pipeline
 from weft.service.pipeline_sinks import console_sink
 from weft.service.startup import prepare
 from weft.service.view import line, screen, summary
+from weft.service.watch import logged, stop_signals, watch
 from weft.session import PlannedQuery
 from weft.sinks import ConsoleSink, ParquetSink, Sink
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource
 
-__all__ = ["RunOptions", "check_runnable", "logged", "run_pipeline", "stop_signals", "watch"]
+__all__ = ["RunOptions", "check_runnable", "run_pipeline"]
 
 _EVERY = 2.0  # seconds between lines where there is no screen
 
@@ -54,12 +50,6 @@ class RunOptions:
     kept: bool = True
 
 
-class Runs(Protocol):
-    """What `watch` needs of a session."""
-
-    def await_termination(self, timeout: int | None = None) -> bool: ...
-
-
 def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
     """Run all queries of a pipeline until the end."""
     check_runnable(pipeline)
@@ -71,7 +61,7 @@ def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
         print(note, file=sys.stderr)
     console = Console(stderr=options.json)
     log = Path(str(pipeline.checkpoint)) / "spark.log"
-    with logged(options):
+    with logged(options.log, options.json):
         try:
             prepare(pipeline.master, console, log)
             _run(pipeline, planned, sinks, options, console)
@@ -177,28 +167,6 @@ class Shown:
         return line(figures(self.planned, self.progress, time.time()), self.elapsed)
 
 
-def watch(
-    session: Runs,
-    asked: Event,
-    seconds: float | None,
-    tell: Callable[[], None],
-    counts: Callable[[], bool],
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Wait until the session ends, somebody asks, or the time is over; tell how it goes every second or so.
-
-    ``counts`` says whether this time counts: it does not while the first rows are on their way, as tasks load their
-    code then.
-    """
-    left = math.inf if seconds is None else seconds
-    while not asked.is_set() and left > 0:
-        began = clock()
-        if session.await_termination(1):
-            return
-        tell()
-        left -= clock() - began if counts() else 0.0
-
-
 def _first_runs(pipeline: Pipeline, moment: Shown) -> bool:
     """Whether the first rows of this run are on their way: sure to come, or in a batch that is planned and not done."""
     every = [batch for batches in moment.progress.values() for batch in batches]
@@ -208,23 +176,6 @@ def _first_runs(pipeline: Pipeline, moment: Shown) -> bool:
         return True
     plans, done = (Path(str(pipeline.checkpoint)) / name for name in ("plan", "state"))
     return any(not (done / plan.name).exists() for plan in plans.glob("[0-9]*.json"))
-
-
-@contextmanager
-def stop_signals(asked: Event) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM set the event; Spark's own handler would cancel the batch under way."""
-
-    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -245,30 +196,6 @@ def _shown(now: Callable[[], Shown], console: Console, alone: bool) -> Iterator[
             console.print(now().line(), markup=False, highlight=False, soft_wrap=True)
 
     yield tell
-
-
-@contextmanager
-def logged(options: RunOptions) -> Iterator[None]:
-    """The log of batches, to a file, to the output, or nowhere."""
-    logger, handlers = logging.getLogger("weft"), list[logging.Handler]()
-    if options.log is not None:
-        try:
-            handlers.append(logging.FileHandler(options.log, encoding="utf-8"))
-        except OSError as error:
-            raise WeftError(f"cannot write the log {options.log}: {error.strerror}") from None
-    if options.json:
-        handlers.append(logging.StreamHandler(sys.stdout))
-    for handler in handlers:
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.addHandler(handler)
-    if handlers:
-        logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            logger.removeHandler(handler)
-            handler.close()
 
 
 def _farewell(pipeline: Pipeline, sinks: Mapping[str, Sink], console: Console) -> None:

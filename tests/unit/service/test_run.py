@@ -21,8 +21,9 @@ from weft.kernels.warm_up import STEPS
 from weft.service import startup
 from weft.service.demo import PIPELINE, run_demo
 from weft.service.pipeline import load_pipeline
-from weft.service.run import RunOptions, logged, run_pipeline, stop_signals, watch
+from weft.service.run import RunOptions, run_pipeline
 from weft.service.startup import check_java, prepare
+from weft.service.watch import logged, stop_signals, watch
 
 
 class Clock:
@@ -89,11 +90,11 @@ def test_a_signal_ends_a_run_and_a_second_one_at_once() -> None:
 def test_batches_are_logged_to_a_file(tmp_path: Path) -> None:
     """As the runtime words them, and only while the run lasts."""
     logger = logging.getLogger("weft")
-    with logged(RunOptions(log=tmp_path / "log")):
+    with logged(tmp_path / "log", False):
         logger.info(json.dumps({"batch": 1}))
     logger.info("later")
     assert (tmp_path / "log").read_text() == '{"batch": 1}\n'
-    with pytest.raises(WeftError, match="cannot write the log"), logged(RunOptions(log=tmp_path / "a" / "b")):
+    with pytest.raises(WeftError, match="cannot write the log"), logged(tmp_path / "a" / "b", False):
         pass
 
 
