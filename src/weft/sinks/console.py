@@ -7,9 +7,10 @@ printed again: at least once, not exactly once.
 from __future__ import annotations
 
 import pyarrow as pa
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from weft.errors import SinkError
 from weft.sinks.protocol import Rows, as_table
@@ -45,8 +46,7 @@ class ConsoleSink:
         table = as_table(rows, self._schema)
         if not table.num_rows:
             return
-        title = escape(f"{self._title}batch {batch_id}: {_counted(table.num_rows)}")
-        shown = Table(title=title, title_justify="left")
+        shown = Table()
         for name in table.column_names:
             shown.add_column(escape(name))
         head = table.slice(0, self._rows)
@@ -54,7 +54,9 @@ class ConsoleSink:
             shown.add_row(*("NULL" if value is None else escape(str(value)) for value in row))
         if table.num_rows > head.num_rows:
             shown.caption = f"… {table.num_rows - head.num_rows:,} more"
-        self._console.print(shown)
+        # Not the table's own title, which would be broken to the width of a narrow one.
+        title = Text(f"{self._title}batch {batch_id}: {_counted(table.num_rows)}", style="italic")
+        self._console.print(Group(title, shown))
 
 
 def _counted(rows: int) -> str:
