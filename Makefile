@@ -20,8 +20,8 @@ $(READY): pyproject.toml requirements-dev.txt
 
 setup: $(READY) ## Make a virtual environment with everything in it
 
-demo: $(READY) java ## Join four streams by three queries on local Spark, and show the plans
-	SPARK_LOCAL_IP=127.0.0.1 $(BIN)/python examples/video.py
+demo: $(READY) ## Join four live streams by three queries on local Spark, for 20 seconds
+	SPARK_LOCAL_IP=127.0.0.1 $(BIN)/weft demo --for 20s
 
 java:
 	@command -v java >/dev/null || { echo "Weft runs on Spark, which needs Java 17 or newer:"; \

@@ -8,6 +8,8 @@ loads what it uses when it uses it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pyarrow as pa
 
 from weft.bucket.bucket import build
@@ -23,11 +25,21 @@ from weft.logical.expr import Column
 from weft.logical.functions import call
 from weft.logical.schema import DataType
 
-__all__ = ["warm_up"]
+__all__ = ["STEPS", "warm_up"]
+
+# How many steps there are; the first ones take longest.
+STEPS = 22
 
 
-def warm_up() -> None:
-    """Build, merge, encode, route and probe a few tuples in all the usual ways."""
+def warm_up(report: Callable[[int], None] | None = None) -> None:
+    """Build, merge, encode, route and probe a few tuples in all the usual ways; ``report`` gets the steps done."""
+    for done, _ in enumerate(_steps(), 1):
+        if report is not None:
+            report(done)
+
+
+def _steps() -> Iterator[None]:
+    """Every step, by the time it is done."""
     numbers = pa.array([1, 2, 3, 4, 5, 5, 6])
     columns = {"k": numbers, "u": numbers.cast(pa.int32()), "s": numbers.cast(pa.string())}
     batch = pa.record_batch({**columns, "ts": numbers.view(pa.timestamp("us"))})
@@ -35,11 +47,19 @@ def warm_up() -> None:
     for layout, other in (("k", "u"), ("u", "s"), ("s", "k")):
         orders = [by_hash(other), by_hash("k", "s"), by_value("ts")]
         run = build(batch, layout=by_hash(layout), indexes=orders, event_time="ts")
-        runs = [decode(encode(merge([run, run], since=2)))]
+        yield
+        merged = merge([run, run], since=2)
+        yield
+        runs = [decode(encode(merged))]
+        yield
         for name in (layout, other):
             probe(in_order([batch.column(name)]), runs, by_hash(name), window=window)
+            yield
         band(Band(batch.column("ts"), batch.column("ts")), runs, by_value("ts"), window=window)
+        yield
         route_by_hash(batch, [layout], 2)
+        yield
     in_time = merge([build(batch, layout=by_value("ts"), event_time="ts")] * 2)
     less = call("<", Column("p", "k", DataType("long")), Column("s", "k", DataType("long")))
     theta(less, Sides({("p", "k"): "k"}, {("s", "k"): "k"}), batch, [in_time], window=window)
+    yield

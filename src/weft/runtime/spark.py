@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -91,6 +92,7 @@ class SparkRunner:
     metrics: dict[str, list[BatchMetrics]] = field(default_factory=dict)
     failure: WeftError | None = None
     query: StreamingQuery | None = None
+    busy: threading.Lock = field(default_factory=threading.Lock)  # held while a batch runs
     _identity: str = ""
 
     def start(self, trigger: Mapping[str, Any]) -> StreamingQuery:
@@ -139,7 +141,8 @@ class SparkRunner:
     def process(self, rows: DataFrame, number: int) -> None:
         """One batch."""
         try:
-            self._process(rows, number)
+            with self.busy:
+                self._process(rows, number)
         except WeftError as error:
             self.failure = error
             raise
@@ -279,7 +282,12 @@ class Running:
             raise self.runner.failure
 
     def stop(self) -> None:
-        """Stop, and let the checkpoint go."""
+        """Stop after the batch under way, and let the checkpoint go.
+
+        Spark cancels the batch it runs. Between two of them it keeps its own books for a while, and is stopped then.
+        """
+        with self.runner.busy:
+            pass
         self.query.stop()
         self.runner.checkpoint.close()
 

@@ -17,10 +17,13 @@ import typer
 
 import weft
 from weft.errors import ConfigError, WeftError, nearest
+from weft.logical.window import parse_duration
 from weft.optimizer.optimizer import STRATEGIES
 from weft.plan.graph import CODEC
 from weft.service.bench import find_benchmarks, load_benchmark
+from weft.service.demo import run_demo
 from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
+from weft.service.run import RunOptions, run_pipeline
 from weft.service.state_view import StateFormat, show_state
 from weft.service.unused import unused_statistics
 from weft.session import PlannedQuery, Session
@@ -105,6 +108,56 @@ def _notes(pipeline: Pipeline) -> list[str]:
         return unused_statistics(pipeline)
     except WeftError:  # a query that was not asked for is wrong: what it would use is not known
         return []
+
+
+Seconds = Annotated[
+    str | None, typer.Option("--for", metavar="TIME", help="Stop after this time, as in 20s.")
+]
+Master = Annotated[str | None, typer.Option(help="The Spark to run on, as in local[4].")]
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except WeftError as error:
+        raise ConfigError(f"--for: {error.message}", hint="write a number and a unit, as in 20s") from None
+    if not seconds:
+        raise ConfigError(f"--for: {text} is no time to run", hint="use --available-now, or a longer time")
+    return seconds
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A pipeline file whose streams have sources.")],
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Stop when all that is there is processed.")
+    ] = False,
+    seconds: Seconds = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where to keep state; the file's if not given.")
+    ] = None,
+    master: Master = None,
+    log: Annotated[Path | None, typer.Option(help="Add a line of JSON for each batch to this file.")] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each batch.")] = False,
+) -> None:
+    """Run the queries of a pipeline until Ctrl-C, for some time, or until all is processed."""
+    state = None if checkpoint is None else checkpoint.absolute()
+    options = RunOptions(f"weft run {file.name}", available_now, _seconds(seconds), log, json_lines)
+    run_pipeline(load_pipeline(file, checkpoint=state, master=master), options)
+
+
+@app.command()
+def demo(
+    seconds: Seconds = None,
+    master: Master = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep pipeline, results and state in this directory.")
+    ] = None,
+) -> None:
+    """Join four generated streams by three queries, and watch: until Ctrl-C, or for some time."""
+    run_demo(_seconds(seconds), master, keep)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import yaml
@@ -85,6 +85,32 @@ class Node:
             raise self.error(f"there is no {what} {name!r}", nearest(name, known))
         return name
 
+    def texts(self, hint: str | None = None) -> list[str]:
+        """A list of texts."""
+        if not isinstance(self.value, list):
+            raise self.error(f"{_shown(self.value)} is not a list of texts", hint)
+        return [
+            Node(self.file, f"{self.where}[{place}]", one).text(hint) for place, one in enumerate(self.value)
+        ]
+
+    def flag(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            raise self.error(f"{_shown(self.value)} is neither true nor false")
+        return self.value
+
+    def moment(self) -> datetime:
+        """A date, with or without a time of day."""
+        found = self.value
+        if isinstance(found, str):
+            with suppress(ValueError):
+                found = datetime.fromisoformat(found)
+        if isinstance(found, datetime):
+            return found
+        if isinstance(found, date):
+            return datetime(found.year, found.month, found.day)
+        raise self.error(f"{_shown(self.value)} is not a time", "write it as in 2024-01-01 12:00:00")
+
     def integer(self) -> int:
         """A whole number."""
         if isinstance(self.value, bool) or not isinstance(self.value, int):
@@ -147,6 +173,8 @@ class _Loader(yaml.SafeLoader):
         seen: set[tuple[str, str]] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
+                if key.value == "null":
+                    key.tag = "tag:yaml.org,2002:str"  # the name of an option of CSV files
                 if (key.tag, key.value) in seen:
                     raise _Twice(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
                 seen.add((key.tag, key.value))

@@ -1,12 +1,14 @@
-"""Pipeline files: streams, statistics and queries in YAML.
+"""Pipeline files: streams, statistics, queries and how to run them, in YAML.
 
 Guarantees: a file is read whole or refused; an error names the file, the place in it and what would be right there.
+Nothing is started; of the sources, only files whose schema is to be inferred are opened.
 
     streams:
       videos:
-        schema: vid long, geo string, ts timestamp
+        schema: vid long, geo string, ts timestamp   # not needed for parquet, arrow and generated rows
         event_time: ts
-        lateness: 5 seconds                    # optional
+        lateness: 5 seconds                    # optional, as are `late: drop | join` and `idle_after: 10 seconds`
+        source: {files: parquet, path: in}     # needed to run, not to plan; `pipeline_sources` has all kinds
         statistics:                            # optional; what is missing gets the documented defaults
           rate: 500                            # tuples per second
           distinct: {vid: 100000, geo: 50}
@@ -16,26 +18,36 @@ Guarantees: a file is read whole or refused; an error names the file, the place 
     options: {partitions: 4, strategy: auto}   # optional
     queries:
       us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …
+      kept: {sql: SELECT …, sink: {parquet: out}}    # `pipeline_sinks` has all kinds
+    checkpoint: ck                             # where a run keeps its state
+    master: local[*]                           # optional, as are the driver policy and the limit of bad records
+    driver: initial_output_size
+    dead_letter_limit: 1000                    # or {records: 1000, fraction: 0.01}
 
-A name or text that YAML would read as something else (on, no, 5) is put in quotes.
+Paths are relative to the file. A name or text that YAML would read as something else (on, no, 5) is put in quotes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from weft.errors import PipelineError, nearest
+from weft.errors import PipelineError
 from weft.logical.query import Query
-from weft.logical.schema import Schema
 from weft.optimizer.cost import Weights
 from weft.optimizer.optimizer import STRATEGIES
 from weft.optimizer.space import Options
 from weft.service.document import Node, read_document
+from weft.service.pipeline_settings import SETTINGS, read_settings
+from weft.service.pipeline_sinks import read_query
+from weft.service.pipeline_streams import add_stream
 from weft.session import PlannedQuery, Session
-from weft.stats.statistics import Statistics, StreamStatistics
+from weft.sinks import Sink
+from weft.sources.rate import RateSource
+from weft.sources.spec import FilesSource
+from weft.stats.statistics import Statistics
 
 __all__ = ["PROBE_ORDERS", "Pipeline", "load_pipeline", "read_pipeline"]
 
@@ -44,86 +56,67 @@ PROBE_ORDERS = ("auto", "greedy", "exhaustive")
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A session with the file's streams and statistics, and its queries as texts by name."""
+    """A session with the file's streams and statistics, its queries as texts by name, and their sinks if given."""
 
     file: str
     session: Session
     queries: Mapping[str, str]
+    sources: Mapping[str, FilesSource | RateSource] = field(default_factory=dict)
+    sinks: Mapping[str, Sink] = field(default_factory=dict)
+    checkpoint: Path | None = None
+    master: str = "local[*]"
 
-    def plan(self, name: str) -> PlannedQuery:
-        """Plan a query; errors name the file and the query."""
-        with self._node(name).at():
-            return self.session.query(self.queries[name], name=name)
+    def plan(self, name: str, sink: Sink | None = None) -> PlannedQuery:
+        """Plan a query, to be run if it has a sink; errors name the file and the query."""
+        with self.place(f"queries.{name}").at():
+            return self.session.query(self.queries[name], name=name, sink=sink)
 
     def parse(self, name: str) -> Query:
         """Parse and bind a query; errors name the file and the query."""
-        with self._node(name).at():
+        with self.place(f"queries.{name}").at():
             return self.session.parse(self.queries[name])
 
-    def _node(self, name: str) -> Node:
-        return Node(self.file, f"queries.{name}", self.queries[name])
+    def place(self, where: str) -> Node:
+        """A place in the file, for errors to name."""
+        return Node(self.file, where, None)
 
 
-def load_pipeline(path: Path) -> Pipeline:
-    """Read a pipeline file."""
+def load_pipeline(path: Path, **given: Any) -> Pipeline:
+    """Read a pipeline file; a checkpoint or master that is given wins over the file's."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise PipelineError(f"cannot read {path}: {error}") from None
-    return read_pipeline(text, str(path))
+    return read_pipeline(text, str(path), root=path.absolute().parent, **given)
 
 
-def read_pipeline(text: str, file: str) -> Pipeline:
-    """Read the text of a pipeline; ``file`` is where errors say it is."""
-    top = read_document(text, file)
-    top.section(("streams", "statistics", "options", "queries"))
+_TOP = ("streams", "statistics", "options", "queries", *SETTINGS)
+
+
+def read_pipeline(text: str, file: str, *, root: Path | None = None, **given: Any) -> Pipeline:
+    """Read the text of a pipeline; ``file`` is where errors say it is, ``root`` where its relative paths begin."""
+    top, root = read_document(text, file), root or Path.cwd()
+    top.section(_TOP)
     streams, queries = top.entry("streams"), top.entry("queries")
     for node in (streams, queries):
         if not node.mapping():
             raise node.error("there are none", "name at least one")
-    session = Session(options=_options(top.entry("options")))
-    known = {name: _stream(session, name, node) for name, node in streams.mapping().items()}
-    given = {name: found for name, found in known.items() if found is not None}
-    session.statistics = Statistics(given, origin="given" if given else "default")
+    settings = read_settings(top, root, given)
+    session = Session(options=_options(top.entry("options")), **settings)
+    found = {name: add_stream(session, name, node, root) for name, node in streams.mapping().items()}
+    known = {name: one.statistics for name, one in found.items() if one.statistics is not None}
+    session.statistics = Statistics(known, origin="given" if known else "default")
     _statistics(session, top.entry("statistics"))
-    texts = {
-        name: node.text("a query is a text: SELECT … FROM …") for name, node in queries.mapping().items()
-    }
-    return Pipeline(file, session, texts)
-
-
-def _stream(session: Session, name: str, node: Node) -> StreamStatistics | None:
-    """Register a stream; what is known of it."""
-    found = node.section(("schema", "event_time", "lateness", "statistics"))
-    example = 'as in schema: "vid long, ts timestamp"'
-    if "schema" not in found:
-        raise node.error("a stream needs a schema", example)
-    given: dict[str, Any] = {}
-    if "event_time" in found:
-        given["event_time"] = found["event_time"].text("name a timestamp column")
-    if "lateness" in found:
-        given["lateness"] = found["lateness"].duration()
-    schema = found["schema"].text(example)
-    with node.at():
-        session.stream(name, schema, **given)
-    if "statistics" not in found:
-        return None
-    return _stream_statistics(name, session.catalog.stream(name).schema, found["statistics"])
-
-
-def _stream_statistics(stream: str, schema: Schema, node: Node) -> StreamStatistics:
-    found = node.section(("rate", "distinct"))
-    given: dict[str, Any] = {"rate": found["rate"].figure()} if "rate" in found else {}
-    distinct: dict[str, float] = {}
-    for name, count in node.entry("distinct").mapping().items():
-        field = schema.find(name)
-        if field is None:
-            raise count.error(f"{stream} has no column {name!r}", nearest(name, schema.names))
-        if field.name in distinct:
-            raise count.error(f"column {field.name} is there twice")
-        distinct[field.name] = count.figure()
-    with node.at():
-        return StreamStatistics(distinct=distinct, **given)
+    texts = {name: read_query(name, node, root) for name, node in queries.mapping().items()}
+    return Pipeline(
+        file,
+        session,
+        {name: sql for name, (sql, _) in texts.items()},
+        {name: one.source for name, one in found.items() if one.source is not None},
+        {name: sink for name, (_, sink) in texts.items() if sink is not None},
+        settings.get("checkpoint"),
+        settings.get("master", "local[*]"),
+    )
 
 
 def _statistics(session: Session, node: Node) -> None:

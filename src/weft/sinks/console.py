@@ -7,9 +7,10 @@ printed again: at least once, not exactly once.
 from __future__ import annotations
 
 import pyarrow as pa
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from weft.errors import SinkError
 from weft.sinks.protocol import Rows, as_table
@@ -22,10 +23,11 @@ class ConsoleSink:
 
     exactly_once = False
 
-    def __init__(self, rows: int, console: Console | None = None) -> None:
+    def __init__(self, rows: int, console: Console | None = None, title: str | None = None) -> None:
         if rows < 1:
             raise SinkError(f"to_console: cannot show {rows} rows", hint="use 1 or more")
         self._rows = rows
+        self._title = f"{title}, " if title else ""
         self._console = console or Console()
         self._schema: pa.Schema | None = None
 
@@ -44,7 +46,7 @@ class ConsoleSink:
         table = as_table(rows, self._schema)
         if not table.num_rows:
             return
-        shown = Table(title=f"batch {batch_id}: {_counted(table.num_rows)}", title_justify="left")
+        shown = Table()
         for name in table.column_names:
             shown.add_column(escape(name))
         head = table.slice(0, self._rows)
@@ -52,13 +54,15 @@ class ConsoleSink:
             shown.add_row(*("NULL" if value is None else escape(str(value)) for value in row))
         if table.num_rows > head.num_rows:
             shown.caption = f"… {table.num_rows - head.num_rows:,} more"
-        self._console.print(shown)
+        # Not the table's own title, which would be broken to the width of a narrow one.
+        title = Text(f"{self._title}batch {batch_id}: {_counted(table.num_rows)}", style="italic")
+        self._console.print(Group(title, shown))
 
 
 def _counted(rows: int) -> str:
     return f"{rows:,} row" + "s" * (rows != 1)
 
 
-def to_console(rows: int = 20, *, console: Console | None = None) -> ConsoleSink:
-    """The first rows of each batch on the terminal, at least once."""
-    return ConsoleSink(rows, console)
+def to_console(rows: int = 20, *, console: Console | None = None, title: str | None = None) -> ConsoleSink:
+    """The first rows of each batch on the terminal, under a title, at least once."""
+    return ConsoleSink(rows, console, title)

@@ -80,6 +80,11 @@ def test_explain_as_a_diagram() -> None:
         (("explain", str(VIDEO), "--compare", "--format", "mermaid"), "--compare is a text, not mermaid"),
         (("explain", str(VIDEO), "--probe-orders", "lucky"), "--probe-orders"),
         (("bench", "strategy"), "did you mean strategies?"),
+        (("run", "nowhere.yaml"), "cannot read nowhere.yaml"),
+        (("run", str(VIDEO)), "add checkpoint: ck, or give --checkpoint DIR"),
+        (("run", str(VIDEO), "--checkpoint", "ck"), "streams.comments: a stream without a source"),
+        (("run", str(VIDEO), "--for", "soon"), "--for: cannot read 'soon' as a duration"),
+        (("demo", "--for", "0s"), "--for: 0s is no time to run"),
     ],
 )
 def test_mistakes_get_a_message_and_exit_code_2(arguments: tuple[str, ...], expected: str) -> None:

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.service.samples import GOOD, OPTIONS, SELECTIVITY
+from tests.unit.service.samples import GOOD, OPTIONS, RUNNABLE, SELECTIVITY
 from weft.errors import PipelineError, WeftError
 from weft.service.pipeline import load_pipeline, read_pipeline
 from weft.service.unused import unused_statistics
@@ -161,6 +161,7 @@ def test_statistics_for_nothing_are_reported() -> None:
 
 Path_ = tuple[Any, ...]
 DOCUMENT = yaml.safe_load(GOOD + SELECTIVITY + OPTIONS)
+TO_RUN = yaml.safe_load(RUNNABLE.replace("null:", "'null':"))
 
 
 def places(value: object, path: Path_ = ()) -> Iterator[Path_]:
@@ -215,7 +216,21 @@ values = st.recursive(
 @settings(max_examples=400)
 def test_whatever_a_file_says_it_is_planned_or_refused(path: Path_, new: object, as_name: bool) -> None:
     """A stack trace would leave the user to guess which line of the file is wrong."""
-    text = yaml.safe_dump(replaced(DOCUMENT, path, new, as_name), allow_unicode=True)
+    check(replaced(DOCUMENT, path, new, as_name))
+
+
+@given(st.sampled_from(list(places(TO_RUN))), values, st.booleans())
+@settings(max_examples=150)
+def test_whatever_a_file_says_of_running_it_is_read_or_refused(
+    path: Path_, new: object, as_name: bool
+) -> None:
+    """Sources, sinks and settings too."""
+    check(replaced(TO_RUN, path, new, as_name))
+
+
+def check(document: object) -> None:
+    """Whether a document is planned, or refused by name."""
+    text = yaml.safe_dump(document, allow_unicode=True)
     try:
         pipeline = read_pipeline(text, "p.yaml")
         plans = [pipeline.plan(name) for name in pipeline.queries]

@@ -1,0 +1,164 @@
+"""What a run does, in figures: from the metrics of its batches to what people ask for.
+
+Guarantees: pure; the clock is passed in. A stream's figures are counted once, however many queries read it. What is
+"per second" is over the last seconds before ``now``, or over the two last batches where these take longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from weft.runtime.metrics import BatchMetrics, InputMetrics
+from weft.session import PlannedQuery
+
+__all__ = ["Figures", "Progress", "QueryFigures", "StoreFigures", "StreamFigures", "figures", "since"]
+
+Progress: TypeAlias = Mapping[str, Sequence[BatchMetrics]]
+
+_RECENT = 5.0
+_TREND = 24
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFigures:
+    """What came in: ``rows`` took part, the others were set aside; ``backlog`` files wait."""
+
+    name: str
+    rows: int
+    per_second: float
+    late: int
+    untimed: int
+    malformed: int
+    backlog: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFigures:
+    """What came out; ``hops`` are the last batch's seconds: reading, then each hop. ``trend`` is the results of the
+    last batches, oldest first."""
+
+    name: str
+    results: int
+    per_second: float
+    trend: tuple[int, ...]
+    hops: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFigures:
+    """What a store of a query holds."""
+
+    query: str
+    name: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A run at a moment; ``batch`` is the last one's number, None before the first is done."""
+
+    streams: tuple[StreamFigures, ...]
+    queries: tuple[QueryFigures, ...]
+    stores: tuple[StoreFigures, ...]
+    batch: int | None
+    batches: int
+    last_seconds: float
+    mean_seconds: float
+
+
+def since(progress: Progress, counts: Mapping[str, int]) -> dict[str, list[BatchMetrics]]:
+    """The batches after the first so many of each query: those of this run, not of the one it continues."""
+    return {name: list(batches)[counts.get(name, 0) :] for name, batches in progress.items()}
+
+
+def figures(planned: Sequence[PlannedQuery], progress: Progress, now: float | None = None) -> Figures:
+    """The figures at a moment; without one, rates are those of the whole run."""
+    longest = max((progress.get(query.name, ()) for query in planned), key=len, default=())
+    elapsed = [batch.elapsed for batch in longest]
+    return Figures(
+        tuple(_stream(name, uses, progress, now) for name, uses in _uses(planned).items()),
+        tuple(_query(query, progress.get(query.name, ()), now) for query in planned),
+        tuple(store for query in planned for store in _stores(query.name, progress.get(query.name, ()))),
+        longest[-1].number if longest else None,
+        len(longest),
+        elapsed[-1] if elapsed else 0.0,
+        sum(elapsed) / len(elapsed) if elapsed else 0.0,
+    )
+
+
+def _uses(planned: Sequence[PlannedQuery]) -> dict[str, list[tuple[str, str]]]:
+    """The (query, alias) pairs that read each stream."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for query in planned:
+        for input_ in query.query.inputs:
+            found.setdefault(input_.stream.name, []).append((query.name, input_.alias))
+    return dict(sorted(found.items()))
+
+
+def _stream(
+    name: str, uses: Sequence[tuple[str, str]], progress: Progress, now: float | None
+) -> StreamFigures:
+    every = [_most(progress.get(query, ()), alias) for query, alias in uses]
+    rows, late, untimed, malformed = (max(counts) for counts in zip(*every, strict=True))
+    rates = [_rate(progress.get(query, ()), partial(_rows, alias=alias), now) for query, alias in uses]
+    last = [batches[-1].backlog for query, _ in uses if (batches := progress.get(query))]
+    backlog = max((waiting[name] for waiting in last if name in waiting), default=None)
+    return StreamFigures(name, rows, max(rates), late, untimed, malformed, backlog)
+
+
+def _most(batches: Iterable[BatchMetrics], alias: str) -> tuple[int, int, int, int]:
+    inputs = [_input(batch, alias) for batch in batches]
+    return (
+        sum(one.rows for one in inputs),
+        sum(one.late for one in inputs),
+        sum(one.untimed for one in inputs),
+        sum(one.malformed for one in inputs),
+    )
+
+
+def _rows(batch: BatchMetrics, alias: str) -> int:
+    return _input(batch, alias).rows
+
+
+def _input(batch: BatchMetrics, alias: str) -> InputMetrics:
+    return batch.inputs.get(alias) or InputMetrics(0)
+
+
+def _query(planned: PlannedQuery, batches: Sequence[BatchMetrics], now: float | None) -> QueryFigures:
+    hops = batches[-1].seconds[: 1 + planned.graph.hops] if batches else ()
+    return QueryFigures(
+        planned.name,
+        sum(batch.results for batch in batches),
+        _rate(batches, lambda batch: batch.results, now),
+        tuple(batch.results for batch in batches[-_TREND:]),
+        hops,
+    )
+
+
+def _stores(query: str, batches: Sequence[BatchMetrics]) -> list[StoreFigures]:
+    held = batches[-1].stores if batches else {}
+    by_size = sorted(held, key=lambda name: (name.count("⋈"), name))
+    return [StoreFigures(query, name, held[name].rows, held[name].bytes) for name in by_size]
+
+
+def _rate(batches: Sequence[BatchMetrics], count: Callable[[BatchMetrics], int], now: float | None) -> float:
+    """How many a second, among the batches that ended lately or, without a moment, among all."""
+    if not batches:
+        return 0.0
+    end = _end(batches[-1]) if now is None else now
+    recent = batches if now is None else _recent(batches, now)
+    span = end - recent[0].started if recent else 0.0
+    return sum(map(count, recent)) / span if span > 0 else 0.0
+
+
+def _recent(batches: Sequence[BatchMetrics], now: float) -> Sequence[BatchMetrics]:
+    length = max(_RECENT, 2 * batches[-1].elapsed)
+    return [batch for batch in batches if now - _end(batch) <= length]
+
+
+def _end(batch: BatchMetrics) -> float:
+    return batch.started + batch.elapsed

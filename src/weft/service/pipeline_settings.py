@@ -1,0 +1,69 @@
+"""How a pipeline file wants to be run: where its state is kept, on which Spark, in which order, how forgiving.
+
+Guarantees: a setting is as the session takes it, or an error names its place. What was given on the command line
+wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from weft.runtime.driver import POLICIES
+from weft.service.document import Node
+from weft.service.pipeline_sources import located
+from weft.sources.dead_letter import DeadLetterLimit
+
+__all__ = ["SETTINGS", "read_settings"]
+
+
+def _local(node: Node, root: Path) -> Path:
+    path = located(node, root)
+    if "://" in path:
+        raise node.error(f"{path} is not a path of this machine's file system", "mount it")
+    return Path(path)
+
+
+def _master(node: Node, root: Path) -> str:  # noqa: ARG001
+    text = node.text("as in local[*] or spark://host:7077")
+    if not text.strip():
+        raise node.error("the master is empty", "as in local[*] or spark://host:7077")
+    return text
+
+
+def _driver(node: Node, root: Path) -> str:  # noqa: ARG001
+    return node.choice("driver policy", POLICIES)
+
+
+def _limit(node: Node, root: Path) -> DeadLetterLimit:  # noqa: ARG001
+    """A number of records, or that and a fraction of all."""
+    if not isinstance(node.value, dict):
+        count = node.integer()
+        with node.at():
+            return DeadLetterLimit(records=count)
+    found = node.section(("records", "fraction"))
+    if not found:
+        raise node.error("the limit is empty", "as in {records: 1000, fraction: 0.01}")
+    given: dict[str, Any] = {}
+    if "records" in found:
+        given["records"] = found["records"].integer()
+    if "fraction" in found:
+        given["fraction"] = found["fraction"].figure()
+    with node.at():
+        return DeadLetterLimit(**given)
+
+
+SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
+    "checkpoint": _local,
+    "master": _master,
+    "driver": _driver,
+    "dead_letter_limit": _limit,
+}
+
+
+def read_settings(top: Node, root: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a file, by the names of the session's arguments."""
+    entries = {name: top.entry(name) for name in SETTINGS}
+    found = {name: SETTINGS[name](node, root) for name, node in entries.items() if node.value is not None}
+    return {**found, **{name: value for name, value in given.items() if value is not None}}

@@ -1,0 +1,70 @@
+"""Where the results of a pipeline file's queries go.
+
+Guarantees: a description in the file becomes a sink, or an error at its place; nothing is written. Relative paths
+begin where the pipeline file is.
+
+    queries:
+      planned: SELECT …                                          # with `weft run`, its results go to the console
+      kept: {sql: SELECT …, sink: {parquet: out/kept, compression: zstd}}
+      shown: {sql: SELECT …, sink: console}                      # or {console: 5}: so many rows of each batch
+      counted: {sql: SELECT …, sink: memory}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from weft.errors import nearest
+from weft.service.document import Node
+from weft.service.pipeline_sources import located
+from weft.sinks import ConsoleSink, Sink, to_console, to_memory, to_parquet
+
+__all__ = ["console_sink", "read_query"]
+
+_SINKS = ("console", "memory", "parquet")
+_EXAMPLE = "as in sink: {parquet: out/trolls}, sink: memory or sink: console"
+_QUERY = "a query is a text: SELECT … FROM …, or {sql: SELECT … FROM …, sink: …}"
+
+
+def read_query(name: str, node: Node, root: Path) -> tuple[str, Sink | None]:
+    """The text of a query, and where its results go if the file says so."""
+    if not isinstance(node.value, dict):
+        return node.text(_QUERY), None
+    found = node.section(("sql", "sink"))
+    if "sql" not in found:
+        raise node.error("the query has no text", _QUERY)
+    return found["sql"].text(_QUERY), _sink(name, found["sink"], root) if "sink" in found else None
+
+
+def console_sink(query: str) -> ConsoleSink:
+    """The first rows of each batch, under the query's name."""
+    return to_console(5, title=query)
+
+
+def _sink(query: str, node: Node, root: Path) -> Sink:
+    if isinstance(node.value, str):
+        name = node.choice("sink", _SINKS)
+        if name == "parquet":
+            raise node.error("parquet needs a path", _EXAMPLE)
+        return to_memory() if name == "memory" else console_sink(query)
+    found = node.section((*_SINKS, "compression"))
+    kinds = [name for name in _SINKS if name in found]
+    if len(kinds) != 1:
+        raise node.error("results go to one sink", f"{_EXAMPLE}; {nearest('', _SINKS)}")
+    if kinds != ["parquet"] and "compression" in found:
+        raise found["compression"].error(f"{kinds[0]} has no compression", "leave it out")
+    return _with_options(query, kinds[0], node, found, root)
+
+
+def _with_options(query: str, kind: str, node: Node, found: dict[str, Node], root: Path) -> Sink:
+    if kind == "memory":
+        raise found["memory"].error("memory has no options", "write sink: memory")
+    if kind == "console":
+        rows = found["console"].integer()
+        with found["console"].at():
+            return to_console(rows, title=query)
+    path = located(found["parquet"], root)
+    options: dict[str, Any] = {"compression": found["compression"].text()} if "compression" in found else {}
+    with node.at():
+        return to_parquet(path, **options)

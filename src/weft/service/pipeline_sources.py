@@ -1,0 +1,170 @@
+"""What the streams of a pipeline file are read from.
+
+Guarantees: a description in the file becomes a source that is valid, or an error at its place; no file is opened and
+nothing started. Relative paths begin where the pipeline file is.
+
+    source: {files: parquet, path: in/videos, max_files_per_batch: 4}      # parquet, arrow, json or csv
+    source: {files: csv, path: in, glob: "*.csv", recursive: true}         # and delimiter, quote, encoding, null
+    source:
+      rate: 2000                                         # generated rows per second
+      seed: 1
+      columns:
+        id: sequence                                     # or {sequence: {start: 0, step: 1}}
+        vid: {uniform: 100000}
+        usr: {zipf: {count: 5000, exponent: 1.1}}
+        geo: {choice: [US, GER]}                         # or {choice: {US: 0.3, GER: 0.7}}
+        ts: timestamps                                   # or {timestamps: {start: 2024-01-01, jitter: 2 seconds}}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weft.errors import nearest
+from weft.logical.schema import Schema
+from weft.service.document import Node
+from weft.sources.decode import FORMATS
+from weft.sources.rate import Kind, RateSource, choice, sequence, timestamps, uniform, zipf
+from weft.sources.spec import FilesSource, files
+
+__all__ = ["located", "read_source"]
+
+_KINDS_OF_SOURCE = "as in source: {files: parquet, path: in/videos} or source: {rate: 1000, columns: …}"
+
+
+def read_source(node: Node, schema: Node | None, root: Path) -> FilesSource | RateSource:
+    """The source that a section describes; ``schema`` is what the file says of the stream's columns."""
+    found = node.mapping()
+    if ("files" in found) == ("rate" in found):
+        raise node.error("a source is either files or a rate", _KINDS_OF_SOURCE)
+    columns = None
+    if schema is not None:
+        text = schema.text()
+        with schema.at():
+            columns = Schema.parse(text)
+    return _files(node, columns, root) if "files" in found else _rate(node, schema, columns)
+
+
+def located(node: Node, root: Path) -> str:
+    """A path or URI; what is relative begins at ``root``."""
+    text = node.text("name a path, as in in/videos")
+    if not text.strip() or "\0" in text:
+        raise node.error(f"{text!r} is not a path", "name one, as in in/videos")
+    return text if re.match(r"[A-Za-z][\w+.-]+:", text) else str(root / text)
+
+
+_FILES: dict[str, Callable[[Node], Any]] = {
+    "max_files_per_batch": Node.integer,
+    "glob": Node.text,
+    "recursive": Node.flag,
+    "delimiter": Node.text,
+    "quote": Node.text,
+    "encoding": Node.text,
+    "null": Node.text,
+}
+
+
+def _files(node: Node, schema: Schema | None, root: Path) -> FilesSource:
+    found = node.section(("files", "path", *_FILES))
+    if "path" not in found:
+        raise node.error("files need a path", _KINDS_OF_SOURCE)
+    format_ = node.entry("files").choice("format", FORMATS)
+    path = located(found["path"], root)
+    options = {name: read(found[name]) for name, read in _FILES.items() if name in found}
+    with node.at():
+        return files(format_, path, schema=schema, **options)
+
+
+def _rate(node: Node, given: Node | None, schema: Schema | None) -> RateSource:
+    found = node.section(("rate", "seed", "columns"))
+    if "columns" not in found:
+        raise node.error(
+            "generated rows need columns", "as in columns: {vid: {uniform: 1000}, ts: timestamps}"
+        )
+    columns = {name: _kind(column) for name, column in found["columns"].mapping().items()}
+    seed = found["seed"].integer() if "seed" in found else 0
+    per_second = node.entry("rate").integer()
+    with node.at():
+        source = RateSource(per_second, tuple(columns.items()), seed)
+        generated = source.schema
+    if given is not None and schema != generated:
+        raise given.error(
+            f"the columns that are generated are {generated}", "leave the schema out, or write it so"
+        )
+    return source
+
+
+def _kind(node: Node) -> Kind:
+    """A column: the name of a kind, or one with what it needs."""
+    if isinstance(node.value, str):
+        name = node.choice("kind of column", _ALONE)
+        return _ALONE[name]()
+    found = node.mapping()
+    if len(found) != 1:
+        raise node.error("a column is of one kind", "as in {uniform: 1000}; " + nearest("", _KINDS))
+    name, inner = next(iter(found.items()))
+    if name not in _KINDS:
+        raise node.error(f"there is no kind of column {name!r}", nearest(name, _KINDS))
+    read = _KINDS[name](inner)
+    with inner.at():
+        return read()
+
+
+_ALONE: dict[str, Callable[[], Kind]] = {"sequence": sequence, "timestamps": timestamps}
+
+
+def _sequence(node: Node) -> Callable[[], Kind]:
+    given = {name: found.integer() for name, found in node.section(("start", "step")).items()}
+    return lambda: sequence(**given)
+
+
+def _uniform(node: Node) -> Callable[[], Kind]:
+    count = node.integer()
+    return lambda: uniform(count)
+
+
+# Zipf's weights are computed one by one when the source is made.
+_MOST, _STEEPEST = 10_000_000, 10
+
+
+def _zipf(node: Node) -> Callable[[], Kind]:
+    found = node.section(("count", "exponent"))
+    if "count" not in found:
+        raise node.error("zipf needs a count", "as in {zipf: {count: 5000, exponent: 1.1}}")
+    count = found["count"].integer()
+    if count > _MOST:
+        raise found["count"].error(f"{count} is too large", f"use at most {_MOST}")
+    exponent = found["exponent"].figure() if "exponent" in found else 1.0
+    if not 0 <= exponent <= _STEEPEST:
+        raise found["exponent"].error(f"{exponent:g} is not between 0 and {_STEEPEST}")
+    return lambda: zipf(count, exponent)
+
+
+def _choice(node: Node) -> Callable[[], Kind]:
+    if isinstance(node.value, dict):
+        weights = {name: weight.figure() for name, weight in node.mapping().items()}
+        return lambda: choice(weights)
+    texts = node.texts("as in {choice: [US, GER]}; a text that YAML reads as something else needs quotes")
+    return lambda: choice(texts)
+
+
+def _timestamps(node: Node) -> Callable[[], Kind]:
+    found = node.section(("start", "jitter"))
+    given: dict[str, Any] = {}
+    if "start" in found:
+        given["start"] = found["start"].moment()
+    if "jitter" in found:
+        given["jitter"] = found["jitter"].duration()
+    return lambda: timestamps(**given)
+
+
+_KINDS: dict[str, Callable[[Node], Callable[[], Kind]]] = {
+    "sequence": _sequence,
+    "uniform": _uniform,
+    "zipf": _zipf,
+    "choice": _choice,
+    "timestamps": _timestamps,
+}

@@ -1,0 +1,206 @@
+"""`weft run`: a pipeline from its file to its results.
+
+Guarantees: what is wrong with a pipeline is said before Spark is started. A run ends after the batch under way: when
+asked to (Ctrl-C or SIGTERM; asked twice, at once), when its time is over, or when all that was there is processed; then
+it says what it did. The screen is drawn only on a terminal that nothing else writes to.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from weft.errors import WeftError
+from weft.runtime.metrics import BatchMetrics
+from weft.service.figures import figures, since
+from weft.service.pipeline import Pipeline
+from weft.service.pipeline_sinks import console_sink
+from weft.service.startup import prepare
+from weft.service.view import line, screen, summary
+from weft.service.watch import logged, stop_signals, watch
+from weft.session import PlannedQuery
+from weft.sinks import ConsoleSink, ParquetSink, Sink
+from weft.sources.rate import RateSource
+from weft.sources.spec import FilesSource
+
+__all__ = ["RunOptions", "check_runnable", "run_pipeline"]
+
+_EVERY = 2.0  # seconds between lines where there is no screen
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How long to run, and what to tell: ``log`` gets a line of JSON per batch and query, as does the output with
+    ``json``. ``kept`` says whether what it leaves is there afterwards."""
+
+    title: str = "weft run"
+    available_now: bool = False
+    seconds: float | None = None
+    log: Path | None = None
+    json: bool = False
+    kept: bool = True
+
+
+def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
+    """Run all queries of a pipeline until the end."""
+    check_runnable(pipeline)
+    sinks = {name: pipeline.sinks.get(name) or console_sink(name) for name in pipeline.queries}
+    _check_output(pipeline, sinks, options)
+    planned = [pipeline.plan(name, sink) for name, sink in sinks.items()]
+    for name in [name for name in sinks if name not in pipeline.sinks]:
+        note = f"note: {pipeline.file}, queries.{name} has no sink: its results go to the console"
+        print(note, file=sys.stderr)
+    console = Console(stderr=options.json)
+    log = Path(str(pipeline.checkpoint)) / "spark.log"
+    with logged(options.log, options.json):
+        try:
+            prepare(pipeline.master, console, log)
+            _run(pipeline, planned, sinks, options, console)
+        except WeftError:
+            raise
+        except Exception as error:
+            raise WeftError(f"the run failed: {_reason(error)}", hint=f"{log} has what Spark says") from error
+    if options.kept:
+        _farewell(pipeline, sinks, console)
+
+
+def _reason(error: Exception) -> str:
+    """What an error says in one line; what Java says stands in its second."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[1].removeprefix(": ") if len(lines) > 1 and lines[1].startswith(": ") else lines[0]
+
+
+def _check_output(pipeline: Pipeline, sinks: Mapping[str, Sink], options: RunOptions) -> None:
+    for name, sink in sinks.items():
+        if options.json and isinstance(sink, ConsoleSink):
+            raise pipeline.place(f"queries.{name}").error(
+                "its results go to the console, and so does --json", "give it another sink, or use --log FILE"
+            )
+
+
+def check_runnable(pipeline: Pipeline) -> None:
+    """Refuse a pipeline that can be planned but not run."""
+    if pipeline.checkpoint is None:
+        raise pipeline.place("checkpoint").error(
+            "a run needs a place for its state", "add checkpoint: ck, or give --checkpoint DIR"
+        )
+    read = {i.stream.name for name in pipeline.queries for i in pipeline.parse(name).inputs}
+    for stream in sorted(read):
+        source = pipeline.sources.get(stream)
+        if source is None:
+            raise pipeline.place(f"streams.{stream}").error(
+                "a stream without a source can be planned, not run",
+                "as in source: {files: parquet, path: in/videos}",
+            )
+        if isinstance(source, FilesSource) and not _reachable(source.path):
+            raise pipeline.place(f"streams.{stream}.source.path").error(
+                f"there is no directory {source.path}", "make it, or correct the path"
+            )
+
+
+def _reachable(path: str) -> bool:
+    """Whether files can appear there; what is not on this machine's disks is believed."""
+    is_uri = re.match(r"[A-Za-z][\w+.-]+:", path) is not None
+    return is_uri or any(char in path for char in "*?[{") or Path(path).exists()
+
+
+def _run(
+    pipeline: Pipeline,
+    planned: Sequence[PlannedQuery],
+    sinks: Mapping[str, Sink],
+    options: RunOptions,
+    console: Console,
+) -> None:
+    session = pipeline.session
+    session.start(available_now=options.available_now)
+    progress = session.progress
+    before = {name: len(batches) for name, batches in progress.items()}
+    began = time.monotonic()
+
+    stopping = Event()
+
+    def now() -> Shown:
+        elapsed = time.monotonic() - began
+        return Shown(options.title, planned, since(progress, before), elapsed, stopping.is_set())
+
+    alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
+    try:
+        with stop_signals(stopping), _shown(now, console, alone) as tell:
+            watch(session, stopping, options.seconds, tell, lambda: not _first_runs(pipeline, now()))
+            stopping.set()
+            session.stop()
+    except KeyboardInterrupt:
+        raise  # at once: Spark ends with this process, and the next run repeats the batch
+    except BaseException:
+        session.stop()
+        raise
+    last = now()
+    console.print(summary(options.title, figures(planned, last.progress), last.elapsed))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A moment of a run."""
+
+    title: str
+    planned: Sequence[PlannedQuery]
+    progress: Mapping[str, Sequence[BatchMetrics]]
+    elapsed: float
+    stopping: bool = False
+
+    def screen(self) -> RenderableType:
+        """As a screen."""
+        found = figures(self.planned, self.progress, time.time())
+        return screen(self.title, self.planned, found, self.elapsed, self.stopping)
+
+    def line(self) -> str:
+        """As a line."""
+        return line(figures(self.planned, self.progress, time.time()), self.elapsed)
+
+
+def _first_runs(pipeline: Pipeline, moment: Shown) -> bool:
+    """Whether the first rows of this run are on their way: sure to come, or in a batch that is planned and not done."""
+    every = [batch for batches in moment.progress.values() for batch in batches]
+    if any(one.rows for batch in every for one in batch.inputs.values()):
+        return False
+    if any(isinstance(source, RateSource) for source in pipeline.sources.values()):
+        return True
+    plans, done = (Path(str(pipeline.checkpoint)) / name for name in ("plan", "state"))
+    return any(not (done / plan.name).exists() for plan in plans.glob("[0-9]*.json"))
+
+
+@contextmanager
+def _shown(now: Callable[[], Shown], console: Console, alone: bool) -> Iterator[Callable[[], None]]:
+    """A screen that draws itself, or what prints a line now and then."""
+    if console.is_terminal and alone:
+        with Live(
+            get_renderable=lambda: now().screen(), console=console, refresh_per_second=4, transient=True
+        ):
+            yield lambda: None
+        return
+    told = 0.0
+
+    def tell() -> None:
+        nonlocal told
+        if time.monotonic() - told >= _EVERY:
+            told = time.monotonic()
+            console.print(now().line(), markup=False, highlight=False, soft_wrap=True)
+
+    yield tell
+
+
+def _farewell(pipeline: Pipeline, sinks: Mapping[str, Sink], console: Console) -> None:
+    """Where to find what the run left."""
+    for name, sink in sinks.items():
+        if isinstance(sink, ParquetSink):
+            console.print(f"results of {name}: {sink.path}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"checkpoint: {pipeline.checkpoint}", markup=False, highlight=False, soft_wrap=True)

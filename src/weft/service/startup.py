@@ -1,0 +1,116 @@
+"""What happens before the first batch: Java is found, Spark started, the kernels compiled or loaded.
+
+Guarantees: a machine without a fitting Java gets a message that says how to get one. What Spark and its tasks write to
+the standard error goes to a file, for as long as Spark lives. The kernels are compiled once, in this process; tasks
+find them in Numba's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from weft.errors import ConfigError
+from weft.kernels.warm_up import STEPS, warm_up
+
+__all__ = ["check_java", "java_version", "prepare"]
+
+_OLDEST = 17
+_GET_JAVA = (
+    "Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; elsewhere: "
+    "https://adoptium.net. Where there is one already, set JAVA_HOME to its directory"
+)
+
+
+def check_java() -> None:
+    """Refuse to go on without a Java that Spark runs on."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
+    if java is None:
+        where = f"JAVA_HOME, which is {home}, has none" if home else "there is none here"
+        raise ConfigError(f"Weft runs on Spark, which needs Java {_OLDEST} or newer: {where}", hint=_GET_JAVA)
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    version = java_version(told.stderr + told.stdout)
+    if version is not None and version < _OLDEST:
+        raise ConfigError(f"Spark needs Java {_OLDEST} or newer; {java} is Java {version}", hint=_GET_JAVA)
+
+
+def java_version(text: str) -> int | None:
+    """The version in what `java -version` says.
+
+    >>> java_version('openjdk version "17.0.9" 2023-10-17'), java_version('java version "1.8.0_392"')
+    (17, 8)
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else None
+
+
+def prepare(master: str, console: Console, log: Path) -> None:
+    """Start Spark and make the kernels ready, both at once, and show how far it is."""
+    check_java()
+    if not console.is_terminal:
+        console.print("Starting Spark; the first time on a machine, kernels are compiled for half a minute.")
+        _both(master, log, lambda _: None)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        spark = progress.add_task("Starting Spark", total=None)
+        kernels = progress.add_task("Loading kernels; the first time, they are compiled", total=STEPS)
+        _both(
+            master,
+            log,
+            lambda done: progress.update(kernels, completed=done),
+            lambda: progress.update(spark, total=1, completed=1),
+        )
+
+
+def _both(
+    master: str, log: Path, report: Callable[[int], None], started: Callable[[], None] = lambda: None
+) -> None:
+    from weft.runtime.spark import create_spark  # only running needs Spark
+
+    compiled = _in_background(lambda: warm_up(report))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with _errors_to(log):
+        create_spark(master)
+    started()
+    compiled.result()
+
+
+def _in_background(work: Callable[[], None]) -> Future[None]:
+    """Work in a thread that does not keep the process alive."""
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    return done
+
+
+@contextmanager
+def _errors_to(file: Path) -> Iterator[None]:
+    """What processes started in here write to the standard error goes to a file, as long as they live."""
+    saved = os.dup(2)
+    with file.open("ab") as out:
+        os.dup2(out.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)

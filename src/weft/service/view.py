@@ -1,0 +1,198 @@
+"""A run on the terminal: a screen while it goes on, a line now and then where there is no screen, a summary at the end.
+
+Guarantees: from figures to what Rich draws, and nothing else: no clock, no session, no output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from weft.service.figures import Figures, StoreFigures
+from weft.session import PlannedQuery
+
+__all__ = ["bytes_text", "line", "probe_orders", "screen", "span", "sparkline", "summary"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def screen(
+    title: str, planned: Sequence[PlannedQuery], found: Figures, elapsed: float, stopping: bool = False
+) -> RenderableType:
+    """All that is known at a moment."""
+    hint = "stopping after this batch" if stopping else "Ctrl-C stops"
+    return Group(
+        Text.assemble(_heading(title, found, elapsed), (f"   {hint}", "bold yellow" if stopping else "dim")),
+        _streams(found),
+        _queries(found),
+        _plans(planned, found),
+    )
+
+
+def line(found: Figures, elapsed: float) -> str:
+    """One line that says how it goes."""
+    if found.batch is None:
+        return f"{span(elapsed):>7}  waiting for the first batch"
+    rows = sum(stream.per_second for stream in found.streams)
+    results = "  ".join(f"{query.name} {query.results:,}" for query in found.queries)
+    parts = [
+        f"{span(elapsed):>7}  batch {found.batch} took {span(found.last_seconds)}",
+        f"{rows:,.0f} rows/s in",
+        f"results: {results}",
+        *_troubles(found),
+        f"state: {sum(s.rows for s in found.stores):,} rows, {bytes_text(sum(s.bytes for s in found.stores))}",
+    ]
+    return "  ".join(parts)
+
+
+def _troubles(found: Figures) -> list[str]:
+    kinds = ("late", "untimed", "malformed", "backlog")
+    counts = {kind: sum(getattr(stream, kind) or 0 for stream in found.streams) for kind in kinds}
+    return [f"{count:,} {kind}" for kind, count in counts.items() if count]
+
+
+def summary(title: str, found: Figures, elapsed: float) -> RenderableType:
+    """What a run did, over all of it."""
+    if found.batch is None:
+        return Text(f"{title}: nothing arrived in {span(elapsed)}")
+    batches = f"{found.batches:,} batch" + "es" * (found.batches != 1)
+    heading = Text.assemble(
+        (title, "bold"), f": {batches} in {span(elapsed)}, {span(found.mean_seconds)} each on average"
+    )
+    return Group(Text(), heading, _streams(found), _totals(found))
+
+
+def _heading(title: str, found: Figures, elapsed: float) -> Text:
+    parts = [f"  {span(elapsed)}"]
+    if found.batch is None:
+        parts.append("waiting for the first batch, in which tasks load their code")
+    else:
+        rows = sum(stream.per_second for stream in found.streams)
+        results = sum(query.per_second for query in found.queries)
+        parts += [f"batch {found.batch} took {span(found.last_seconds)}", f"{rows:,.0f} rows/s in"]
+        parts += [f"{results:,.0f} results/s out"]
+    return Text.assemble((title, "bold"), " · ".join(parts))
+
+
+def _table(*heads: str) -> Table:
+    """Columns of figures, the first of names; a head that begins with < is of texts."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1), header_style="dim")
+    for place, head in enumerate(heads):
+        left = place == 0 or head.startswith("<")
+        table.add_column(
+            head.removeprefix("<"), justify="left" if left else "right", no_wrap=not left or place == 0
+        )
+    return table
+
+
+def _streams(found: Figures) -> Table:
+    untimed = any(stream.untimed for stream in found.streams)
+    backlog = any(stream.backlog is not None for stream in found.streams)
+    heads = ["stream", "rows/s", "rows", "late", *["untimed"] * untimed, "malformed", *["backlog"] * backlog]
+    table = _table(*heads)
+    for stream in found.streams:
+        cells = [f"{stream.per_second:,.0f}", f"{stream.rows:,}", _bad(stream.late)]
+        cells += [_bad(stream.untimed)] * untimed + [_bad(stream.malformed)]
+        cells += ["" if stream.backlog is None else f"{stream.backlog:,}"] * backlog
+        table.add_row(f"[cyan]{escape(stream.name)}[/]", *cells)
+    return table
+
+
+def _bad(count: int) -> str:
+    return f"[yellow]{count:,}[/]" if count else "0"
+
+
+def _queries(found: Figures) -> Table:
+    table = _table("query", "results/s", "results", "<per batch", "<last batch")
+    for query in found.queries:
+        table.add_row(
+            f"[green]{escape(query.name)}[/]",
+            f"{query.per_second:,.0f}",
+            f"[bold]{query.results:,}[/]",
+            f"[green]{sparkline(query.trend)}[/]",
+            _hops(query.hops),
+        )
+    return table
+
+
+def _hops(seconds: Sequence[float]) -> str:
+    names = ("read" if hop == 0 else f"hop {hop}" for hop in range(len(seconds)))
+    return " · ".join(f"{name} {span(one)}" for name, one in zip(names, seconds, strict=True))
+
+
+def _plans(planned: Sequence[PlannedQuery], found: Figures) -> Table:
+    table = _table("plan", "<probe orders", "<store", "rows", "bytes")
+    for query in planned:
+        stores = [store for store in found.stores if store.query == query.name]
+        columns = [_column(stores, part) for part in range(3)]
+        table.add_row(f"[green]{escape(query.name)}[/]", escape("\n".join(probe_orders(query))), *columns)
+    return table
+
+
+def _column(stores: Sequence[StoreFigures], part: int) -> str:
+    rows = [(escape(store.name), f"{store.rows:,}", bytes_text(store.bytes)) for store in stores]
+    return "\n".join(row[part] for row in rows)
+
+
+def _totals(found: Figures) -> Table:
+    table = _table("query", "results/s", "results", "state rows", "state bytes")
+    for query in found.queries:
+        held = [store for store in found.stores if store.query == query.name]
+        table.add_row(
+            f"[green]{escape(query.name)}[/]",
+            f"{query.per_second:,.0f}",
+            f"[bold]{query.results:,}[/]",
+            f"{sum(store.rows for store in held):,}",
+            bytes_text(sum(store.bytes for store in held)),
+        )
+    return table
+
+
+def probe_orders(planned: PlannedQuery) -> list[str]:
+    """For each input, the stores its tuples probe, in order."""
+    graph = planned.graph
+    found = {alias: [rule.store for rule in graph.probes(alias)] for alias in planned.query.aliases}
+    return [" → ".join([alias, *stores]) for alias, stores in found.items()]
+
+
+def sparkline(values: Sequence[int]) -> str:
+    """Bars for figures, the highest full.
+
+    >>> sparkline([0, 5, 10])
+    '▁▅█'
+    """
+    most = max(values, default=0) or 1
+    return "".join(_BARS[min(len(_BARS) - 1, value * len(_BARS) // most)] for value in values)
+
+
+def span(seconds: float) -> str:
+    """A time as people read it.
+
+    >>> span(0.0423), span(3.21), span(75), span(3700)
+    ('42 ms', '3.2 s', '1:15', '1:01:40')
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def bytes_text(count: float) -> str:
+    """A size as people read it.
+
+    >>> bytes_text(999), bytes_text(1536), bytes_text(3.2e9)
+    ('999 B', '1.5 kB', '3.2 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,156 @@
+"""What a run looks like: from the metrics of batches to text, with no run and no clock."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console, RenderableType
+
+import weft
+from weft.runtime.metrics import BatchMetrics, InputMetrics, StoreMetrics
+from weft.service.figures import figures, since
+from weft.service.view import line, probe_orders, screen, summary
+from weft.session import PlannedQuery
+
+
+@pytest.fixture(scope="module")
+def planned() -> list[PlannedQuery]:
+    """Two queries over three streams, one of which both read."""
+    session = weft.Session()
+    for name in ("videos", "views", "comments"):
+        session.stream(name, "vid long, usr long, ts timestamp", event_time="ts")
+    window = "[RANGE 1 MINUTE]"
+    return [
+        session.query(
+            f"SELECT v.vid FROM videos {window} v, views {window} w WHERE v.vid = w.vid", name="first"
+        ),
+        session.query(
+            f"SELECT w.vid FROM views {window} w, comments {window} c WHERE w.usr = c.usr", name="second"
+        ),
+    ]
+
+
+def batch(number: int, aliases: str, results: int, **given: object) -> BatchMetrics:
+    """A batch of a second that began when its number says, with 100 tuples of each input."""
+    made = BatchMetrics(
+        number,
+        tuple(aliases),
+        {alias: InputMetrics(100, late=1) for alias in aliases},
+        {},
+        {alias: StoreMetrics(1000, 20_000, 2) for alias in aliases},
+        results,
+        seconds=(0.1, 0.25, 0.5),
+        started=1000.0 + number,
+        elapsed=1.0,
+    )
+    return replace(made, **given)  # type: ignore[arg-type]
+
+
+def rendered(view: RenderableType, width: int = 80) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(view)
+    return out.getvalue()
+
+
+def progress(count: int = 4) -> dict[str, list[BatchMetrics]]:
+    return {
+        "first": [batch(number, "vw", 10 * number) for number in range(count)],
+        "second": [batch(number, "wc", 5, backlog={"views": 3}) for number in range(count)],
+    }
+
+
+def test_a_stream_is_counted_once(planned: list[PlannedQuery]) -> None:
+    """Views is read by both queries; its rows are still those that came."""
+    found = {stream.name: stream for stream in figures(planned, progress(), 1004.0).streams}
+    assert list(found) == ["comments", "videos", "views"]
+    assert (found["views"].rows, found["views"].late, found["views"].per_second) == (400, 4, 100.0)
+    assert (found["views"].backlog, found["videos"].backlog) == (3, None)
+
+
+def test_rates_are_of_the_last_seconds(planned: list[PlannedQuery]) -> None:
+    """What was long ago says nothing; what stands still shows it."""
+    seen = progress(20)
+    recent = figures(planned, seen, 1020.0).queries[0]
+    assert recent.results == sum(range(0, 200, 10))
+    assert recent.per_second == pytest.approx(sum(range(140, 200, 10)) / 6)
+    assert figures(planned, seen, 1100.0).queries[0].per_second == 0
+    overall = figures(planned, seen).queries[0]
+    assert overall.per_second == pytest.approx(overall.results / 20)
+
+
+def test_only_this_run_counts(planned: list[PlannedQuery]) -> None:
+    """A run that goes on where another stopped is told of that one's last batch."""
+    found = figures(planned, since(progress(4), {"first": 3, "second": 3}), 1004.0)
+    assert (found.batches, found.batch, found.queries[0].results) == (1, 3, 30)
+
+
+def test_before_the_first_batch_it_waits(planned: list[PlannedQuery]) -> None:
+    """Nothing divides by nothing."""
+    nothing = figures(planned, {"first": [], "second": []}, 5.0)
+    assert "waiting for the first batch" in rendered(screen("weft run", planned, nothing, 0.5))
+    assert line(nothing, 3.0).strip() == "3.0 s  waiting for the first batch"
+    assert rendered(summary("weft run", nothing, 3.0)) == "weft run: nothing arrived in 3.0 s\n"
+
+
+SCREEN = """\
+weft demo  4.0 s · batch 3 took 1.0 s · 300 rows/s in · 20 results/s out   Ctrl-C stops
+"""
+
+
+def test_the_screen_has_everything(planned: list[PlannedQuery]) -> None:
+    """Streams, queries, plans and state, within a small terminal."""
+    text = rendered(screen("weft demo", planned, figures(planned, progress(), 1004.0), 4.0), 90)
+    assert text.startswith(SCREEN)
+    rows = [row.split() for row in text.splitlines()]
+    assert ["views", "100", "400", "4", "0", "3"] in rows
+    assert ["first", "15", "60", "▁▃▆█", "read", "100", "ms", "·", "hop", "1", "250", "ms"] in rows
+    assert ["first", "v", "→", "w", "v", "1,000", "20.0", "kB"] in rows
+    assert ["w", "→", "v", "w", "1,000", "20.0", "kB"] in rows
+    assert len(rows) <= 24
+    assert "…" not in text
+
+
+def test_who_asked_to_stop_sees_that_it_was_heard(planned: list[PlannedQuery]) -> None:
+    """A batch may take seconds."""
+    text = rendered(screen("weft", planned, figures(planned, progress(), 1004.0), 4.0, stopping=True), 100)
+    assert "stopping after this batch" in text
+    assert "Ctrl-C" not in text
+
+
+def test_a_line_says_it_in_short(planned: list[PlannedQuery]) -> None:
+    """For a log or a pipe."""
+    assert line(figures(planned, progress(), 1004.0), 4.0).split("  ") == [
+        "",
+        "4.0 s",
+        "batch 3 took 1.0 s",
+        "300 rows/s in",
+        "results: first 60",
+        "second 20",
+        "12 late",
+        "3 backlog",
+        "state: 4,000 rows, 80.0 kB",
+    ]
+
+
+def test_the_summary_is_over_the_whole_run(planned: list[PlannedQuery]) -> None:
+    """Totals and mean rates."""
+    text = rendered(summary("weft demo", figures(planned, progress()), 4.2))
+    assert "weft demo: 4 batches in 4.2 s, 1.0 s each on average" in text
+    rows = [row.split() for row in text.splitlines()]
+    assert ["first", "15", "60", "2,000", "40.0", "kB"] in rows
+    assert ["views", "100", "400", "4", "0", "3"] in rows
+
+
+def test_names_are_shown_as_they_are(planned: list[PlannedQuery]) -> None:
+    """A query called [red] is no colour."""
+    odd = [replace(planned[0], name="[red]")]
+    found = figures(odd, {"[red]": progress()["first"]}, 1004.0)
+    assert "[red]" in rendered(screen("weft", odd, found, 1.0))
+    assert "[red]" in rendered(summary("weft", found, 1.0))
+
+
+def test_probe_orders_are_one_line_each(planned: list[PlannedQuery]) -> None:
+    """In the order of the inputs."""
+    assert probe_orders(planned[0]) == ["v → w", "w → v"]
