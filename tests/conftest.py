@@ -34,6 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=40,
         metavar="N",
         help="how many random joins are run on Spark and compared with the reference",
+    )
+    parser.addoption(
         "--kills", type=int, default=8, metavar="N", help="how many processes of running sessions are killed"
     )
     parser.addoption(
@@ -71,6 +73,8 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
 def kills(request: pytest.FixtureRequest) -> int:
     """How many processes to kill."""
     return int(request.config.getoption("--kills"))

@@ -86,7 +86,7 @@ def _use(checkpoint: Path) -> None:
     identity = json.loads((checkpoint / "weft.json").read_text(encoding="utf-8"))
     taken = Checkpoint(checkpoint)
     try:
-        taken.open({name: value for name, value in identity.items() if name != "format"})
+        taken.open(**{name: value for name, value in identity.items() if name not in ("format", "identity")})
     finally:
         taken.close()
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.bucket.bucket import Bounds
-from weft.runtime.interpret import StepCount
+if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels
+    from weft.bucket.bucket import Bounds
+    from weft.runtime.interpret import StepCount
 
 __all__ = ["BatchMetrics", "InputMetrics", "StepMetrics", "StoreMetrics", "sum_steps", "sum_stores"]
 

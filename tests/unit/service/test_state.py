@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.unit.runtime.test_inspect import checkpoint
 from tests.unit.service.test_cli import weft
+from weft.runtime.checkpoint import FORMAT
 
 
 def test_state_shows_queries_stores_and_files(tmp_path: Path) -> None:
@@ -16,7 +17,7 @@ def test_state_shows_queries_stores_and_files(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     for expected in (
-        f"Checkpoint {tmp_path} · format 1 · last batch 2 · 2 partitions",
+        f"Checkpoint {tmp_path} · format {FORMAT} · last batch 2 · 2 partitions",
         "9 bucket files, 28 B · 0 that no manifest names, 0 B · 0 dead letters",
         "Stream v: vid long, x long, ts timestamp, event time ts",
         "Query pair",
