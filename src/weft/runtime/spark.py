@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from weft.errors import StateError, WeftError
 from weft.kernels.datum import arrow_type
@@ -37,15 +38,29 @@ from weft.runtime.messages import read_rows, to_rows
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.told import Told, next_manifest
 from weft.runtime.turn import Turn
-from weft.runtime.worker import Job, hop_task, read_task
+from weft.runtime.worker import Job, hop_task, read_task, spare_the_collector
 
 __all__ = ["Running", "SparkRunner", "Target", "create_spark", "launch"]
 
-_ROW = "partition int, target string, bucket binary"
+_ROW = StructType(
+    [
+        StructField("partition", IntegerType()),
+        StructField("target", StringType()),
+        StructField("bucket", BinaryType()),
+    ]
+)
 _EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Our checkpoints are on a mounted file system and under our lock; the default manager starts a process per file.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+_OWN = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
 }
 
 _LOG = logging.getLogger("weft")
@@ -60,8 +75,8 @@ def create_spark(master: str) -> SparkSession:
     """A Spark session with the settings that suit short jobs of few, large rows."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks need the environment Weft is installed in
     builder = SparkSession.builder.master(master).appName("weft")
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    for name, value in {**quiet, **_SETTINGS}.items():
+    near = {"spark.shuffle.compress": "false"} if master.startswith("local[") or master == "local" else {}
+    for name, value in {**_OWN, **_SETTINGS, **near}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -348,6 +363,8 @@ def _hopper(job: Job, hop: int) -> Callable[[Batches], Batches]:
 
 
 def _task() -> int:
+    """The number of the partition that this task is for."""
+    spare_the_collector()
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("this runs inside a Spark task")

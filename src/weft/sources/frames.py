@@ -8,7 +8,7 @@ from then on they are treated as a file's are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +35,17 @@ class DataFrameSource:
         """A streaming DataFrame of (path, content), each row to be decoded by `decode`."""
         return self.frame.mapInArrow(pack, PACKED)
 
-    def decode(self, name: str, path: str, content: bytes, event_time: str | None = None) -> Decoded:
-        """The rows of one packed batch for the stream of that name."""
-        return decode_arrow(SourceFile(name, path, content), Target(self.schema, event_time))
+    def decode(
+        self,
+        name: str,
+        path: str,
+        content: bytes,
+        event_time: str | None = None,
+        columns: Collection[str] | None = None,
+    ) -> Decoded:
+        """The rows of one packed batch for the stream of that name; the given columns alone, if any are given."""
+        target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
+        return decode_arrow(SourceFile(name, path, content), target)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DataFrameSource, (None, self.schema)  # tasks decode; the DataFrame stays in the driver

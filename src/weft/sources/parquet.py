@@ -1,7 +1,8 @@
 """Parquet files and Arrow IPC files and streams.
 
-Guarantees: only declared columns are read. A file that is cut off or damaged is set aside as a whole: the format
-has no records that could be saved one by one. Nothing of a file is used before all of it was found sound.
+Guarantees: only declared columns are read, and of those only the needed ones, though all must be there. A file that is
+cut off or damaged is set aside as a whole: the format has no records that could be saved one by one. Nothing of a file
+is used before all of it was found sound.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def decode_parquet(file: SourceFile, target: Target) -> Decoded:
         reader = _parquet(file.content)
         found = reader.schema_arrow
     except DAMAGE as error:
-        return whole_file(file, target, f"not a readable Parquet file: {error}")
+        return whole_file(file, target.needed(), f"not a readable Parquet file: {error}")
 
     def read(places: Sequence[int]) -> pa.Table:
         return reader.read(columns=[found.names[place] for place in places], use_threads=False)
@@ -57,7 +58,7 @@ def decode_arrow(file: SourceFile, target: Target) -> Decoded:
     try:
         found = arrow_file_schema(file.content)
     except DAMAGE as error:
-        return whole_file(file, target, f"not a readable Arrow file: {error}")
+        return whole_file(file, target.needed(), f"not a readable Arrow file: {error}")
 
     def read(places: Sequence[int]) -> pa.Table:
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=sorted(places))
@@ -81,12 +82,13 @@ def arrow_file_schema(content: bytes) -> pa.Schema:
 
 
 def _decode(file: SourceFile, target: Target, found: pa.Schema, read: Read, name: str) -> Decoded:
-    places = check_types(found, target, file)
+    check_types(found, target, file)
+    needed = target.needed()
     try:
-        table = read(places)
+        table = read(check_types(found, needed, file))
     except DAMAGE as error:
-        return whole_file(file, target, f"not a readable {name} file: {error}")
-    return decode_table(file, target, table)
+        return whole_file(file, needed, f"not a readable {name} file: {error}")
+    return decode_table(file, needed, table)
 
 
 def decode_table(file: SourceFile, target: Target, table: pa.Table | pa.RecordBatch) -> Decoded:

@@ -169,7 +169,7 @@ class RateSource:
         chunks = reader.format("rate").option("rowsPerSecond", self.chunks_per_second).load()
         return chunks.selectExpr("CAST(value AS STRING) AS path", "CAST(NULL AS BINARY) AS content")
 
-    def decode(self, name: str, path: str, content: bytes, event_time: str | None = None) -> Decoded:  # noqa: ARG002
+    def decode(self, name: str, path: str, *_: object, **__: object) -> Decoded:  # noqa: ARG002
         """The rows of a chunk."""
         return Decoded(self.generate(*self.chunk(int(path))))
 

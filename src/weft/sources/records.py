@@ -33,10 +33,22 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What rows must look like: the declared columns, and the one that may not be NULL because it tells the time."""
+    """What rows must look like: the declared columns, and the one that may not be NULL because it tells the time.
+
+    ``columns`` are those that are needed of them, if not all are.
+    """
 
     schema: Schema
     event_time: str | None = None
+    columns: frozenset[str] | None = None
+
+    def needed(self) -> Target:
+        """What the needed columns must look like; of no columns, one tells how many rows there are."""
+        if self.columns is None:
+            return self
+        wanted = self.columns | {self.event_time}
+        fields = [field for field in self.schema if field.name in wanted] or [self.schema.fields[0]]
+        return Target(Schema(tuple(fields)), self.event_time)
 
 
 @dataclass(frozen=True, slots=True)

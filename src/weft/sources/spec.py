@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlparse
 
@@ -26,7 +27,7 @@ from weft.sources.parquet import DAMAGE, arrow_file_schema, parquet_schema
 from weft.sources.rate import RateSource
 from weft.sources.records import Decoded, SourceFile, Target
 
-__all__ = ["BINARY_FILES", "FilesSource", "Source", "files"]
+__all__ = ["BINARY_FILES", "FilesSource", "Source", "files", "is_local"]
 
 # The rows of Spark's binaryFile format: the bytes of one file in each.
 BINARY_FILES = "path string, modificationTime timestamp, length long, content binary"
@@ -76,19 +77,36 @@ class FilesSource:
         return options
 
     def load(self, reader: Any) -> Any:
-        """A streaming DataFrame of (path, content), each row to be decoded by `decode`."""
-        binary = reader.format("binaryFile").schema(BINARY_FILES)
-        return binary.options(**self.reader_options()).load(self.path).select("path", "content")
+        """A streaming DataFrame of (path, content), each row to be decoded by `decode`.
 
-    def decode(self, name: str, path: str, content: bytes, event_time: str | None = None) -> Decoded | None:
-        """The rows of one file for the stream of that name; None if the file is not finished."""
+        A file that tasks reach under its path they read themselves: the bytes need not pass through the JVM.
+        """
+        binary = reader.format("binaryFile").schema(BINARY_FILES)
+        found = binary.options(**self.reader_options()).load(self.path)
+        content = "CAST(NULL AS BINARY) AS content" if is_local(self.path) else "content"
+        return found.selectExpr("path", content)
+
+    def decode(
+        self,
+        name: str,
+        path: str,
+        content: bytes | None,
+        event_time: str | None = None,
+        columns: Collection[str] | None = None,
+    ) -> Decoded | None:
+        """The rows of one file for the stream of that name; None if the file is not finished.
+
+        Formats that keep columns apart are read in the given ones alone, if any are given.
+        """
+        content = _read(name, path) if content is None else content
         if is_unfinished(path, len(content)):
             return None
         if self.schema is None:
             raise SourceError(
                 f"{name}: the schema of {self.path} is not known yet", hint="call resolve() first"
             )
-        return decode(SourceFile(name, path, content), self.format, Target(self.schema, event_time), self.csv)
+        target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
+        return decode(SourceFile(name, path, content), self.format, target, self.csv)
 
     def resolve(self) -> FilesSource:
         """The same source with its schema, if need be that of the directory's first finished file."""
@@ -123,6 +141,22 @@ def files(
     columns = Schema.parse(schema) if isinstance(schema, str) else schema
     common = {name: options[name] for name in _COMMON if name in options}
     return FilesSource(format, str(path), columns, max_files_per_batch, csv, **common)
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is one of the file system that every task sees."""
+    return path.startswith("file:") or not re.match(r"[A-Za-z][\w+.-]+:/", path)
+
+
+def _read(name: str, path: str) -> bytes:
+    """The bytes of a file, given as Spark names it."""
+    try:
+        return Path(re.sub(r"^file:(//(?=/))?", "", path)).read_bytes()
+    except OSError as error:
+        raise SourceError(
+            f"{name}: file {path} cannot be read: {error.strerror}",
+            hint="put it back: its batch is not done, and files may go only afterwards",
+        ) from None
 
 
 def _csv(options: Mapping[str, Any]) -> CsvOptions:
@@ -184,7 +218,7 @@ def _first_files(source: FilesSource) -> Iterator[tuple[str, bytes]]:
 
 def _file_system(path: str) -> tuple[Any, str]:
     """The file system of a path or URI, and the path there."""
-    if path.startswith("file:") or not re.match(r"[A-Za-z][\w+.-]+://", path):
+    if is_local(path):
         return pafs.LocalFileSystem(), unquote(urlparse(path).path) if path.startswith("file:") else path
     try:
         system, root = pafs.FileSystem.from_uri(path)

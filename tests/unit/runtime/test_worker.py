@@ -31,7 +31,7 @@ PARTITIONS = 3
 class Made:
     """A source whose files are what their names make of them."""
 
-    def decode(self, stream: str, path: str, content: bytes, event_time: str | None) -> Decoded:  # noqa: ARG002
+    def decode(self, stream: str, path: str, *_: object, **__: object) -> Decoded:
         rng = random.Random(f"{stream} {path}")
         rows = {"id": range(30), "k": [rng.randrange(5) for _ in range(30)]}
         columns = {**rows, "x": [rng.random() for _ in range(30)], "ts": times([1.0] * 30)}

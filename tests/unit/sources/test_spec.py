@@ -46,7 +46,7 @@ def test_options_become_those_of_sparks_file_source() -> None:
         ("schema", BINARY_FILES),
         ("options", ("maxFilesPerTrigger", "4"), ("pathGlobFilter", "*.pq"), ("recursiveFileLookup", "true")),
         ("load", "in"),
-        ("select", "path", "content"),
+        ("selectExpr", "path", "CAST(NULL AS BINARY) AS content"),
     ]
 
 
