@@ -78,9 +78,12 @@ def to_rows(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
 
 def read_rows(batch: pa.RecordBatch) -> Iterator[Message]:
     """The messages that rows of Spark stand for."""
-    partitions, targets = batch.column(0).to_pylist(), batch.column(1).to_pylist()
-    for partition, target, data in zip(partitions, targets, batch.column(2), strict=True):
-        yield Message(partition, target, data.as_buffer())
+    partitions, targets, data = batch.columns
+    _, offsets, content = data.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(data) + 1, 4 * data.offset).tolist()
+    rows = zip(partitions.to_pylist(), targets.to_pylist(), ends, ends[1:], strict=False)
+    for partition, target, start, end in rows:
+        yield Message(partition, target, content.slice(start, end - start))
 
 
 def packed(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
