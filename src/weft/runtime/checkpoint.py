@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -189,8 +190,15 @@ class Checkpoint:
                     self._file(kind, number).unlink(missing_ok=True)
         self.clean()
 
+    def exchange(self, number: int) -> Path:
+        """A folder for what the tasks of a batch send each other; it goes when the batch is done."""
+        folder = self.root / "exchange" / str(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def clean(self) -> None:
-        """Delete bucket files that no kept manifest names."""
+        """Delete what tasks sent each other, and bucket files that no kept manifest names."""
+        shutil.rmtree(self.root / "exchange", ignore_errors=True)
         manifests = [self.manifest(number) for number in self._numbers("state")]
         named = set().union(*(manifest.files() for manifest in manifests if manifest))
         for file in self.buckets.iterdir():

@@ -7,6 +7,7 @@ driver, which the stages on the way pass on unopened. Bytes are never copied her
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from weft.errors import WeftError
 
 __all__ = [
     "NOTE",
+    "Exchange",
     "Message",
     "batches_of",
     "error_note",
@@ -27,6 +29,7 @@ __all__ = [
     "packed",
     "read_rows",
     "to_rows",
+    "unpacked",
 ]
 
 ROW = pa.schema([("partition", pa.int32()), ("target", pa.string()), ("bucket", pa.binary())])
@@ -102,3 +105,35 @@ def batches_of(data: pa.Buffer) -> list[pa.RecordBatch]:
     """What `packed` packed."""
     with pa.ipc.open_stream(data) as reader:
         return list(reader)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """How batches get from task to task.
+
+    Through the shuffle, their bytes are copied six times between Python, the JVM and its files. Where all tasks are on
+    one machine, a large batch is a file in a folder instead, mapped by who receives it, and the row holds its name.
+    """
+
+    folder: str | None = None
+
+    def pack(self, batch: pa.RecordBatch) -> tuple[str, Any]:
+        """What a row says of a batch, and how it says it."""
+        if self.folder is None or batch.nbytes < SMALL:
+            return INLINE, packed([batch])
+        path = f"{self.folder}/{uuid.uuid4().hex}"
+        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batch.schema) as writer:
+            writer.write_batch(batch)
+        return FILE, pa.py_buffer(path.encode())
+
+
+INLINE, FILE = "bytes", "file"
+SMALL = 1 << 16
+
+
+def unpacked(how: str, data: pa.Buffer) -> list[pa.RecordBatch]:
+    """The batches that a row stands for."""
+    if how == INLINE:
+        return batches_of(data)
+    with pa.memory_map(data.to_pybytes().decode()) as file:
+        return batches_of(file.read_buffer())

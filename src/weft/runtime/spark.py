@@ -34,7 +34,7 @@ from weft.plan.graph import PhysicalGraph
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.driver import DEFAULT, Observed, driver_order
 from weft.runtime.log import log_batch
-from weft.runtime.messages import read_rows, to_rows
+from weft.runtime.messages import Exchange, read_rows, to_rows
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.told import Told, next_manifest
 from weft.runtime.turn import Turn
@@ -215,20 +215,29 @@ class SparkRunner:
             try:
                 return self._job(rows, number)
             except PySparkException as error:
-                if attempt == ATTEMPTS or self.query is None or not self.query.isActive:
+                stopped = self.query is not None and not self.query.isActive
+                if stopped or attempt == ATTEMPTS:
                     raise
                 _LOG.warning("batch %d failed and is run again: %s", number, str(error).split("\n")[0])
         raise RuntimeError("there is no last attempt")
 
     def _job(self, rows: DataFrame, number: int) -> Told:
         sinks = {n: r.sink if hasattr(r.sink, "write_part") else None for n, r in self.queries.items()}
-        job = Job(str(self.checkpoint.root), self._identity, number, self.sources, self.streams, sinks)
+        exchange = self._exchange(number)
+        root = str(self.checkpoint.root)
+        job = Job(root, self._identity, number, self.sources, self.streams, sinks, exchange)
         # As many tasks as partitions; more only cost their start.
         frame = rows.coalesce(self.partitions).mapInArrow(_reader(job), _ROW)
         for hop in range(1, 1 + max(running.graph.hops for running in self.queries.values())):
             frame = frame.repartitionById(self.partitions, F.col("partition"))
             frame = frame.mapInArrow(_hopper(job, hop), _ROW)
         return Told.of(message for batch in frame.toArrow().to_batches() for message in read_rows(batch))
+
+    def _exchange(self, number: int) -> Exchange:
+        """Files, if all tasks are on this machine."""
+        if not str(self.spark.sparkContext.master).startswith("local"):
+            return Exchange()
+        return Exchange(str(self.checkpoint.exchange(number)))
 
     def _commit(self, plan: Plan, before: Manifest, told: Told, began: float) -> None:
         """Results first, then the manifest: a crash in between repeats the batch, and the sinks expect that."""

@@ -30,7 +30,7 @@ from weft.runtime.batch import longest
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.file_state import FileState, forget_files
 from weft.runtime.interpret import Outcome, leave_source, run_hop
-from weft.runtime.messages import NOTE, Message, batches_of, error_note, note, packed
+from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, packed, unpacked
 from weft.runtime.program import Program, program_of
 from weft.runtime.source import admit, numbered, renumbered
 from weft.runtime.turn import Count, Turn
@@ -50,6 +50,7 @@ class Job:
     sources: Mapping[str, Any]
     streams: Mapping[str, Stream]
     sinks: Mapping[str, Any]
+    exchange: Exchange = field(default_factory=Exchange)
 
     def load(self) -> tuple[Plan, Manifest]:
         """The batch's plan and the state it starts from."""
@@ -162,12 +163,12 @@ class Sender(NamedTuple):
 def _outgoing(job: Job, query: str, sender: Sender, outcome: Outcome) -> Iterator[Message]:
     """Parcels for later hops, results and counts of a hop."""
     at = sender.task if sender.hop else 0
-    ready: tuple[Any, Any] = (None, None)  # what goes to all partitions is packed once
+    last, how, data = None, "", None  # what goes to all partitions is packed once
     for number, parcel in enumerate(outcome.sent):
-        if ready[0] is not parcel.batch:
-            ready = parcel.batch, packed([parcel.batch])
-        target = f"{query}\t{parcel.edge}\t{sender.hop}.{sender.task}.{number}"
-        yield Message(parcel.partition, target, ready[1])
+        if last is not parcel.batch:
+            last, (how, data) = parcel.batch, job.exchange.pack(parcel.batch)
+        target = f"{query}\t{parcel.edge}\t{sender.hop}.{sender.task}.{number}\t{how}"
+        yield Message(parcel.partition, target, data)
     for count in outcome.steps:
         yield note(at, "step", query=query, **asdict(count))
     if outcome.results:
@@ -185,15 +186,15 @@ class _Arrived:
     """What a hop's task was sent for one query."""
 
     program: Program
-    parcels: list[tuple[str, Sender, Any]] = field(default_factory=list)  # edge, sender, bytes
+    parcels: list[tuple[str, Sender, str, Any]] = field(default_factory=list)  # edge, sender, how, what
     added: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, dict[int, int]] = field(default_factory=dict)  # by input and read task
 
     def batches(self, before: Mapping[str, int]) -> dict[str, list[pa.RecordBatch]]:
         """The batches by edge; ``before`` counts the tuples of earlier batches."""
         found: dict[str, list[pa.RecordBatch]] = {}
-        for edge, sender, data in sorted(self.parcels, key=lambda parcel: parcel[:2]):
-            batches = batches_of(data)
+        for edge, sender, how, data in sorted(self.parcels, key=lambda parcel: parcel[:2]):
+            batches = unpacked(how, data)
             alias = self.program.starts[edge]
             if sender.hop == 0 and alias in self.counts:
                 first = before.get(alias, 0) + self._ahead(alias, sender.task)
@@ -246,9 +247,10 @@ def _taken(arrived: Mapping[str, _Arrived], hop: int, message: Message) -> bool:
         counts = arrived[content["query"]].counts.setdefault(content["alias"], {})
         counts[content["task"]] = content["rows"]
         return False
-    query, _, rest = message.target.partition("\t")
-    edge, _, sender = rest.partition("\t")
-    if query not in arrived or not edge or arrived[query].program.edges[edge].hop != hop:
+    if message.target.startswith(NOTE):
         return False
-    arrived[query].parcels.append((edge, Sender(*map(int, sender.split("."))), message.data))
+    query, edge, sender, how = message.target.split("\t")
+    if arrived[query].program.edges[edge].hop != hop:
+        return False
+    arrived[query].parcels.append((edge, Sender(*map(int, sender.split("."))), how, message.data))
     return True
