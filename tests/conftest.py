@@ -75,6 +75,7 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
 def kills(request: pytest.FixtureRequest) -> int:
     """How many processes to kill."""
     return int(request.config.getoption("--kills"))
