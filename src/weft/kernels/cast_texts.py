@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from weft.bucket.memory import fresh, zeros
 from weft.bucket.words import text_buffers, validity
 from weft.kernels.arithmetic import narrow
-from weft.kernels.datum import TIMESTAMP, as_type, naive, null_unless, numbers
+from weft.kernels.arrow import TIMESTAMP
+from weft.kernels.datum import as_type, naive, null_unless, numbers
 from weft.kernels.decimals import fit
 from weft.kernels.number_texts import java_doubles, plain_decimals
 from weft.kernels.text_kernels import well_formed

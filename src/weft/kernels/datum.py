@@ -1,7 +1,6 @@
 """Values that expressions are computed on: whole columns and constants.
 
-Guarantees: `arrow_type` is the one place that says how a type of the expression language is stored. Times are
-microseconds since 1970 in UTC.
+Guarantees: only changes of representation, none of values. Times are microseconds since 1970 in UTC.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ import pyarrow.compute as pc
 
 from weft.bucket.compiled import Array, Mask
 from weft.bucket.words import flatten, validity
+from weft.kernels.arrow import TIMESTAMP, arrow_type
 from weft.logical.expr import Literal
-from weft.logical.schema import DataType
 
 __all__ = [
     "Datum",
     "Rule",
-    "arrow_type",
     "as_array",
     "as_type",
     "constant",
@@ -36,35 +34,6 @@ __all__ = [
 
 Datum: TypeAlias = "pa.Array | pa.Scalar"
 Rule = Callable[[Sequence[Any], pa.DataType], Any]  # arguments, at least one an array, and the type to return
-
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-
-_TYPES = {
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "boolean": pa.bool_(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": TIMESTAMP,
-    "interval": pa.duration("us"),
-    "null": pa.null(),
-}
-
-
-def arrow_type(type_: DataType) -> pa.DataType:
-    """How values of a type are stored.
-
-    >>> str(arrow_type(DataType("timestamp")))
-    'timestamp[us, tz=UTC]'
-    """
-    if type_.name == "decimal":
-        return pa.decimal128(type_.precision, type_.scale)
-    return _TYPES[type_.name]
 
 
 def constant(literal: Literal) -> Any:

@@ -17,7 +17,8 @@ import numpy as np
 from weft.bucket.compiled import Array, Ints, Longs
 from weft.bucket.memory import fresh
 from weft.bucket.words import flatten
-from weft.kernels.datum import arrow_type, as_type
+from weft.kernels.arrow import arrow_type
+from weft.kernels.datum import as_type
 from weft.kernels.machine import OPERATIONS, Banks, run
 from weft.kernels.machine_steps import BLOCK
 from weft.logical.expr import Call, Column, Expr, Literal

@@ -19,7 +19,8 @@ from weft.bucket.words import Column as Values
 from weft.bucket.words import flatten
 from weft.errors import PlanError, nearest
 from weft.kernels import arithmetic, casts, logic, texts, times
-from weft.kernels.datum import Rule, arrow_type, as_array, as_type, constant
+from weft.kernels.arrow import arrow_type
+from weft.kernels.datum import Rule, as_array, as_type, constant
 from weft.logical.expr import Call, Column, Expr, Literal
 
 __all__ = ["Columns", "evaluate", "holds"]

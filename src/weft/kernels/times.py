@@ -13,16 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.kernels.datum import (
-    TIMESTAMP,
-    Rule,
-    as_array,
-    as_type,
-    naive,
-    numbers,
-    valid_rows,
-    with_nulls,
-)
+from weft.kernels.arrow import TIMESTAMP
+from weft.kernels.datum import Rule, as_array, as_type, naive, numbers, valid_rows, with_nulls
 
 __all__ = ["RULES", "add_times"]
 

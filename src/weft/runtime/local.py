@@ -16,7 +16,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from weft.errors import CatalogError, nearest
-from weft.kernels.datum import arrow_type
+from weft.kernels.arrow import arrow_type
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.batch import longest
 from weft.runtime.driver import DEFAULT, Observed, driver_order

@@ -18,7 +18,8 @@ from weft.bucket.bucket import column
 from weft.bucket.compiled import Mask
 from weft.bucket.words import flatten, validity
 from weft.errors import CatalogError, nearest
-from weft.kernels.datum import arrow_type, as_type
+from weft.kernels.arrow import arrow_type
+from weft.kernels.datum import as_type
 from weft.logical.expr import Column
 from weft.logical.query import Query
 from weft.runtime.batch import full_name, longest, longs, seq_name, time_name

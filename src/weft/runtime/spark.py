@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from weft.errors import StateError, WeftError
-from weft.kernels.datum import arrow_type
+from weft.kernels.arrow import arrow_type
 from weft.logical.query import Query
 from weft.logical.schema import Stream
 from weft.plan.graph import PhysicalGraph

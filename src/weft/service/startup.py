@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from weft.errors import ConfigError
-from weft.kernels.warm_up import STEPS, warm_up
 
 __all__ = ["check_java", "java_version", "prepare"]
 
@@ -62,6 +61,8 @@ def prepare(master: str, console: Console, log: Path) -> None:
         console.print("Starting Spark; the first time on a machine, kernels are compiled for half a minute.")
         _both(master, log, lambda _: None)
         return
+    from weft.kernels.warm_up import STEPS  # loads the compiler, which only running needs
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         spark = progress.add_task("Starting Spark", total=None)
@@ -72,6 +73,13 @@ def prepare(master: str, console: Console, log: Path) -> None:
             lambda done: progress.update(kernels, completed=done),
             lambda: progress.update(spark, total=1, completed=1),
         )
+
+
+def warm_up(report: Callable[[int], None]) -> None:
+    """Compile the kernels, or load them, and tell after how many steps."""
+    from weft.kernels import warm_up as kernels  # loads the compiler, which only running needs
+
+    kernels.warm_up(report)
 
 
 def _both(

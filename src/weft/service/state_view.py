@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.padding import Padding
@@ -18,7 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.plan.explain import number
-from weft.runtime.inspect import CheckpointState, QueryState, StoreState, inspect
+
+if TYPE_CHECKING:
+    from weft.runtime.inspect import CheckpointState, QueryState, StoreState
 
 __all__ = ["StateFormat", "show_state", "state_json", "state_tables"]
 
@@ -35,6 +38,8 @@ class StateFormat(str, Enum):
 
 def show_state(directory: Path, shown: StateFormat) -> None:
     """Show what a checkpoint directory holds on the standard output."""
+    from weft.runtime.inspect import inspect  # loads the kernels, which other commands need not
+
     state = inspect(directory)
     if shown is StateFormat.JSON:
         print(state_json(state))

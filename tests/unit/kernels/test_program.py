@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.kernels.datum import arrow_type
+from weft.kernels.arrow import arrow_type
 from weft.kernels.program import program
 from weft.kernels.select import holds
 from weft.logical.expr import Column, Expr

@@ -28,7 +28,7 @@ def column(kind: str, name: str = "x") -> Column:
 
 
 def arrow(kind: str) -> Any:
-    from weft.kernels.datum import arrow_type
+    from weft.kernels.arrow import arrow_type
 
     return arrow_type(parse_type(kind))
 

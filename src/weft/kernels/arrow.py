@@ -1,0 +1,41 @@
+"""How the types of the expression language are stored.
+
+Guarantees: the one place that says so. Loads no compiler, so that planning and decoding need not either.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from weft.logical.schema import DataType
+
+__all__ = ["TIMESTAMP", "arrow_type"]
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+_TYPES = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "boolean": pa.bool_(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+    "interval": pa.duration("us"),
+    "null": pa.null(),
+}
+
+
+def arrow_type(type_: DataType) -> pa.DataType:
+    """How values of a type are stored.
+
+    >>> str(arrow_type(DataType("timestamp")))
+    'timestamp[us, tz=UTC]'
+    """
+    if type_.name == "decimal":
+        return pa.decimal128(type_.precision, type_.scale)
+    return _TYPES[type_.name]
