@@ -58,6 +58,11 @@ _SETTINGS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+# Where the JVM shares its cores with the workers: it has little to do itself, so the quick compiler is enough.
+_LOCAL = {
+    "spark.shuffle.compress": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 _OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -75,8 +80,8 @@ def create_spark(master: str) -> SparkSession:
     """A Spark session with the settings that suit short jobs of few, large rows."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks need the environment Weft is installed in
     builder = SparkSession.builder.master(master).appName("weft")
-    near = {"spark.shuffle.compress": "false"} if master.startswith("local[") or master == "local" else {}
-    for name, value in {**_OWN, **_SETTINGS, **near}.items():
+    in_one_process = master == "local" or master.startswith("local[")
+    for name, value in {**_OWN, **_SETTINGS, **(_LOCAL if in_one_process else {})}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
