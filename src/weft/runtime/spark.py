@@ -1,30 +1,25 @@
 """The runner on Spark: one streaming query, one job per batch (design, D2).
 
-Guarantees: a batch is a chain of `mapInArrow` stages with a shuffle by partition number between them, one per hop, and
-nothing else; its plan is written before it runs, its results are committed before its manifest, and a batch that is
-replayed does what it did. Only the public DataFrame API is used.
+Guarantees: the plan of a batch is written before it runs, its results are committed before its manifest, and a batch
+that is replayed does what it did.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from weft.errors import StateError, WeftError
 from weft.kernels.arrow import arrow_type
@@ -34,56 +29,21 @@ from weft.plan.graph import PhysicalGraph
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.driver import DEFAULT, Observed, driver_order
 from weft.runtime.log import log_batch
-from weft.runtime.messages import Exchange, read_rows, to_rows
+from weft.runtime.messages import Exchange
 from weft.runtime.metrics import BatchMetrics
+from weft.runtime.spark_session import create_spark, is_on_one_machine, own_session, sources_have_names
+from weft.runtime.stages import run_stages
 from weft.runtime.told import Told, next_manifest
 from weft.runtime.turn import Turn
-from weft.runtime.worker import Job, hop_task, read_task, spare_the_collector
+from weft.runtime.worker import Job
 
-__all__ = ["Running", "SparkRunner", "Target", "create_spark", "launch"]
-
-_ROW = StructType(
-    [
-        StructField("partition", IntegerType()),
-        StructField("target", StringType()),
-        StructField("bucket", BinaryType()),
-    ]
-)
-_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-_SETTINGS = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # Our checkpoints are on a mounted file system and under our lock; the default manager starts a process per file.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
-# Where the JVM shares its cores with the workers: it has little to do itself, so the quick compiler is enough.
-_LOCAL = {
-    "spark.shuffle.compress": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-}
-_OWN = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
+__all__ = ["Running", "SparkRunner", "Target", "launch"]
 
 _LOG = logging.getLogger("weft")
 ATTEMPTS = 3  # of a batch
 KEPT = 999  # batches whose metrics are remembered, beside the last one
 
-Batches = Iterator[pa.RecordBatch]
 SetAside = Callable[[int, bytes, int, int], None]
-
-
-def create_spark(master: str) -> SparkSession:
-    """A Spark session with the settings that suit short jobs of few, large rows."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks need the environment Weft is installed in
-    builder = SparkSession.builder.master(master).appName("weft")
-    in_one_process = master == "local" or master.startswith("local[")
-    for name, value in {**_OWN, **_SETTINGS, **(_LOCAL if in_one_process else {})}.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +98,13 @@ class SparkRunner:
         return self.query
 
     def _session(self) -> tuple[SparkSession, bool]:
-        """A session with our settings, and whether sources have names, so that more can be added later.
+        """The session that reads, and whether sources have names, so that more can be added later.
 
-        A DataFrame belongs to the user's session, whose settings we leave alone; its sources have names only if
-        the user gave them some.
+        A DataFrame belongs to the user's session; its sources have names only if the user gave them some.
         """
         if any(hasattr(source, "frame") for source in self.sources.values()):
-            return self.spark, self.spark.conf.get(_EVOLUTION, "false") == "true"
-        session = self.spark.newSession()
-        for name, value in {**_SETTINGS, _EVOLUTION: "true"}.items():
-            session.conf.set(name, value)
-        return session, True
+            return self.spark, sources_have_names(self.spark)
+        return own_session(self.spark), True
 
     def _input(self, spark: SparkSession, named: bool) -> DataFrame:
         frames = []
@@ -231,16 +187,12 @@ class SparkRunner:
         exchange = self._exchange(number)
         root = str(self.checkpoint.root)
         job = Job(root, self._identity, number, self.sources, self.streams, sinks, exchange)
-        # As many tasks as partitions; more only cost their start.
-        frame = rows.coalesce(self.partitions).mapInArrow(_reader(job), _ROW)
-        for hop in range(1, 1 + max(running.graph.hops for running in self.queries.values())):
-            frame = frame.repartitionById(self.partitions, F.col("partition"))
-            frame = frame.mapInArrow(_hopper(job, hop), _ROW)
-        return Told.of(message for batch in frame.toArrow().to_batches() for message in read_rows(batch))
+        hops = max(running.graph.hops for running in self.queries.values())
+        return Told.of(run_stages(rows, job, hops, self.partitions))
 
     def _exchange(self, number: int) -> Exchange:
         """Files, if all tasks are on this machine."""
-        if not str(self.spark.sparkContext.master).startswith("local"):
+        if not is_on_one_machine(self.spark):
             return Exchange()
         return Exchange(str(self.checkpoint.exchange(number)))
 
@@ -354,32 +306,3 @@ def _ascii(name: str) -> str:
 
 def _schema(query: Query) -> pa.Schema:
     return pa.schema([(output.name, arrow_type(output.expr.type)) for output in query.projection])
-
-
-def _reader(job: Job) -> Callable[[Batches], Batches]:
-    def read(batches: Batches) -> Batches:
-        files = (
-            (stream, path, content)
-            for batch in batches
-            for stream, path, content in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        )
-        return to_rows(read_task(job, _task(), files))
-
-    return read
-
-
-def _hopper(job: Job, hop: int) -> Callable[[Batches], Batches]:
-    def run(batches: Batches) -> Batches:
-        messages = (message for batch in batches for message in read_rows(batch))
-        return to_rows(hop_task(job, hop, _task(), messages))
-
-    return run
-
-
-def _task() -> int:
-    """The number of the partition that this task is for."""
-    spare_the_collector()
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("this runs inside a Spark task")
-    return int(context.partitionId())
