@@ -227,6 +227,8 @@ class Session:
             available_now=available_now,
             set_aside=DeadLetterBox(root / "dead_letters", self._limit).take,
         )
+        for name, graph in self._running.graphs.items():  # a restarted query goes on by the plan it had
+            self._queries[name] = replace(self._queries[name], graph=graph)
 
     def process_all_available(self) -> None:
         """Wait until all that was there when this was called is processed."""

@@ -65,7 +65,7 @@ class SparkRunner:
     checkpoint: Checkpoint
     streams: Mapping[str, Stream]
     sources: Mapping[str, Any]
-    queries: Mapping[str, Target]
+    queries: dict[str, Target]
     partitions: int
     driver: str = DEFAULT
     set_aside: SetAside | None = None
@@ -86,6 +86,7 @@ class SparkRunner:
         )
         self.checkpoint.clean()
         last = self.checkpoint.last()
+        self._keep_graphs(last)
         before = self.checkpoint.manifest(last) or Manifest()
         for name, running in self.queries.items():
             running.sink.open(_schema(running.graph.query), self._identity)
@@ -96,6 +97,12 @@ class SparkRunner:
         location = str(self.checkpoint.root / "spark")
         self.query = writer.option("checkpointLocation", location).trigger(**trigger).start()
         return self.query
+
+    def _keep_graphs(self, last: int) -> None:
+        """Queries that ran before go on by the graph they had: their stores are laid out for it."""
+        plan = self.checkpoint.plan(last)
+        for name, text in (plan.graphs if plan else {}).items():
+            self.queries[name] = Target(PhysicalGraph.from_json(text), self.queries[name].sink)
 
     def _session(self) -> tuple[SparkSession, bool]:
         """The session that reads, and whether sources have names, so that more can be added later.
@@ -201,7 +208,10 @@ class SparkRunner:
         if self.set_aside is not None:
             bad = before.records.get("bad", 0) + len(told.bad)
             self.set_aside(plan.number, b"\n".join(told.bad), bad, before.records.get("seen", 0) + told.seen)
-        for name, running in self.queries.items():
+        planned = {
+            name: self.queries[name] for name in plan.graphs
+        }  # a query may have come since it was planned
+        for name, running in planned.items():
             if hasattr(running.sink, "write_part"):
                 running.sink.commit_parts(plan.number, told.part_names(name))
             else:
@@ -211,7 +221,7 @@ class SparkRunner:
             "elapsed": time.perf_counter() - began,
             "backlog": self._backlog(),
         }
-        queries = {name: running.graph.query for name, running in self.queries.items()}
+        queries = {name: running.graph.query for name, running in planned.items()}
         manifest = next_manifest(plan, before, told, queries, figures)
         self.checkpoint.commit(manifest)
         for name, found in manifest.metrics.items():
@@ -241,6 +251,11 @@ class Running:
     def metrics(self) -> dict[str, list[BatchMetrics]]:
         """What every batch of every query did."""
         return self.runner.metrics
+
+    @property
+    def graphs(self) -> dict[str, PhysicalGraph]:
+        """What every query runs by."""
+        return {name: target.graph for name, target in self.runner.queries.items()}
 
     def process_all_available(self) -> None:
         """Wait until all that is there is processed."""
