@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-from weft.errors import CatalogError, ConfigError, QueryError, SourceError, StateError
+from weft.errors import CatalogError, ConfigError, QueryError, SinkError, SourceError, StateError
 from weft.runtime.checkpoint import Checkpoint, Plan
 from weft.testing import reference_join
 
@@ -200,6 +200,25 @@ def test_a_query_added_after_a_crash_begins_with_the_batch_after_it(spark: Any, 
         tmp_path, planned
     )
     assert sorted(more.results()["n"].to_pylist()) == list(range(600, 800))
+
+
+def test_a_start_that_is_refused_leaves_the_checkpoint_as_it_was(spark: Any, tmp_path: Path) -> None:
+    """A query whose sink will not take it has never been part of it."""
+    for stream in "ab":
+        write(tmp_path, stream, 0)
+    for refused in (True, False):
+        session = session_of(spark, tmp_path)
+        read_files(session, tmp_path, "a", "b")
+        planned = session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "pair"))
+        if refused:
+            session.query("SELECT a.n AS batch FROM a", name="more", sink=weft.to_parquet(tmp_path / "more"))
+            with pytest.raises(SinkError, match="batch"):
+                session.start()
+        else:
+            run(session)
+    assert rows_of(pq.read_table(tmp_path / "pair", columns=["k", "an", "bn"])) == definition(
+        tmp_path, planned
+    )
 
 
 def test_a_file_of_another_schema_stops_the_run_and_changes_nothing(spark: Any, tmp_path: Path) -> None:

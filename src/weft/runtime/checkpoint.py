@@ -89,6 +89,8 @@ class Checkpoint:
 
     root: Path
     _lock: int | None = None
+    _owned: dict[str, Any] = field(default_factory=dict)
+    _claimed: dict[str, Any] = field(default_factory=dict)
 
     @property
     def buckets(self) -> Path:
@@ -108,6 +110,7 @@ class Checkpoint:
         found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         if found:
             self._check_format(found)
+        if "streams" in found:
             self._check_same("query", found["queries"], queries)
             self._check_same("stream", found["streams"], streams)
             for name, value in fixed.items():
@@ -116,9 +119,15 @@ class Checkpoint:
                         f"{self.root} was made with {name} {found[name]}, not {value}", hint=_NEW
                     )
         identity: str = found.get("identity") or uuid.uuid4().hex
-        kept = {"streams": dict(streams), "queries": dict(queries), **fixed}
-        _write(file, {"format": FORMAT, "identity": identity, **kept})
+        self._owned = {"format": FORMAT, "identity": identity}
+        self._claimed = {"streams": dict(streams), "queries": dict(queries), **fixed}
+        if not found:
+            _write(file, self._owned)
         return identity
+
+    def claim(self) -> None:
+        """Make the directory that of the streams and queries it was opened for; until then it is as it was."""
+        _write(self.root / "weft.json", {**self._owned, **self._claimed})
 
     def _check_format(self, found: Mapping[str, Any]) -> None:
         if found.get("format") != FORMAT:

@@ -93,6 +93,7 @@ class SparkRunner:
             running.sink.recover(last)
             known = before.metrics.get(name)
             self.metrics[name] = [BatchMetrics.from_dict(known)] if known else []
+        self.checkpoint.claim()
         writer = self._input(spark, named).writeStream.foreachBatch(self.process)
         location = str(self.checkpoint.root / "spark")
         self.query = writer.option("checkpointLocation", location).trigger(**trigger).start()

@@ -26,6 +26,7 @@ def checkpoint(root: Path) -> Checkpoint:
     """A checkpoint that a session holds, with three batches, of which the last two are kept."""
     made = Checkpoint(root)
     made.open(**IDENTITY)
+    made.claim()
     for number in range(3):
         made.write_plan(Plan(number, 0, {"pair": graph(SQL).to_json()}, {}))
         made.commit(_manifest(made, number))
@@ -83,6 +84,7 @@ def test_a_checkpoint_without_a_batch_is_one(tmp_path: Path) -> None:
     """A session that has just started."""
     made = Checkpoint(tmp_path)
     made.open(**IDENTITY)
+    made.claim()
     made.close()
     found = inspect(tmp_path)
     assert (found.last_batch, found.live, found.unnamed) == (-1, Files(0, 0), Files(0, 0))
