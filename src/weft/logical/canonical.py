@@ -1,0 +1,58 @@
+"""Queries under common names, so that what they share is equal.
+
+Guarantees: in a canonical query an input is called after its stream, so a column of a stream is the same expression in
+every query that reads it. The second and third time a query reads a stream, in the order of its signature, have a
+number; inputs with a `ROWS` window have names of their own, since their tuples are counted and others' are not.
+`joined_on` says what joins some inputs: where it is equal, so is the join, but for filters and windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from weft.logical.expr import Expr, aliases, to_sql
+from weft.logical.query import Query
+from weft.logical.signature import signature
+from weft.logical.window import Rows
+
+__all__ = ["Canonical", "canonical", "joined_on"]
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """A query under common names, and the names its author gave: (common, author's)."""
+
+    query: Query
+    names: tuple[tuple[str, str], ...]
+
+    @property
+    def authors(self) -> Mapping[str, str]:
+        """The author's names by the common ones."""
+        return dict(self.names)
+
+
+def canonical(query: Query) -> Canonical:
+    """A query under common names."""
+    taken: dict[str, int] = {}
+    names: dict[str, str] = {}
+    for alias in signature(query).aliases:
+        input_ = query.input(alias)
+        base = f"{input_.stream.name}$rows" if isinstance(input_.window, Rows) else input_.stream.name
+        taken[base] = taken.get(base, 0) + 1
+        names[alias] = base if taken[base] == 1 else f"{base}${taken[base]}"
+    return Canonical(query.renamed(names), tuple(sorted((new, old) for old, new in names.items())))
+
+
+def joined_on(query: Query, names: Iterable[str]) -> tuple[Expr, ...]:
+    """The equalities and predicates between some inputs, in normal form."""
+    return _joined_on(query, frozenset(names))
+
+
+@lru_cache(maxsize=4096)
+def _joined_on(query: Query, names: frozenset[str]) -> tuple[Expr, ...]:
+    keys = [inside for key in query.keys if (inside := key.restrict(names))]
+    found = {equality for key in keys for equality in key.equalities()}
+    found |= {expr for expr in (*query.predicates, *query.residuals) if aliases(expr) <= names}
+    return tuple(sorted(found, key=to_sql))

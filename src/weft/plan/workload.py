@@ -1,0 +1,211 @@
+"""A plan for many queries: which results are stored, and by which ways tuples reach them (CLASH 7.1).
+
+Guarantees: queries are canonical, so equal stores and equal beginnings of walks are equal values, whichever query they
+are of; what is equal is done once. Every query has one walk per input that visits all its other inputs once; every
+stored intermediate result has one walk per input that computes it, from smaller stores only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from weft.errors import PlanError
+from weft.logical.canonical import joined_on
+from weft.logical.expr import Expr, aliases
+from weft.logical.query import Query
+from weft.plan.join_plan import Cost, JoinPlan, Layout, Names, store_name
+
+__all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of", "share"]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStore:
+    """A stored relation, whoever uses it: its inputs, what joins them, how it is spread."""
+
+    aliases: Names
+    layout: Layout
+    on: tuple[Expr, ...] = ()
+
+    def __post_init__(self) -> None:
+        if list(self.aliases) != sorted(set(self.aliases)) or not self.aliases:
+            raise PlanError(f"a store of {self.aliases} cannot be")
+        by = self.layout.by
+        if by is not None and not aliases(by) <= set(self.aliases):
+            raise PlanError(f"store {self.name} cannot be partitioned by {by}, which it does not have")
+
+    @property
+    def name(self) -> str:
+        """What the relation is called; stores that differ in layout share it."""
+        return store_name(self.aliases)
+
+    @property
+    def is_input(self) -> bool:
+        """Whether it holds tuples as they arrive."""
+        return len(self.aliases) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The stores that tuples of an input visit, in this order."""
+
+    start: str
+    visits: tuple[SharedStore, ...]
+
+    def __post_init__(self) -> None:
+        if len(set(self.reached)) < len(self.reached):
+            raise PlanError(f"a walk of {self.start} visits an input twice: {', '.join(self.reached)}")
+
+    @property
+    def reached(self) -> Names:
+        """The inputs joined at its end, sorted."""
+        return tuple(sorted((self.start, *(alias for store in self.visits for alias in store.aliases))))
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How an intermediate result is computed: a walk per input of it."""
+
+    store: SharedStore
+    walks: tuple[Walk, ...]
+
+    def __post_init__(self) -> None:
+        if tuple(walk.start for walk in self.walks) != self.store.aliases:
+            raise PlanError(f"store {self.store.name} does not have one walk per input")
+        if any(walk.reached != self.store.aliases for walk in self.walks):
+            raise PlanError(f"a walk does not compute {self.store.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a query is answered: a walk per input."""
+
+    name: str
+    query: Query
+    walks: tuple[Walk, ...]
+
+    def __post_init__(self) -> None:
+        if self.query.outer is not None:
+            raise PlanError("outer joins cannot be planned yet", hint="write the query with inner joins")
+        if tuple(walk.start for walk in self.walks) != self.query.aliases:
+            raise PlanError(f"query {self.name} does not have one walk per input")
+        if any(walk.reached != self.query.aliases for walk in self.walks):
+            raise PlanError(f"a walk does not answer {self.name}")
+        for store in self.visited:
+            if store.on != joined_on(self.query, store.aliases):
+                raise PlanError(f"query {self.name} does not join {store.name} as its store does")
+
+    @property
+    def visited(self) -> frozenset[SharedStore]:
+        """The stores its tuples visit."""
+        return frozenset(store for walk in self.walks for store in walk.visits)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPlan:
+    """Answers to all queries, and how what they visit is kept up to date; nothing is kept that none of them needs."""
+
+    answers: tuple[Answer, ...]
+    upkeep: tuple[Upkeep, ...] = ()
+    cost: Cost | None = None
+
+    def __post_init__(self) -> None:
+        names = [answer.name for answer in self.answers]
+        if len(set(names)) < len(names):
+            raise PlanError(f"two queries of a plan have one name: {', '.join(sorted(names))}")
+        if len({one.store for one in self.upkeep}) < len(self.upkeep):
+            raise PlanError("a store is kept up to date twice")
+        needed = {store for answer in self.answers for store in self.stores_of(answer.name)}
+        if {store for store in needed if not store.is_input} != {one.store for one in self.upkeep}:
+            raise PlanError("the intermediate results of a plan are not just those that its queries need")
+
+    def answer(self, name: str) -> Answer:
+        """How a query is answered."""
+        return next(answer for answer in self.answers if answer.name == name)
+
+    def upkeep_of(self, store: SharedStore) -> Upkeep:
+        """How an intermediate result is computed."""
+        for one in self.upkeep:
+            if one.store == store:
+                return one
+        raise PlanError(f"nothing computes store {store.name}")
+
+    def stores_of(self, name: str) -> frozenset[SharedStore]:
+        """The stores that a query needs: those it visits, and those that these are computed from."""
+        found: set[SharedStore] = set()
+        waiting = list(self.answer(name).visited)
+        while waiting:
+            store = waiting.pop()
+            if store not in found:
+                found.add(store)
+                if not store.is_input:
+                    waiting += [visit for walk in self.upkeep_of(store).walks for visit in walk.visits]
+        return frozenset(found)
+
+    @property
+    def stores(self) -> tuple[SharedStore, ...]:
+        """All stores, inputs first."""
+        found = {store for answer in self.answers for store in self.stores_of(answer.name)}
+        return tuple(sorted(found, key=_place))
+
+    def without(self, names: Iterable[str]) -> WorkloadPlan:
+        """The plan for fewer queries."""
+        gone = set(names)
+        return _assembled([a for a in self.answers if a.name not in gone], self.upkeep)
+
+    def with_answers(self, answers: Iterable[Answer], upkeep: Iterable[Upkeep]) -> WorkloadPlan:
+        """The plan with more queries; what is kept already is kept up to date as before."""
+        return _assembled((*self.answers, *answers), (*self.upkeep, *upkeep))
+
+
+def _place(store: SharedStore) -> tuple[int, Names, str, str]:
+    return len(store.aliases), store.aliases, str(store.layout), " AND ".join(map(str, store.on))
+
+
+def _assembled(answers: Iterable[Answer], upkeep: Iterable[Upkeep]) -> WorkloadPlan:
+    """A plan of answers and of the upkeep they need; of two ways to compute a store, the first."""
+    known: dict[SharedStore, Upkeep] = {}
+    for one in upkeep:
+        known.setdefault(one.store, one)
+    kept = tuple(answers)
+    needed: dict[SharedStore, Upkeep] = {}
+    waiting = [store for answer in kept for store in answer.visited]
+    while waiting:
+        store = waiting.pop()
+        if store.is_input or store in needed:
+            continue
+        if store not in known:
+            raise PlanError(f"nothing computes store {store.name}")
+        needed[store] = known[store]
+        waiting += [visit for walk in known[store].walks for visit in walk.visits]
+    return WorkloadPlan(kept, tuple(needed[store] for store in sorted(needed, key=_place)))
+
+
+def answer_of(name: str, plan: JoinPlan) -> tuple[Answer, tuple[Upkeep, ...]]:
+    """A plan of one canonical query as walks: its operators' orders one behind the other."""
+    query = plan.query
+    visits: dict[str, tuple[SharedStore, ...]] = dict.fromkeys(query.aliases, ())
+    upkeep = []
+    layouts = {store.aliases: store.layout for store in plan.stores}
+    for operator in plan.operators:
+        for order in operator.orders:
+            visits[order.start] += tuple(_shared(query, names, layouts[names]) for names in order.visits)
+        if operator.aliases in layouts:
+            store = _shared(query, operator.aliases, layouts[operator.aliases])
+            upkeep.append(Upkeep(store, tuple(Walk(alias, visits[alias]) for alias in store.aliases)))
+    walks = tuple(Walk(alias, visits[alias]) for alias in query.aliases)
+    return Answer(name, query, walks), tuple(upkeep)
+
+
+def _shared(query: Query, names: Names, layout: Layout) -> SharedStore:
+    return SharedStore(names, layout, joined_on(query, names))
+
+
+def share(plans: Mapping[str, JoinPlan]) -> WorkloadPlan:
+    """Plans of single queries together: what happens to be equal is shared, and nothing is changed for it."""
+    return _assembled(*_parts(plans.items()))
+
+
+def _parts(plans: Iterable[tuple[str, JoinPlan]]) -> tuple[list[Answer], Iterator[Upkeep]]:
+    found = [answer_of(name, plan) for name, plan in plans]
+    return [answer for answer, _ in found], (one for _, upkeep in found for one in upkeep)
