@@ -17,6 +17,7 @@ from itertools import product
 from weft.logical.expr import Call, Column, Expr, Literal
 from weft.logical.query import Query
 from weft.logical.window import Range, Rows
+from weft.plan.derive import filters_of
 from weft.plan.graph import PhysicalGraph
 from weft.plan.rules import Edge, ProbeRule, Rule, StoreRule
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL
@@ -128,7 +129,7 @@ class Simulator:
         for source in self.graph.sources:
             for row in batch[source.alias]:
                 match: Match = {source.alias: row}
-                if all(evaluate(f, match) is True for f in source.filters):
+                if all(evaluate(f, match) is True for f in filters_of(self.graph.query, source.alias)):
                     self._leave_source(source.name, match, arrived)
         for hop in range(self.graph.hops + 1):
             for rule in self.graph.rules:
@@ -165,13 +166,14 @@ class Simulator:
         )
 
     def _leave_source(self, name: str, match: Match, arrived: dict[str, list[tuple[int, Match]]]) -> None:
-        """A local edge out of a source goes along with the edge that stores the tuple, which is the first."""
-        home: list[int] | None = None
+        """A local edge out of a source goes along with an edge that stores the tuple."""
+        homes: dict[str, list[int]] = {}
         for edge in (edge for edge in self.graph.edges if edge.source == name):
+            home = homes.get(edge.rides or "")
             if home == [] and edge.kind == LOCAL:
                 continue  # its key is NULL: it was stored nowhere and joins nothing
             targets = self._targets(edge, match, home[0] if home and len(home) == 1 else None)
-            home = targets if home is None else home
+            homes[edge.name] = targets
             arrived[edge.name] += [(partition, match) for partition in targets]
 
     def _targets(self, edge: Edge, match: Match, here: int | None) -> list[int]:

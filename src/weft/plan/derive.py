@@ -1,26 +1,33 @@
-"""What follows from a query about the parts of its graph.
+"""What follows from queries about the parts of their graph.
 
 Guarantees: lowering writes these into a graph and validation derives them again, so a graph cannot say otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from weft.logical.expr import Call, Expr, aliases
-from weft.logical.horizon import Bounds, retention
+from weft.logical.expr import Call, Column, Expr, aliases
+from weft.logical.horizon import retention, time_bounds
 from weft.logical.query import Query
 from weft.plan.join_plan import Names
 from weft.plan.routing import Equality, equalities
 from weft.plan.rules import ProbeRule, Rule
 
-__all__ = ["filters_of", "indexes_of", "probe_conditions", "retention_of"]
+__all__ = ["columns_of", "filters_of", "indexes_of", "probe_conditions", "retention_of", "widest_retention"]
 
 
 def filters_of(query: Query, alias: str) -> tuple[Expr, ...]:
     """What tuples of an input must satisfy by themselves."""
     return tuple(f for f in query.filters if aliases(f) == {alias})
+
+
+def columns_of(queries: Sequence[Query], alias: str) -> tuple[Column, ...]:
+    """The columns of an input that any of the queries reads."""
+    readers = [query for query in queries if alias in query.aliases]
+    read = {column for query in readers for column in query.columns_of(alias)}
+    return tuple(column for column in readers[0].input(alias).columns if column in read)
 
 
 def probe_conditions(
@@ -50,7 +57,13 @@ def indexes_of(rules: Iterable[Rule], store: str) -> tuple[Expr, ...]:
     return tuple(dict.fromkeys(equality.stored for probe in probes for equality in probe.equalities))
 
 
-def retention_of(query: Query, names: Names, bounds: Bounds) -> tuple[timedelta | None, ...]:
+def retention_of(query: Query, names: Names) -> tuple[timedelta | None, ...]:
     """Per input of a store: how much later than its tuple a partner outside can be."""
-    others = frozenset(query.aliases) - set(names)
+    others, bounds = frozenset(query.aliases) - set(names), time_bounds(query)
     return tuple(retention(query, alias, bounds, others) for alias in names)
+
+
+def widest_retention(queries: Sequence[Query], names: Names) -> tuple[timedelta | None, ...]:
+    """The same for the most demanding of some queries."""
+    found = list(zip(*(retention_of(query, names) for query in queries), strict=True))
+    return tuple(None if None in spans else max(s for s in spans if s is not None) for spans in found)

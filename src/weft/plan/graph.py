@@ -1,19 +1,21 @@
-"""The physical graph: what the runtime executes, and all it needs to know (CLASH 4.2, 8.3.1).
+"""The physical graph: what the runtime executes, and all it needs to know (CLASH 4.2, 7.1.2, 8.3.1).
 
-Guarantees: a graph that exists passed `validate.py`, which says what that means.
+Guarantees: a graph that exists passed `validate.py`, which says what that means. It is for one query or for many: what
+they have in common is there once, and every part says who uses it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeVar
 
 from weft.errors import PlanError
 from weft.logical.codec import LOGICAL, Codec
-from weft.logical.expr import Column, Expr
-from weft.logical.query import Query
+from weft.logical.expr import Column, Expr, to_sql
+from weft.logical.query import Input, Query
 from weft.plan.join_plan import (
     Cost,
     JoinPlan,
@@ -26,19 +28,48 @@ from weft.plan.join_plan import (
     StoreCost,
 )
 from weft.plan.routing import Equality
-from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule
+from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
 from weft.plan.validate import validate
+from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
 
-__all__ = ["CODEC", "PhysicalGraph", "Source", "StoreNode"]
+__all__ = ["CODEC", "Member", "PhysicalGraph", "Sight", "Source", "StoreNode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a query sees of the stored past of an input: what came in this batch or later, of this time or later.
+
+    Clocks are in microseconds, or numbers of tuples where windows count them. Results of tuples that are all at or
+    after ``complete`` are complete; None: all are.
+    """
+
+    alias: str
+    batch: int = 0
+    since: int | None = None
+    complete: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A query of a graph: its place in query-sets, the first batch it is in, and what it sees of what came before."""
+
+    name: str
+    query: Query
+    slot: int = 0
+    first: int = 0
+    sights: tuple[Sight, ...] = ()
+
+    def sight(self, alias: str) -> Sight:
+        """What it sees of an input's past."""
+        return next((sight for sight in self.sights if sight.alias == alias), Sight(alias))
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where tuples of an input enter; they must pass its filters, and only these columns go on."""
+    """Where tuples of an input enter; only these columns go on."""
 
     name: str
     alias: str
-    filters: tuple[Expr, ...]
     columns: tuple[Column, ...]
 
 
@@ -47,7 +78,7 @@ class StoreNode:
     """A store: what it holds, how it is spread, by what it is looked up, from which hop it is complete.
 
     ``retention`` says per input how long after its tuple's time a partner can still come, None meaning for ever; what
-    is stored is of use until the first of them has passed (CLASH 6.2.1).
+    is stored is of use until the first of them has passed (CLASH 6.2.1). ``on`` is what joins its inputs.
     """
 
     name: str
@@ -56,21 +87,54 @@ class StoreNode:
     complete: int
     indexes: tuple[Expr, ...]
     retention: tuple[timedelta | None, ...]
+    users: Users = ()
+    on: tuple[Expr, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """What the store is called for as long as it exists, whoever comes and goes."""
+        joined = " AND ".join(map(to_sql, self.on))
+        digest = f" {hashlib.blake2b(joined.encode(), digest_size=6).hexdigest()}" if joined else ""
+        return f"{'⋈'.join(self.aliases)} {self.layout}{digest}"
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalGraph:
-    """Sources, stores, the edges between them and the rules at their ends, layered into hops."""
+    """Sources, stores, the edges between them and the rules at their ends, layered into hops.
 
-    query: Query
+    ``tracked`` says whether tuples carry query-sets; without, there is one query, and there has been no other.
+    """
+
+    members: tuple[Member, ...]
     sources: tuple[Source, ...]
     stores: tuple[StoreNode, ...]
     edges: tuple[Edge, ...]
     rules: tuple[Rule, ...]
     cost: Cost | None = None
+    tracked: bool = False
 
     def __post_init__(self) -> None:
         validate(self)
+
+    @property
+    def query(self) -> Query:
+        """The query, of a graph that has one."""
+        if len(self.members) != 1:
+            raise PlanError(f"the graph is of {len(self.members)} queries")
+        return self.members[0].query
+
+    @property
+    def aliases(self) -> Names:
+        """All inputs, sorted."""
+        return tuple(source.alias for source in self.sources)
+
+    def member(self, name: str) -> Member:
+        """The query of that name."""
+        return _named(name, self.members)
+
+    def input(self, alias: str) -> Input:
+        """An input as one of its queries sees it; its stream is the same for all."""
+        return next(m.query.input(alias) for m in self.members if alias in m.query.aliases)
 
     @property
     def hops(self) -> int:
@@ -89,6 +153,10 @@ class PhysicalGraph:
         """The probes of an input's tuples, in the order in which they happen."""
         return (rule for rule in self.rules if isinstance(rule, ProbeRule) and rule.start == start)
 
+    def with_members(self, members: tuple[Member, ...], tracked: bool) -> PhysicalGraph:
+        """The graph for the same queries, with other places and sights."""
+        return replace(self, members=members, tracked=tracked)
+
     def to_json(self) -> str:
         """The graph as JSON text, from which `from_json` makes an equal one."""
         return CODEC.dumps(self)
@@ -102,7 +170,7 @@ class PhysicalGraph:
         return graph
 
 
-Named = TypeVar("Named", Edge, StoreNode)
+Named = TypeVar("Named", Edge, StoreNode, Member)
 
 
 def _named(name: str, parts: tuple[Named, ...]) -> Named:
@@ -116,6 +184,7 @@ CODEC = Codec(
     (
         *LOGICAL,
         *(Layout, Store, ProbeOrder, Operator, StepCost, StoreCost, Cost, JoinPlan),
-        *(Equality, Edge, StoreRule, ProbeRule, ResultRule, Source, StoreNode, PhysicalGraph),
+        *(SharedStore, Walk, Upkeep, Answer, WorkloadPlan),
+        *(Equality, Edge, StoreRule, ProbeRule, ResultRule, Source, StoreNode, Sight, Member, PhysicalGraph),
     )
 )

@@ -1,139 +1,250 @@
-"""From a plan to the graph that executes it (CLASH 8.3.2).
+"""From a plan to the graph that executes it (CLASH 7.1.2, 8.3.2).
 
-Guarantees: hops are as few as the layouts allow: a step whose key is the one the tuple is placed by stays in its task
-(design, D6). Where a step goes is decided in `schedule.py` alone; this file gives it names and rules.
+Guarantees: walks that begin alike are one until they part (a probe tree, Figure 7.2), and a store is there once. Hops
+are as few as the layouts allow: a step whose key is the one the tuple is placed by stays in its task (design, D6). Where
+a step goes is decided in `schedule.py` alone; this file gives it names and rules.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
+from weft.logical.canonical import joined_on
 from weft.logical.expr import Expr
-from weft.logical.horizon import time_bounds
-from weft.plan.derive import filters_of, indexes_of, probe_conditions, retention_of
-from weft.plan.graph import PhysicalGraph, Source, StoreNode
-from weft.plan.join_plan import JoinPlan, Layout, Names, Operator, StepCost, Store, store_name
-from weft.plan.routing import Routing
+from weft.logical.query import Query
+from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
+from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
+from weft.plan.join_plan import JoinPlan, Names, StepCost
+from weft.plan.placing import At, Home, entering, first_step, is_foreign, next_step, storing
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL, NO_KEY, SHUFFLE, Place, start, step, store_edge
+from weft.plan.schedule import GROUP_BY, LOCAL
+from weft.plan.workload import SharedStore, Walk, WorkloadPlan, answer_of
 
-__all__ = ["lower"]
+__all__ = ["lower", "lower_workload"]
 
 
-def lower(plan: JoinPlan) -> PhysicalGraph:
-    """The physical graph of a plan."""
-    lowering = _Lowering(plan)
-    for alias in plan.query.aliases:
-        lowering.enter(alias)
-    for operator in plan.operators:
-        lowering.operate(operator)
-    for alias in plan.query.aliases:
-        lowering.leave(alias)
+def lower(plan: JoinPlan, name: str = "query") -> PhysicalGraph:
+    """The physical graph of one query's plan."""
+    answer, upkeep = answer_of(name, plan)
+    return lower_workload(WorkloadPlan((answer,), upkeep, plan.cost))
+
+
+def lower_workload(plan: WorkloadPlan, members: Iterable[Member] | None = None) -> PhysicalGraph:
+    """The physical graph of a plan for many queries; members are numbered in their order if they are not given."""
+    given = {member.name: member for member in members or ()}
+    found = [given.get(a.name) or Member(a.name, a.query, slot) for slot, a in enumerate(plan.answers)]
+    lowering = _Lowering(plan, tuple(sorted(found, key=lambda member: member.name)))
+    lowering.enter()
+    for store in lowering.intermediate:
+        lowering.materialise(store)
+    lowering.leave()
     return lowering.graph()
 
 
-class _Lowering:
-    """The graph while it grows; operators are lowered inner ones first, so completeness is known when needed."""
+@dataclass
+class _Node:
+    """A point of a probe tree: what is joined there, for whom, and where; and how it goes on from there."""
 
-    def __init__(self, plan: JoinPlan) -> None:
+    start: str
+    known: Names
+    users: set[str] = field(default_factory=set)
+    children: dict[tuple[SharedStore, tuple[Expr, ...]], _Node] = field(default_factory=dict)
+    at: At | None = None
+    node: str = ""
+    rule: int | None = None
+
+
+class _Lowering:
+    """The graph while it grows: smaller stores first, so completeness is known when needed."""
+
+    def __init__(self, plan: WorkloadPlan, members: tuple[Member, ...]) -> None:
         self.plan = plan
-        self.query = plan.query
-        self.routing = Routing(plan.query)
-        self.layouts = {store.aliases: store.layout for store in plan.stores}
-        self.complete: dict[Names, int] = {}
-        self.places: dict[str, Place] = {}
+        self.members = members
+        self.queries = {member.name: member.query for member in members}
+        self.users = _users(plan)
+        self.intermediate = [store for store in plan.stores if not store.is_input]
+        self.names = _store_names(plan.stores)
+        self.complete: dict[SharedStore, int] = {}
+        self.homes: dict[str, list[tuple[Home, frozenset[str]]]] = {}
         self.sources: list[Source] = []
         self.edges: list[Edge] = []
         self.rules: list[Rule] = []
-        # The open end of every input's chain: the node it is at, and the position of its last probe's rule.
-        self.node: dict[str, str] = {}
-        self.last: dict[str, int | None] = {}
-        self.steps: dict[str, int] = dict.fromkeys(plan.query.aliases, 0)
+        self.roots: dict[str, _Node] = {}
+        self.steps: dict[str, int] = {}
+        self._grow()
 
-    def enter(self, alias: str) -> None:
-        """A source, and the edge that stores its tuples."""
-        source = Source(f"source {alias}", alias, filters_of(self.query, alias), self.query.columns_of(alias))
-        self.sources.append(source)
-        self.node[alias], self.last[alias] = source.name, None
-        layout = self.layouts.get((alias,))
-        if layout is None:  # a query of one input stores nothing
-            self.places[alias] = Place(0, NO_KEY)
-            return
-        self.places[alias] = start(self.routing.spread(layout))
-        self.complete[(alias,)] = 1
-        kind = {"partitioned": GROUP_BY, "scattered": SHUFFLE, "replicated": ALL}[layout.kind]
-        self._store(alias, (alias,), kind, 1, layout.by)
+    def _grow(self) -> None:
+        """The probe trees, with the users of every point."""
+        aliases = sorted({alias for query in self.queries.values() for alias in query.aliases})
+        self.roots = {alias: _Node(alias, (alias,), node=f"source {alias}") for alias in aliases}
+        for answer in self.plan.answers:
+            for walk in answer.walks:
+                self._follow(walk, answer.query, {answer.name})
+        for one in self.plan.upkeep:
+            users = self.users[one.store]
+            for walk in one.walks:
+                self._follow(walk, self.queries[min(users)], users)
 
-    def operate(self, operator: Operator) -> None:
-        """The probes of an operator, and the edges that store its result unless it is the root."""
-        for order in operator.orders:
-            known = operator.home(order.start).aliases
-            for visit in order.visits:
-                self._probe(order.start, known, operator.store(visit))
-                known = tuple(sorted((*known, *visit)))
-        layout = self.layouts.get(operator.aliases)
-        if layout is not None:
-            self._materialise(operator.aliases, layout)
+    def _follow(self, walk: Walk, query: Query, users: Iterable[str]) -> list[_Node]:
+        """The points of a walk, made where they are not yet; all of them get the users."""
+        node = self.roots[walk.start]
+        found = []
+        node.users.update(users)
+        for store in walk.visits:
+            known = tuple(sorted((*node.known, *store.aliases)))
+            key = (store, joined_on(query, known))
+            node = node.children.setdefault(key, _Node(walk.start, known))
+            node.users.update(users)
+            found.append(node)
+        return found
 
-    def _materialise(self, names: Names, layout: Layout) -> None:
+    def enter(self) -> None:
+        """Sources, and the edges that store their tuples."""
+        for alias, root in self.roots.items():
+            queries = [self.queries[name] for name in sorted(root.users)]
+            self.sources.append(Source(root.node, alias, columns_of(queries, alias)))
+            self.steps[alias] = 0
+            for store in self.plan.stores:
+                if store.aliases == (alias,):
+                    self._keep(store, root)
+
+    def _keep(self, store: SharedStore, root: _Node) -> None:
+        """The edge that brings tuples of an input into one of its stores."""
+        way = entering(store.layout)
+        name = self._store(store, root, way.kind, way.hop)
+        self.complete[store] = 1
+        self.homes.setdefault(root.start, []).append((Home(name, store.layout), self.users[store]))
+
+    def materialise(self, store: SharedStore) -> None:
+        """The walks that compute an intermediate result, and the edges that store it."""
+        walks = self.plan.upkeep_of(store).walks
+        ends = [self._walk(walk, self.queries[min(self.users[store])]) for walk in walks]
         hops = []
-        for alias in names:
-            kind, hop = store_edge(self.places[alias], self.routing.spread(layout))
-            self._store(alias, names, kind, hop, layout.by)
-            hops.append(hop)
-        self.complete[names] = max(hops)
+        for end in ends:
+            way = storing(self._representative(end.users), _placed(end), store.layout)
+            self._store(store, end, way.kind, way.hop)
+            hops.append(way.hop)
+        self.complete[store] = max(hops)
 
-    def _store(self, alias: str, names: Names, kind: str, hop: int, by: Expr | None) -> None:
-        name = store_name(names)
-        edge = self._edge(f"{alias}: store {name}", alias, name, kind, hop, by if kind == GROUP_BY else None)
-        self.rules.append(StoreRule(edge.name, name))
+    def leave(self) -> None:
+        """The walks that answer queries, and the edges from their ends to the results."""
+        ends: dict[int, tuple[_Node, list[str]]] = {}
+        for answer in self.plan.answers:
+            for walk in answer.walks:
+                end = self._walk(walk, answer.query)
+                ends.setdefault(id(end), (end, []))[1].append(answer.name)
+        taken: dict[str, int] = {}
+        for end, names in sorted(ends.values(), key=lambda pair: pair[0].start):
+            taken[end.start] = taken.get(end.start, 0) + 1
+            number = f" {taken[end.start]}" if taken[end.start] > 1 else ""
+            hop = end.at.hop if end.at else 0
+            name = self._edge(f"{end.start}: result{number}", end, Edge("", "", RESULT, LOCAL, hop))
+            self.rules.append(ResultRule(name, end.start, tuple(sorted(names))))
 
-    def _probe(self, alias: str, names: Names, store: Store) -> None:
-        known = frozenset(names)
-        spread = self.routing.spread(store.layout)
-        by = next(iter(self.routing.ways(spread.key, known)), None)
-        kind, place = step(self.places[alias], spread, self.complete[store.aliases], by is not None)
-        self.steps[alias] += 1
-        name = f"{alias}: {self.steps[alias]}"
-        edge = self._edge(name, alias, store.name, kind, place.hop, by if kind == GROUP_BY else None)
-        lookups, predicates = probe_conditions(self.query, known, frozenset(store.aliases))
-        estimate = self._estimate(alias, store.aliases)
-        rule = ProbeRule(edge.name, store.name, alias, names, lookups, predicates, (), estimate)
-        self.rules.append(rule)
-        self.places[alias], self.node[alias], self.last[alias] = place, store.name, len(self.rules) - 1
+    def _walk(self, walk: Walk, query: Query) -> _Node:
+        """The last point of a walk, with the probes that lead there."""
+        node = self.roots[walk.start]
+        for store, following in zip(walk.visits, self._follow(walk, query, ()), strict=True):
+            if following.at is None:
+                self._probe(node, store, following)
+            node = following
+        return node
+
+    def _probe(self, node: _Node, store: SharedStore, following: _Node) -> None:
+        query = self._representative(following.users)
+        complete = self.complete[store]
+        if node.at is None:
+            homes = self._homes(node.start, following.users)
+            way = first_step(query, node.start, homes, store.layout, complete)
+        else:
+            way = next_step(query, node.known, node.at, store.layout, complete)
+        self.steps[node.start] += 1
+        label = f"{node.start}: {self.steps[node.start]}"
+        edge = Edge("", "", self.names[store], way.kind, way.hop, way.by[0], way.rides)
+        name = self._edge(label, node, edge)
+        inside = frozenset(store.aliases)
+        lookups, predicates = probe_conditions(query, frozenset(node.known), inside)
+        known, users = node.known, tuple(sorted(following.users))
+        estimate = self._estimate(node.start, store.aliases)
+        self.rules.append(
+            ProbeRule(
+                name, self.names[store], node.start, known, lookups, predicates, (), users, estimate
+            )
+        )
+        following.at, following.node, following.rule = way.at, self.names[store], len(self.rules) - 1
+
+    def _homes(self, alias: str, users: set[str]) -> Iterator[Home]:
+        """The stores of an input to which tuples of all these users come, and where a key is one for all of them."""
+        for home, stored_for in self.homes.get(alias, []):
+            queries = [self.queries[name] for name in users]
+            if users <= stored_for and not any(is_foreign(query, home.layout) for query in queries):
+                yield home
+
+    def _representative(self, users: Iterable[str]) -> Query:
+        """One of the queries that share a step; up to there they are alike."""
+        return self.queries[min(users)]
+
+    def _store(self, store: SharedStore, node: _Node, kind: str, hop: int) -> str:
+        users = self.users[store]
+        by = store.layout.by if kind == GROUP_BY else None
+        nulls = kind == GROUP_BY and any(is_foreign(self.queries[name], store.layout) for name in users)
+        edge = Edge("", "", self.names[store], kind, hop, by, None, nulls)
+        name = self._edge(f"{node.start}: store {self.names[store]}", node, edge)
+        self.rules.append(StoreRule(name, self.names[store], tuple(sorted(users))))
+        return name
 
     def _estimate(self, alias: str, names: Names) -> StepCost | None:
         steps = self.plan.cost.steps if self.plan.cost else ()
         return next((step for step in steps if step.start == alias and step.store == names), None)
 
-    def leave(self, alias: str) -> None:
-        """The edge from an input's last probe to the result."""
-        edge = self._edge(f"{alias}: result", alias, RESULT, LOCAL, self.places[alias].hop, None)
-        self.rules.append(ResultRule(edge.name, alias))
-
-    def _edge(self, name: str, alias: str, target: str, kind: str, hop: int, by: Expr | None) -> Edge:
-        """A new edge at the open end of an input's chain."""
-        edge = Edge(name, self.node[alias], target, kind, hop, by)
-        self.edges.append(edge)
-        last = self.last[alias]
-        rule = self.rules[last] if last is not None else None
-        if last is not None and isinstance(rule, ProbeRule):
-            self.rules[last] = replace(rule, outputs=(*rule.outputs, name))
-        return edge
+    def _edge(self, name: str, node: _Node, edge: Edge) -> str:
+        """A new edge out of a point of a tree."""
+        self.edges.append(replace(edge, name=name, source=node.node))
+        rule = self.rules[node.rule] if node.rule is not None else None
+        if node.rule is not None and isinstance(rule, ProbeRule):
+            self.rules[node.rule] = replace(rule, outputs=(*rule.outputs, name))
+        return name
 
     def graph(self) -> PhysicalGraph:
         """All of it."""
-        bounds = time_bounds(self.query)
-        nodes = [
-            StoreNode(
-                store.name,
-                store.aliases,
-                store.layout,
-                self.complete[store.aliases],
-                indexes_of(self.rules, store.name),
-                retention_of(self.query, store.aliases, bounds),
-            )
-            for store in self.plan.stores
-        ]
-        parts = (tuple(self.sources), tuple(nodes), tuple(self.edges), tuple(self.rules))
-        return PhysicalGraph(self.query, *parts, self.plan.cost)
+        nodes = tuple(self._node(store) for store in self.plan.stores)
+        edges, rules = tuple(self.edges), tuple(self.rules)
+        tracked = len(self.members) > 1 or any(member.first or member.sights for member in self.members)
+        return PhysicalGraph(
+            self.members, tuple(self.sources), nodes, edges, rules, self.plan.cost, tracked
+        )
+
+    def _node(self, store: SharedStore) -> StoreNode:
+        name, users = self.names[store], tuple(sorted(self.users[store]))
+        kept = widest_retention([self.queries[user] for user in users], store.aliases)
+        indexes = indexes_of(self.rules, name)
+        return StoreNode(
+            name, store.aliases, store.layout, self.complete[store], indexes, kept, users, store.on
+        )
+
+
+def _placed(node: _Node) -> At:
+    return node.at or At(0, None)
+
+
+def _users(plan: WorkloadPlan) -> dict[SharedStore, frozenset[str]]:
+    found: dict[SharedStore, set[str]] = {}
+    for answer in plan.answers:
+        for store in plan.stores_of(answer.name):
+            found.setdefault(store, set()).add(answer.name)
+    return {store: frozenset(users) for store, users in found.items()}
+
+
+def _store_names(stores: Iterable[SharedStore]) -> dict[SharedStore, str]:
+    """Names: that of the relation; where several stores hold it, with their layouts."""
+    every = list(stores)
+    plain = [store.name for store in every]
+    found: dict[SharedStore, str] = {}
+    for store in every:
+        name = store.name if plain.count(store.name) == 1 else f"{store.name} {store.layout}"
+        number = sum(taken == name or taken.startswith(f"{name} #") for taken in found.values())
+        found[store] = f"{name} #{number + 1}" if number else name
+    return found
+
+

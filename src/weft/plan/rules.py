@@ -1,6 +1,7 @@
 """What happens to a tuple that arrives over an edge (CLASH 8.3.1).
 
-Guarantees: a rule is plain data. Rules name edges, edges name nodes; `PhysicalGraph` checks that the names fit.
+Guarantees: a rule is plain data. Rules name edges, edges name nodes, ``users`` are the names of the queries a rule is
+for, sorted; `PhysicalGraph` checks that the names fit.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from weft.plan.join_plan import Names, StepCost
 from weft.plan.routing import Equality
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE
 
-__all__ = ["RESULT", "Edge", "ProbeRule", "ResultRule", "Rule", "StoreRule"]
+__all__ = ["RESULT", "Edge", "ProbeRule", "ResultRule", "Rule", "StoreRule", "Users"]
 
 # The node where results arrive.
 RESULT = "result"
+
+Users = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class Edge:
     """A way tuples take, and the hop at its end.
 
     They go to the task a value decides (``group-by``), to ``all``, to any one (``shuffle``), or stay (``local``).
+    A local edge out of a source ``rides`` on one that stores: its tuples are there anyway. With ``nulls``, tuples
+    without a value go somewhere too, since not everybody looks for it.
     """
 
     name: str
@@ -32,6 +37,8 @@ class Edge:
     kind: str
     hop: int
     by: Expr | None = None
+    rides: str | None = None
+    nulls: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in (LOCAL, GROUP_BY, ALL, SHUFFLE) or (self.by is not None) != (
@@ -49,6 +56,7 @@ class StoreRule:
 
     edge: str
     store: str
+    users: Users = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +74,17 @@ class ProbeRule:
     equalities: tuple[Equality, ...]
     predicates: tuple[Expr, ...]
     outputs: tuple[str, ...]
+    users: Users = ()
     estimate: StepCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRule:
-    """What arrives, set out by a tuple of ``start``, is a result of the query."""
+    """What arrives, set out by a tuple of ``start``, is a result of all its queries."""
 
     edge: str
     start: str
+    users: Users = ()
 
 
 Rule = StoreRule | ProbeRule | ResultRule

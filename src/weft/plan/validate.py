@@ -1,26 +1,28 @@
 """Whether a graph is right in itself.
 
-Guarantees: a graph that passes loses no result and repeats none. From every input's source exactly one chain of probes
-leads to the result, and one to every stored intermediate result the input is part of. Each probe checks just the
-predicates that can be checked there first. Every tuple takes the edge that `schedule.py` says it must: to the
-partitions its partners are in, in a hop in which the store is complete, and as one copy where one is wanted.
+Guarantees: a graph that passes loses no result and repeats none, of any of its queries. From every input's source
+exactly one chain of probes leads to the result of each query that reads it, and one to every stored intermediate result
+the input is part of. Each probe checks just the predicates that can be checked there first, and is shared only by
+queries that join alike up to there. Every tuple takes the edge that `placing.py` says it must: to the partitions its
+partners are in, in a hop in which the store is complete, and as one copy where one is wanted.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.errors import PlanError
-from weft.logical.expr import Expr
-from weft.logical.horizon import time_bounds
-from weft.plan.derive import filters_of, indexes_of, probe_conditions, retention_of
+from weft.logical.canonical import joined_on
+from weft.logical.query import Query
+from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
 from weft.plan.join_plan import Names
-from weft.plan.routing import Routing
-from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, StoreRule
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL, NO_KEY, SHUFFLE, Place, start, step, store_edge
+from weft.plan.placing import At, Home, Way, entering, first_step, is_foreign, next_step, storing
+from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, StoreRule, Users
+from weft.plan.schedule import GROUP_BY, LOCAL
 
 if TYPE_CHECKING:
-    from weft.plan.graph import PhysicalGraph
+    from weft.plan.graph import PhysicalGraph, StoreNode
 
 __all__ = ["validate"]
 
@@ -28,6 +30,7 @@ __all__ = ["validate"]
 def validate(graph: PhysicalGraph) -> None:
     """Refuse a graph that would lose or repeat a result."""
     _check_names(graph)
+    _check_members(graph)
     _check_nodes(graph)
     replay = _Replay(graph)
     for rule in graph.rules:
@@ -50,23 +53,44 @@ def _check_names(graph: PhysicalGraph) -> None:
     outputs = [name for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs]
     if len(set(outputs)) < len(outputs) or not set(outputs) <= set(edges):
         raise PlanError("a probe sends its matches over an edge that is not there, or not its own")
-    if sorted(source.alias for source in graph.sources) != list(graph.query.aliases):
+
+
+def _check_members(graph: PhysicalGraph) -> None:
+    names = [member.name for member in graph.members]
+    slots = [member.slot for member in graph.members]
+    if names != sorted(set(names)) or len(set(slots)) < len(slots) or min(slots, default=0) < 0:
+        raise PlanError("the queries of a graph are not sorted, or two of them have one place")
+    if not graph.tracked and len(names) != 1:
+        raise PlanError("the tuples of many queries must carry query-sets")
+    read = sorted({alias for member in graph.members for alias in member.query.aliases})
+    if [source.alias for source in graph.sources] != read:
         raise PlanError("not every input has exactly one source")
 
 
 def _check_nodes(graph: PhysicalGraph) -> None:
-    query, bounds = graph.query, time_bounds(graph.query)
+    queries = [member.query for member in graph.members]
     for source in graph.sources:
-        if (source.filters, source.columns) != (
-            filters_of(query, source.alias),
-            query.columns_of(source.alias),
-        ):
+        if source.columns != columns_of(queries, source.alias):
             raise PlanError(f"{source.name} does not pass on what the query asks for")
     for store in graph.stores:
+        users = [graph.member(name).query for name in store.users]
+        if not users or any(joined_on(query, store.aliases) != store.on for query in users):
+            raise PlanError(f"store {store.name} does not hold what its queries join")
         if store.indexes != indexes_of(graph.rules, store.name):
             raise PlanError(f"store {store.name} is not indexed by what it is looked up by")
-        if store.retention != retention_of(query, store.aliases, bounds):
+        if store.retention != widest_retention(users, store.aliases):
             raise PlanError(f"store {store.name} does not keep its tuples for as long as they are of use")
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """What arrives over an edge, before its rule: who set out, what is joined, where it is, for whom."""
+
+    start: str
+    known: Names
+    at: At | None
+    users: frozenset[str]
+    node: str
 
 
 class _Replay:
@@ -74,83 +98,125 @@ class _Replay:
 
     def __init__(self, graph: PhysicalGraph) -> None:
         self.graph = graph
-        self.query = graph.query
-        self.routing = Routing(graph.query)
-        self.places: dict[str, Place] = {}
-        self.known: dict[str, Names] = {alias: (alias,) for alias in graph.query.aliases}
-        self.node = {source.alias: source.name for source in graph.sources}
-        self.outputs: dict[str, tuple[str, ...]] = {}
+        self.edges = {edge.name: edge for edge in graph.edges}
+        self.queries = {member.name: member.query for member in graph.members}
+        self.points: dict[str, _Point] = {}  # by edge that leaves them
+        self.roots = {source.name: self._root(source.alias, source.name) for source in graph.sources}
+        self.homes: dict[str, list[tuple[Home, frozenset[str]]]] = {}
         self.stored: dict[str, dict[str, int]] = {store.name: {} for store in graph.stores}
         self.probed: set[str] = set()
-        self.results: list[str] = []
+        self.results: dict[tuple[str, str], int] = {}
+
+    def _root(self, alias: str, name: str) -> _Point:
+        readers = frozenset(n for n, query in self.queries.items() if alias in query.aliases)
+        return _Point(alias, (alias,), None, readers, name)
 
     def store(self, rule: StoreRule) -> None:
         """An edge that stores: a tuple at its source, or a match of all the store's inputs."""
-        edge, store = self.graph.edge(rule.edge), self.graph.store(rule.store)
-        alias = self._follows(edge, rule.store)
-        if self.known[alias] != store.aliases or alias in self.stored[store.name]:
+        edge, store = self.edges[rule.edge], self.graph.store(rule.store)
+        point = self._left(edge, rule.store)
+        if point.known != store.aliases or point.start in self.stored[store.name]:
             raise PlanError(f"store {store.name} does not have exactly one producer per input")
         if store.name in self.probed:
             raise PlanError(f"store {store.name} is probed before {edge.name} adds to it")
-        spread = self.routing.spread(store.layout)
-        if len(store.aliases) == 1:
-            kind = {"partitioned": GROUP_BY, "scattered": SHUFFLE, "replicated": ALL}[store.layout.kind]
-            self.places[alias], hop = start(spread), 1
+        if rule.users != store.users or not frozenset(rule.users) <= point.users:
+            raise PlanError(f"edge {edge.name} does not store for those who use {store.name}")
+        if point.at is None:
+            way = entering(store.layout)
+            home = Home(edge.name, store.layout)
+            self.homes.setdefault(point.start, []).append((home, frozenset(store.users)))
         else:
-            kind, hop = store_edge(self.places[alias], spread)
-        self._must_be(edge, kind, hop, (store.layout.by,))
-        self.stored[store.name][alias] = hop
+            way = storing(self._query(rule.users), point.at, store.layout)
+        self._must_be(edge, way)
+        self._must_keep_nulls(edge, store)
+        self.stored[store.name][point.start] = way.hop
+
+    def _must_keep_nulls(self, edge: Edge, store: StoreNode) -> None:
+        foreign = any(is_foreign(self.queries[name], store.layout) for name in store.users)
+        if edge.nulls != (foreign and edge.kind == GROUP_BY):
+            raise PlanError(f"edge {edge.name} drops what some query looks for, or keeps what none does")
 
     def probe(self, rule: ProbeRule) -> None:
         """A probe: of a complete store, with what is known, checking what can be checked."""
-        edge, store = self.graph.edge(rule.edge), self.graph.store(rule.store)
-        alias = self._follows(edge, rule.store)
-        if rule.start != alias or rule.known != self.known[alias] or alias not in self.places:
-            raise PlanError(f"the probes of {alias} do not follow each other")
+        edge, store = self.edges[rule.edge], self.graph.store(rule.store)
+        point = self._left(edge, rule.store)
+        users = frozenset(rule.users)
+        if rule.start != point.start or rule.known != point.known:
+            raise PlanError(f"the probes of {point.start} do not follow each other")
+        if not users or not users <= point.users or not users <= set(store.users):
+            raise PlanError(f"probe {rule.edge} is for queries that have no part in it")
         if set(rule.known) & set(store.aliases):
-            raise PlanError(f"{alias} joins {rule.store} twice")
-        known, inside = frozenset(rule.known), frozenset(store.aliases)
-        if (rule.equalities, rule.predicates) != probe_conditions(self.query, known, inside):
-            raise PlanError(f"probe {rule.edge} does not check just the predicates that can be checked there")
+            raise PlanError(f"{point.start} joins {rule.store} twice")
+        self._must_check(rule, store)
         self._must_be_complete(rule.store)
-        spread = self.routing.spread(store.layout)
-        ways = self.routing.ways(spread.key, known)
-        kind, place = step(self.places[alias], spread, store.complete, bool(ways))
-        self._must_be(edge, kind, place.hop, ways)
+        way = self._way(point, rule, store)
+        self._must_be(edge, way)
         self.probed.add(store.name)
-        self.places[alias], self.node[alias] = place, store.name
-        self.known[alias] = tuple(sorted((*rule.known, *store.aliases)))
-        self.outputs[alias] = rule.outputs
+        known = tuple(sorted((*rule.known, *store.aliases)))
+        after = _Point(point.start, known, way.at, users, store.name)
+        self.points |= dict.fromkeys(rule.outputs, after)
+
+    def _must_check(self, rule: ProbeRule, store: StoreNode) -> None:
+        known, inside = frozenset(rule.known), frozenset(store.aliases)
+        for name in rule.users:
+            query = self.queries[name]
+            if not known | inside <= set(query.aliases):
+                raise PlanError(f"probe {rule.edge} joins what {name} does not")
+            if (rule.equalities, rule.predicates) != probe_conditions(query, known, inside):
+                raise PlanError(
+                    f"probe {rule.edge} does not check just the predicates that can be checked there"
+                )
+
+    def _way(self, point: _Point, rule: ProbeRule, store: StoreNode) -> Way:
+        query = self._query(rule.users)
+        if point.at is not None:
+            return next_step(query, point.known, point.at, store.layout, store.complete)
+        users = frozenset(rule.users)
+        homes = [
+            home
+            for home, stored_for in self.homes.get(point.start, [])
+            if users <= stored_for and not any(is_foreign(self.queries[n], home.layout) for n in users)
+        ]
+        if not self.homes.get(point.start):
+            raise PlanError(f"{point.start} probes before it is stored")
+        return first_step(query, point.start, homes, store.layout, store.complete)
 
     def result(self, rule: ResultRule) -> None:
         """The end of an input's chain."""
-        edge = self.graph.edge(rule.edge)
-        alias = self._follows(edge, RESULT)
-        if rule.start != alias or self.known[alias] != self.query.aliases:
-            raise PlanError(f"the last probe of {alias} does not give the result")
-        self._must_be(edge, LOCAL, self.places.get(alias, Place(0, NO_KEY)).hop, ())
-        self.results.append(alias)
+        edge = self.edges[rule.edge]
+        point = self._left(edge, RESULT)
+        complete = all(self.queries[name].aliases == point.known for name in rule.users)
+        if rule.start != point.start or not complete or not frozenset(rule.users) <= point.users:
+            raise PlanError(f"the last probe of {point.start} does not give the result")
+        at = point.at or At(0, None)
+        self._must_be(edge, Way(LOCAL, at.hop, (None,), None, at))
+        for name in rule.users:
+            self.results[name, rule.start] = self.results.get((name, rule.start), 0) + 1
 
     def finish(self) -> None:
-        """Every input reaches the result once, every store has all its producers."""
-        for alias in self.query.aliases:
-            if self.results.count(alias) != 1:
-                raise PlanError(f"there is not exactly one way from {alias} to a result")
+        """Every input reaches the result of every query once, every store has all its producers."""
+        for name, query in self.queries.items():
+            for alias in query.aliases:
+                if self.results.get((name, alias)) != 1:
+                    raise PlanError(f"there is not exactly one way from {alias} to a result of {name}")
         for store in self.graph.stores:
             self._must_be_complete(store.name)
 
-    def _follows(self, edge: Edge, target: str) -> str:
-        """The input whose chain an edge continues; it must leave from where that chain is, over its own outputs."""
-        owners = [alias for alias, outputs in self.outputs.items() if edge.name in outputs]
-        if not owners:
-            owners = [a for a in self.query.aliases if self.node[a] == edge.source and a not in self.outputs]
-        if not owners or self.node[owners[0]] != edge.source or edge.target != target:
-            raise PlanError(f"edge {edge.name} leads from or to the wrong place")
-        return owners[0]
+    def _query(self, users: Users) -> Query:
+        return self.queries[users[0]]
 
-    def _must_be(self, edge: Edge, kind: str, hop: int, by: tuple[Expr | None, ...]) -> None:
-        if edge.kind != kind or edge.hop != hop or (kind == GROUP_BY and edge.by not in by):
-            raise PlanError(f"edge {edge.name} is {edge} in hop {edge.hop}; it must be {kind} in hop {hop}")
+    def _left(self, edge: Edge, target: str) -> _Point:
+        """The point that an edge leaves; it must be where it says, and lead to where its rule is."""
+        point = self.points.get(edge.name) or self.roots.get(edge.source)
+        if point is None or point.node != edge.source or edge.target != target:
+            raise PlanError(f"edge {edge.name} leads from or to the wrong place")
+        return point
+
+    def _must_be(self, edge: Edge, way: Way) -> None:
+        if (edge.kind, edge.hop, edge.rides) != (way.kind, way.hop, way.rides) or edge.by not in way.by:
+            raise PlanError(
+                f"edge {edge.name} is {edge} in hop {edge.hop}; it must be {way.kind} in hop {way.hop}"
+            )
 
     def _must_be_complete(self, name: str) -> None:
         store, hops = self.graph.store(name), self.stored[name]

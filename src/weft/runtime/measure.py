@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 from weft.logical.expr import BOOLEAN, Expr, make_call
 from weft.logical.horizon import is_time_bound
+from weft.plan.derive import filters_of
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Names
 from weft.plan.rules import ProbeRule
@@ -60,9 +61,10 @@ def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches) -> 
     found: Pairs = {}
     for source in graph.sources:
         rows = sum(batch.inputs[source.alias].rows for batch in metrics if source.alias in batch.inputs)
-        if source.filters and rows:
+        filters = filters_of(graph.query, source.alias)
+        if filters and rows:
             passed = sum(_passed(graph, source.alias, batch) for batch in metrics)
-            found |= _shared(statistics, graph, source.filters, rows, min(passed, rows))
+            found |= _shared(statistics, graph, filters, rows, min(passed, rows))
     return found
 
 

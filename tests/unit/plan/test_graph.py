@@ -96,7 +96,7 @@ def wrong_rules(graph: PhysicalGraph) -> Mutants:
 
 
 def wrong_nodes(graph: PhysicalGraph) -> Mutants:
-    """Stores complete too early, forgetting too soon, without index; sources that let everything pass."""
+    """Stores complete too early, forgetting too soon, without index; sources that pass too little on."""
     for at, store in enumerate(graph.stores):
         for hop in (store.complete - 1, store.complete + 1):
             yield f"{store.name} complete {hop}", changed(graph, "stores", at, complete=hop)
@@ -105,8 +105,6 @@ def wrong_nodes(graph: PhysicalGraph) -> Mutants:
         if store.indexes:
             yield f"{store.name} unindexed", changed(graph, "stores", at, indexes=())
     for at, source in enumerate(graph.sources):
-        if source.filters:
-            yield f"{source.name} unfiltered", changed(graph, "sources", at, filters=())
         if source.columns:
             yield f"{source.name} empty", changed(graph, "sources", at, columns=())
 

@@ -1,0 +1,113 @@
+"""Where the tuples of a graph are, edge by edge.
+
+Guarantees: lowering takes its edges from here and validation derives them again, so a graph cannot say otherwise. What
+`schedule.py` says of one query holds for all that share a step, since they join the same way up to there; a store that
+is partitioned by what a query does not join on is scattered in that query's eyes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from weft.logical.expr import Expr
+from weft.logical.query import Query
+from weft.plan.join_plan import Layout, Names
+from weft.plan.routing import Routing
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, NO_KEY, SHUFFLE, Place, Spread, start, step, store_edge
+
+__all__ = ["At", "Home", "Way", "entering", "first_step", "is_foreign", "next_step", "storing"]
+
+# A key that no tuple is placed by.
+_ELSEWHERE = -2
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Where matches are: their hop, and the value that decided their task."""
+
+    hop: int
+    by: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An edge to take: its kind, its hop, the values it may group by, the edge it rides on; where matches are then."""
+
+    kind: str
+    hop: int
+    by: tuple[Expr | None, ...]
+    rides: str | None
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A store of an input as the input's own tuples see it: the edge by which they reach it."""
+
+    edge: str
+    layout: Layout
+
+
+@lru_cache(maxsize=1024)
+def _routing(query: Query) -> Routing:
+    return Routing(query)
+
+
+def _spread(query: Query, layout: Layout) -> Spread:
+    """A layout as routing sees it; partitioned by what the query does not join on, it is scattered."""
+    spread = _routing(query).spread(layout)
+    return Spread("scattered") if spread.kind == "partitioned" and spread.key == NO_KEY else spread
+
+
+def _key(query: Query, by: Expr | None) -> int:
+    found = NO_KEY if by is None else _routing(query).number(by)
+    return _ELSEWHERE if found == NO_KEY else found
+
+
+def is_foreign(query: Query, layout: Layout) -> bool:
+    """Whether a store is partitioned by what a query does not join on, so that NULL may matter there."""
+    return layout.by is not None and _routing(query).number(layout.by) == NO_KEY
+
+
+def entering(layout: Layout) -> Way:
+    """The way of an arriving tuple into a store of its input."""
+    kind = {"partitioned": GROUP_BY, "scattered": SHUFFLE, "replicated": ALL}[layout.kind]
+    return Way(kind, 1, (layout.by if kind == GROUP_BY else None,), None, At(1, layout.by))
+
+
+def first_step(query: Query, alias: str, homes: Iterable[Home], target: Layout, complete: int) -> Way:
+    """The way of an arriving tuple to the first store it probes: along with being stored, if that leads there."""
+    spread = _spread(query, target)
+    ways = _routing(query).ways(spread.key, frozenset({alias}))
+    for home in homes:
+        place = start(_spread(query, home.layout))
+        kind, there = step(place, spread, complete, bool(ways))
+        if kind == LOCAL and not is_foreign(query, home.layout):
+            return Way(LOCAL, there.hop, (None,), home.edge, At(there.hop, home.layout.by))
+    kind, there = step(Place(0, _ELSEWHERE, True), spread, complete, bool(ways))
+    return _sent(kind, there.hop, ways, target)
+
+
+def next_step(query: Query, known: Names, at: At, target: Layout, complete: int) -> Way:
+    """The way of matches to the next store."""
+    spread = _spread(query, target)
+    ways = _routing(query).ways(spread.key, frozenset(known))
+    kind, there = step(Place(at.hop, _key(query, at.by)), spread, complete, bool(ways))
+    if kind == LOCAL:
+        return Way(LOCAL, there.hop, (None,), None, At(there.hop, at.by))
+    return _sent(kind, there.hop, ways, target)
+
+
+def _sent(kind: str, hop: int, ways: tuple[Expr, ...], target: Layout) -> Way:
+    by: tuple[Expr | None, ...] = ways if kind == GROUP_BY else (None,)
+    return Way(kind, hop, by, None, At(hop, None if kind == SHUFFLE else target.by))
+
+
+def storing(query: Query, at: At, layout: Layout) -> Way:
+    """The way of matches into a store of them."""
+    spread = Spread(layout.kind, _key(query, layout.by) if layout.by is not None else NO_KEY)
+    here = _key(query, at.by)
+    kind, hop = store_edge(Place(at.hop, _ELSEWHERE - 1 if here == _ELSEWHERE else here), spread)
+    return Way(kind, hop, (layout.by if kind == GROUP_BY else None,), None, At(hop, layout.by))
