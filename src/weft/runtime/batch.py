@@ -9,7 +9,8 @@ user's: what follows their last dot is no column name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -22,12 +23,15 @@ from weft.bucket.words import key_words
 from weft.kernels.select import Columns, evaluate
 from weft.logical.expr import Column, Expr, columns
 from weft.logical.query import Query
-from weft.logical.window import Range, Rows
+from weft.logical.schema import Stream
+from weft.logical.window import UNBOUNDED, Range, Rows, Window
 
 __all__ = [
+    "BATCH",
     "FOREVER",
     "MAX",
     "UNTIL",
+    "View",
     "concat",
     "full",
     "full_name",
@@ -42,9 +46,13 @@ __all__ = [
     "time_name",
     "until",
     "values_of",
+    "wider",
 ]
 
 MAX, UNTIL = "$max", "$until"
+
+# The batch in which a stored tuple came.
+BATCH = "$batch"
 
 # Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
 FOREVER = 1 << 62
@@ -65,9 +73,35 @@ def seq_name(alias: str) -> str:
     return f"{alias}.$seq"
 
 
-def time_name(query: Query, alias: str) -> str:
+@dataclass(frozen=True, slots=True)
+class View:
+    """Inputs as some queries see them together: through the widest of their windows, and by which column's time."""
+
+    windows: Mapping[str, Window]
+    times: Mapping[str, str]
+
+    @classmethod
+    def of(cls, queries: Sequence[Query]) -> View:
+        """What the queries see; inputs of one name are of one stream."""
+        inputs = [input_ for query in queries for input_ in query.inputs]
+        windows: dict[str, Window] = {}
+        for one in inputs:
+            windows[one.alias] = wider(one.window, windows.get(one.alias, one.window))
+        return cls(windows, {one.alias: time_name(one.alias, one.stream) for one in inputs})
+
+
+def wider(one: Window, other: Window) -> Window:
+    """The wider of two windows; counted and timed ones are never of one input."""
+    if isinstance(one, Range) and isinstance(other, Range):
+        return max(one, other, key=lambda window: window.duration)
+    if isinstance(one, Rows) and isinstance(other, Rows):
+        return max(one, other, key=lambda window: window.count)
+    return UNBOUNDED
+
+
+def time_name(alias: str, stream: Stream) -> str:
     """The column with the time of an input's tuple."""
-    return f"{alias}.{query.input(alias).stream.event_time or '$time'}"
+    return f"{alias}.{stream.event_time or '$time'}"
 
 
 def micros(duration: timedelta) -> int:
@@ -75,35 +109,35 @@ def micros(duration: timedelta) -> int:
     return duration // timedelta(microseconds=1)
 
 
-def shortest_range(query: Query, names: Iterable[str]) -> int | None:
+def shortest_range(view: View, names: Iterable[str]) -> int | None:
     """The shortest `RANGE` window among inputs; None if none has one."""
-    windows = (query.input(alias).window for alias in names)
+    windows = (view.windows[alias] for alias in names)
     return min((micros(window.duration) for window in windows if isinstance(window, Range)), default=None)
 
 
-def has_range(query: Query, names: Iterable[str]) -> bool:
+def has_range(view: View, names: Iterable[str]) -> bool:
     """Whether an input among these has a `RANGE` window."""
-    return shortest_range(query, names) is not None
+    return shortest_range(view, names) is not None
 
 
-def longest(query: Query, alias: str) -> int | None:
+def longest(view: View, alias: str) -> int | None:
     """How many tuples an input's `ROWS` window holds; None if it has none."""
-    window = query.input(alias).window
+    window = view.windows[alias]
     return window.count if isinstance(window, Rows) else None
 
 
-def newest(query: Query, batch: pa.RecordBatch, known: tuple[str, ...]) -> Longs:
+def newest(view: View, batch: pa.RecordBatch, known: tuple[str, ...]) -> Longs:
     """The largest time in every match."""
-    name = time_name(query, known[0]) if len(known) == 1 else MAX
+    name = view.times[known[0]] if len(known) == 1 else MAX
     return longs(column(batch, name))
 
 
-def until(query: Query, batch: pa.RecordBatch, known: tuple[str, ...]) -> Longs | None:
+def until(view: View, batch: pa.RecordBatch, known: tuple[str, ...]) -> Longs | None:
     """The time until which every match is inside its windows; None: without end."""
-    shortest = shortest_range(query, known)
-    if shortest is None:
-        return None
-    return newest(query, batch, known) + shortest if len(known) == 1 else longs(column(batch, UNTIL))
+    if len(known) > 1:
+        return longs(column(batch, UNTIL)) if UNTIL in batch.schema.names else None
+    shortest = shortest_range(view, known)
+    return None if shortest is None else newest(view, batch, known) + shortest
 
 
 def longs(array: Any) -> Longs:

@@ -3,24 +3,39 @@
 Guarantees: pure but for the additions to the state it is given. Rules run in the order of the graph, so a store has
 this batch's additions before it is probed. A probe on behalf of an input sees every settled run, and this batch's
 additions made by inputs that come before it in the driver order, and so finds each result exactly once: on behalf
-of its last tuple (design, D5). A tuple whose key is NULL goes nowhere, since it joins nothing.
+of its last tuple (design, D5). A tuple whose key is NULL goes nowhere, since it joins nothing. Where there are many
+queries, a tuple goes where some query it is for wants it, and a result to just those it is for (design, D7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
+from weft.bucket.compiled import Mask
 from weft.kernels import route
-from weft.kernels.select import holds
-from weft.logical.expr import all_of, columns
-from weft.plan.rules import Edge, ProbeRule, StoreRule
+from weft.kernels.materialise import taken
+from weft.kernels.query_set import (
+    all_of,
+    bits_of,
+    columns_of,
+    count_per_query,
+    nonempty,
+    rows_per_query,
+    sets_of,
+)
+from weft.kernels.select import Columns, holds
+from weft.logical.expr import Column, columns
+from weft.logical.expr import all_of as conjunction
+from weft.plan.derive import filters_of
+from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL
 from weft.runtime.batch import concat, full_name, values_of
 from weft.runtime.program import Program
+from weft.runtime.refine import refined
 from weft.runtime.state import State, make_run
 from weft.runtime.step import execute
 from weft.runtime.turn import Turn
@@ -28,6 +43,7 @@ from weft.runtime.turn import Turn
 __all__ = ["Outcome", "Parcel", "StepCount", "leave_source", "run_hop"]
 
 Arrived = Mapping[str, Sequence[pa.RecordBatch]]
+Here = dict[str, list[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,47 +66,103 @@ class StepCount:
 
 @dataclass
 class Outcome:
-    """What a hop gives in one partition: parcels for later hops, results, and what its probes did."""
+    """What a hop gives in one partition: parcels for later hops, results by query, and what its probes did.
 
+    Of queries in ``counting``, results are counted and not made. A query in ``failed`` could not be answered.
+    """
+
+    counting: Collection[str] = ()
     sent: list[Parcel] = field(default_factory=list)
-    results: list[pa.RecordBatch] = field(default_factory=list)
+    results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     steps: list[StepCount] = field(default_factory=list)
+    failed: dict[str, Exception] = field(default_factory=dict)
+
+    def add(self, program: Program, name: str, batch: pa.RecordBatch) -> None:
+        """Results of a query, given as matches."""
+        if not batch.num_rows or name in self.failed:
+            return
+        self.counts[name] = self.counts.get(name, 0) + batch.num_rows
+        if name in self.counting:
+            return
+        try:
+            self.results.setdefault(name, []).append(_project(program, name, batch))
+        except Exception as error:  # noqa: BLE001  it is this query's, and the others go on
+            self.failed[name] = error
 
 
-def leave_source(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn) -> Outcome:
+def leave_source(
+    program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, counting: Collection[str] = ()
+) -> Outcome:
     """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
-    source, outcome = program.source(alias), Outcome()
-    if source.filters:
-        predicate = all_of(source.filters)
-        found = {(c.alias, c.name): column(batch, full_name(c)) for c in columns(predicate)}
-        batch = batch.filter(pa.array(holds(predicate, found, batch.num_rows)))
-    leaving = program.leaving(alias)
-    for edge in leaving:
+    outcome = Outcome(counting)
+    batch = _filtered(program, alias, batch)
+    for edge in program.leaving(alias):
+        rule = program.rules[edge.name]
         if edge.kind != LOCAL:
-            outcome.sent += _send(program, edge, batch, turn)
-    if batch.num_rows and leaving[0].kind == LOCAL:  # a query of one input: nothing to join
-        outcome.results.append(_project(program, batch))
+            outcome.sent += _send(program, edge, _of_use(program, rule.users, batch), turn)
+        elif isinstance(rule, ResultRule) and batch.num_rows:  # a query of one input: nothing to join
+            _finish(program, rule, batch, turn, outcome)
     return outcome
 
 
-def run_hop(program: Program, hop: int, arrived: Arrived, state: State, turn: Turn) -> Outcome:
+def _filtered(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The tuples that some query wants; with the queries that do, if there are many."""
+    if program.sets:
+        index = program.filters[alias]
+        sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows)
+        for name, values in columns_of(sets).items():
+            batch = batch.append_column(name, values)
+        return _kept(batch, nonempty(sets))
+    filters = filters_of(program.graph.query, alias)
+    if not filters:
+        return batch
+    predicate = conjunction(filters)
+    return _kept(batch, holds(predicate, _named(batch, columns(predicate)), batch.num_rows))
+
+
+def _named(batch: pa.RecordBatch, items: Iterable[Column]) -> Columns:
+    return {(item.alias, item.name): column(batch, full_name(item)) for item in items}
+
+
+def _kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+    return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def _of_use(program: Program, users: Users, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that are for any of some queries."""
+    if not program.sets or len(users) == len(program.members) or not batch.num_rows:
+        return batch
+    sets = sets_of([column(batch, name) for name in program.sets])
+    return _kept(batch, nonempty(all_of(sets, bits_of(program.slots(users), program.words)[:, None])))
+
+
+def run_hop(
+    program: Program,
+    hop: int,
+    arrived: Arrived,
+    state: State,
+    turn: Turn,
+    counting: Collection[str] = (),
+) -> Outcome:
     """Apply the rules of a hop to what arrived in a partition; beyond the last hop there is nothing to do."""
-    outcome = Outcome()
-    here = {edge: list(batches) for edge, batches in arrived.items() if batches}
+    outcome = Outcome(counting)
+    here: Here = {edge: list(batches) for edge, batches in arrived.items() if batches}
     for name in list(here):
         here |= {rider: list(here[name]) for rider in program.riders[name]}
-    rules = program.hops[hop] if hop < len(program.hops) else ()  # other queries of the batch may have more
+    rules = program.hops[hop] if hop < len(program.hops) else ()  # other graphs of the batch may have more
     for rule in rules:
         batches = [batch for batch in here.pop(rule.edge, ()) if batch.num_rows]
         if not batches:
             continue
-        batch = concat(batches)
+        batch = _of_use(program, rule.users, concat(batches))
         if isinstance(rule, StoreRule):
-            state.add(rule.store, program.starts[rule.edge], make_run(program.stores[rule.store], batch))
+            plan = program.stores[rule.store]
+            state.add(plan, program.starts[rule.edge], make_run(plan, batch, turn.number))
         elif isinstance(rule, ProbeRule):
             _probe(program, rule, batch, state, turn, here, outcome)
-        else:
-            outcome.results.append(_project(program, batch))
+        elif batch.num_rows:
+            _finish(program, rule, batch, turn, outcome)
     return outcome
 
 
@@ -100,12 +172,12 @@ def _probe(
     batch: pa.RecordBatch,
     state: State,
     turn: Turn,
-    here: dict[str, list[pa.RecordBatch]],
+    here: Here,
     outcome: Outcome,
 ) -> None:
     """Probe a store, and pass the matches on: within the task, or to another."""
     step = program.steps[rule.edge]
-    matches = execute(program.query, step, batch, visible(program, rule, state, turn), turn)
+    matches = execute(step, batch, visible(program, rule, state, turn), turn) if batch.num_rows else None
     outcome.steps.append(StepCount(rule.edge, batch.num_rows, 0 if matches is None else matches.num_rows))
     if matches is None:
         return
@@ -114,15 +186,17 @@ def _probe(
         if edge.kind == LOCAL:
             here.setdefault(output, []).append(matches)
         else:
-            outcome.sent += _send(program, edge, matches, turn)
+            wanted = _of_use(program, program.rules[output].users, matches)
+            outcome.sent += _send(program, edge, wanted, turn)
 
 
 def visible(program: Program, rule: ProbeRule, state: State, turn: Turn) -> list[Bucket]:
     """The runs that a probe sees."""
-    runs = list(state.settled(rule.store))
-    for start in program.stores[rule.store].node.aliases:
+    plan = program.stores[rule.store]
+    runs = list(state.settled(plan))
+    for start in plan.node.aliases:
         if turn.sees(rule.start, start):
-            runs += state.added(rule.store, start)
+            runs += state.added(plan, start)
     return runs
 
 
@@ -134,7 +208,7 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
     if edge.kind == ALL:
         parts = route.everywhere(slim, turn.partitions)
     elif edge.kind == GROUP_BY and edge.by is not None:
-        targets = route.partitions([values_of(batch, edge.by)], turn.partitions)
+        targets = route.partitions([values_of(batch, edge.by)], turn.partitions, nulls=edge.nulls)
         parts = route.split(slim, targets, turn.partitions)
     else:
         parts = route.round_robin(slim, turn.partitions, turn.number)
@@ -143,7 +217,28 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
             yield Parcel(edge.name, partition, part)
 
 
-def _project(program: Program, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns of the result."""
-    found = {output.name: values_of(batch, output.expr) for output in program.query.projection}
-    return pa.RecordBatch.from_pydict(found)
+def _finish(
+    program: Program, rule: ResultRule, batch: pa.RecordBatch, turn: Turn, outcome: Outcome
+) -> None:
+    """Results, to every query they are for."""
+    if not program.sets:
+        outcome.add(program, rule.users[0], batch)
+        return
+    sets = refined(program.limits[rule.edge], program.view, program.sets, batch, turn, rule.start)
+    slots = program.slots(rule.users)
+    if all(name in outcome.counting for name in rule.users):
+        for name, count in zip(rule.users, count_per_query(sets, slots).tolist(), strict=True):
+            outcome.counts[name] = outcome.counts.get(name, 0) + count
+        return
+    offsets, rows = rows_per_query(sets, slots)
+    for name, first, last in zip(rule.users, offsets.tolist(), offsets[1:].tolist(), strict=True):
+        if last > first:
+            read = program.read_by(name)
+            part = {column_: taken(column(batch, column_), rows[first:last]) for column_ in read}
+            outcome.add(program, name, pa.RecordBatch.from_pydict(part))
+
+
+def _project(program: Program, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of a query's result."""
+    projection = program.members[name].query.projection
+    return pa.RecordBatch.from_pydict({output.name: values_of(batch, output.expr) for output in projection})

@@ -21,8 +21,7 @@ from weft.errors import CatalogError, nearest
 from weft.kernels.arrow import arrow_type
 from weft.kernels.datum import as_type
 from weft.logical.expr import Column
-from weft.logical.query import Query
-from weft.runtime.batch import full_name, longest, longs, seq_name, time_name
+from weft.runtime.batch import full_name, longs, seq_name
 from weft.runtime.program import Program
 
 __all__ = ["Admitted", "admit", "numbered", "renumbered"]
@@ -48,15 +47,15 @@ def admit(
     watermark: int | None = None,
 ) -> Admitted:
     """The tuples of an input that take part; ``now`` is their arrival time, for streams without event time."""
-    query = program.query
+    input_ = program.graph.input(alias)
     read = {full_name(item): _typed(data, item) for item in program.source(alias).columns}
-    event_time, name = query.input(alias).event_time, time_name(query, alias)
+    event_time, name = input_.event_time, program.view.times[alias]
     if event_time is None:
         read[name] = pa.array(np.full(data.num_rows, now, np.int64))
         return _timed(pa.RecordBatch.from_pydict(read), name, None, 0)
     read[name] = _typed(data, event_time)
     batch, untimed = _only(pa.RecordBatch.from_pydict(read), validity(read[name]))
-    drop = query.input(alias).stream.late == "drop"
+    drop = input_.stream.late == "drop"
     return _timed(batch, name, watermark if drop else None, untimed)
 
 
@@ -70,9 +69,9 @@ def _timed(batch: pa.RecordBatch, name: str, watermark: int | None, untimed: int
     return Admitted(batch, late, untimed, int(times.min()), int(times.max()))
 
 
-def numbered(query: Query, alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+def numbered(program: Program, alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
     """The tuples with their numbers, if their window counts them; ``first`` came before."""
-    if longest(query, alias) is None:
+    if alias not in program.counted:
         return batch
     return batch.append_column(
         seq_name(alias), pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))

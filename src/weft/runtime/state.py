@@ -20,7 +20,7 @@ import pyarrow as pa
 from weft.bucket.bucket import Bucket, build, column
 from weft.bucket.merge import due, expired, merge
 from weft.kernels.materialise import taken
-from weft.runtime.batch import key_name, longs, values_of
+from weft.runtime.batch import BATCH, full, key_name, longs, values_of
 from weft.runtime.program import StorePlan
 
 __all__ = ["FANOUT", "Forget", "PartitionState", "State", "make_run", "settle"]
@@ -31,15 +31,15 @@ FANOUT = 4
 class State(Protocol):
     """A partition's stores, as the interpreter sees them."""
 
-    def settled(self, store: str) -> Sequence[Bucket]:
+    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
         ...
 
-    def added(self, store: str, start: str) -> Sequence[Bucket]:
+    def added(self, plan: StorePlan, start: str) -> Sequence[Bucket]:
         """What tuples of an input have added in this batch, in this hop and in those before."""
         ...
 
-    def add(self, store: str, start: str, run: Bucket) -> None:
+    def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
         """Add a run of this batch, made by tuples of an input."""
         ...
 
@@ -58,31 +58,33 @@ class Forget:
 
 @dataclass
 class PartitionState:
-    """A partition held in memory."""
+    """A partition held in memory; stores go by their identities."""
 
     runs: dict[str, tuple[Bucket, ...]] = field(default_factory=dict)
     fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
 
-    def settled(self, store: str) -> Sequence[Bucket]:
+    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
-        return self.runs.get(store, ())
+        return self.runs.get(plan.identity, ())
 
-    def added(self, store: str, start: str) -> Sequence[Bucket]:
+    def added(self, plan: StorePlan, start: str) -> Sequence[Bucket]:
         """What tuples of an input have added in this batch."""
-        return self.fresh.get((store, start), ())
+        return self.fresh.get((plan.identity, start), ())
 
-    def add(self, store: str, start: str, run: Bucket) -> None:
+    def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
         """Add a run of this batch, made by tuples of an input."""
-        self.fresh.setdefault((store, start), []).append(run)
+        self.fresh.setdefault((plan.identity, start), []).append(run)
 
     def commit(self, plan: StorePlan, order: Sequence[str], forget: Forget) -> None:
         """End the batch for one store: its additions become settled, what is past is forgotten."""
-        added = [run for start in order for run in self.fresh.pop((plan.name, start), ())]
-        self.runs[plan.name] = settle(plan, (*self.settled(plan.name), *added), forget)
+        added = [run for start in order for run in self.fresh.pop((plan.identity, start), ())]
+        self.runs[plan.identity] = settle(plan, (*self.settled(plan), *added), forget)
 
 
-def make_run(plan: StorePlan, batch: pa.RecordBatch) -> Bucket:
-    """What arrives at a store as a run: the columns it keeps, the values it computes, its orders."""
+def make_run(plan: StorePlan, batch: pa.RecordBatch, number: int) -> Bucket:
+    """What arrives at a store in a batch as a run: the columns it keeps, the values it computes, its orders."""
+    if BATCH in plan.columns and BATCH not in batch.schema.names:
+        batch = batch.append_column(BATCH, pa.array(full(batch.num_rows, number)))
     kept = {name: column(batch, name) for name in plan.columns}
     kept |= {key_name(expr): values_of(batch, expr) for expr in plan.computed}
     layout = plan.orders[0] if plan.orders else None

@@ -20,10 +20,10 @@ from weft.bucket.words import validity
 from weft.kernels.band import Band, band_portions
 from weft.kernels.materialise import stored_column, taken
 from weft.kernels.probe import Keys, in_order, probe_portions
+from weft.kernels.query_set import all_of, bits_of, columns_of, nonempty, sets_of
 from weft.kernels.ranges import Matches, Window, join_matches
 from weft.kernels.theta import Sides, residual, theta_portions
 from weft.logical.expr import BOOLEAN, Expr, Literal, columns
-from weft.logical.query import Query
 from weft.runtime.access import Access, Limit
 from weft.runtime.batch import (
     FOREVER,
@@ -31,7 +31,6 @@ from weft.runtime.batch import (
     UNTIL,
     full,
     full_name,
-    has_range,
     longest,
     longs,
     newest,
@@ -51,30 +50,31 @@ _TRUE = Literal(True, BOOLEAN)
 
 
 def execute(
-    query: Query, step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn
+    step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn
 ) -> pa.RecordBatch | None:
     """The matches of a batch in the runs it may see; None if there are none."""
     runs = [run for run in runs if run.bounds.rows]
     if not batch.num_rows or not runs:
         return None
-    search = _Search(query, step, batch, turn)
+    search = _Search(step, batch, turn)
     matches = join_matches(search.found(run) for run in runs)
-    return search.gathered(matches, runs) if len(matches) else None
+    if not len(matches):
+        return None
+    return search.shared(matches, runs) if step.sets else search.gathered(matches, runs)
 
 
 @dataclass
 class _Search:
     """A probe of one batch: what is prepared once, and used for every run."""
 
-    query: Query
     step: Step
     batch: pa.RecordBatch
     turn: Turn
 
     def __post_init__(self) -> None:
-        query, rule = self.query, self.step.rule
-        self.newest = newest(query, self.batch, rule.known)
-        self.until = until(query, self.batch, rule.known)
+        self.view, rule = self.step.view, self.step.rule
+        self.newest = newest(self.view, self.batch, rule.known)
+        self.until = until(self.view, self.batch, rule.known)
         self.window = self._window()
         self.keys, self.band = _keys(self.step.access, self.batch), _band(self.step.access, self.batch)
 
@@ -99,7 +99,7 @@ class _Search:
         low, high = None, self.until
         if store.counted:
             low, high = full(self.batch.num_rows, self._oldest(store.node.aliases[0])), None
-        elif (shortest := shortest_range(self.query, store.node.aliases)) is not None:
+        elif (shortest := shortest_range(self.view, store.node.aliases)) is not None:
             low = self.newest - shortest
         for limit in self.step.access.times:
             bound = _bound(limit, self.batch)
@@ -115,7 +115,7 @@ class _Search:
         )
 
     def _oldest(self, alias: str) -> int:
-        rows = longest(self.query, alias)
+        rows = longest(self.view, alias)
         return 0 if rows is None else self.turn.oldest(alias, rows, self.step.rule.start)
 
     def _inside(self, pairs: Portions, run: Bucket) -> Portions:
@@ -132,12 +132,31 @@ class _Search:
             if self.until is not None:
                 yield _Check(longs(column(run.batch, store.time)), self.until, "<=")
             return
-        if len(names) > 1 and has_range(self.query, names):
+        if UNTIL in store.columns:
             yield _Check(longs(column(run.batch, UNTIL)), self.newest, ">=")
         for alias in names:
-            if len(names) > 1 and longest(self.query, alias) is not None:
+            if len(names) > 1 and longest(self.view, alias) is not None:
                 oldest = full(self.batch.num_rows, self._oldest(alias))
                 yield _Check(longs(column(run.batch, seq_name(alias))), oldest, ">=")
+
+    def shared(self, matches: Matches, runs: Sequence[Bucket]) -> pa.RecordBatch | None:
+        """The matches that are for some query, with the queries they are for."""
+        mine, theirs = self._sets(matches, runs)
+        sets = all_of(mine, theirs)
+        kept = nonempty(all_of(sets, bits_of(self.step.slots, len(self.step.sets))[:, None]))
+        if not kept.all():
+            matches, sets = matches.keep(kept), np.ascontiguousarray(sets[:, kept])
+        if not len(matches):
+            return None
+        batch = self.gathered(matches, runs)
+        for name, values in columns_of(sets).items():
+            batch = batch.append_column(name, values)
+        return batch
+
+    def _sets(self, matches: Matches, runs: Sequence[Bucket]) -> tuple[Longs, Longs]:
+        names = self.step.sets
+        mine = sets_of([taken(column(self.batch, name), matches.probe) for name in names])
+        return mine, sets_of([stored_column(matches, runs, name) for name in names])
 
     def gathered(self, matches: Matches, runs: Sequence[Bucket]) -> pa.RecordBatch:
         """The matches with the columns that are read later."""
@@ -153,14 +172,14 @@ class _Search:
 
     def _both_until(self, matches: Matches, runs: Sequence[Bucket]) -> Longs:
         store = self.step.store
-        shortest = shortest_range(self.query, store.node.aliases)
+        shortest = shortest_range(self.view, store.node.aliases)
         mine = None if self.until is None else take(self.until, matches.probe)
-        if shortest is None and mine is not None:
-            return mine
-        if len(store.node.aliases) > 1:
+        if UNTIL in store.columns:
             theirs = longs(stored_column(matches, runs, UNTIL))
+        elif len(store.node.aliases) == 1 and shortest is not None:
+            theirs = longs(stored_column(matches, runs, store.time)) + shortest
         else:
-            theirs = longs(stored_column(matches, runs, store.time)) + (shortest or 0)
+            return full(len(matches), FOREVER) if mine is None else mine
         return theirs if mine is None else np.minimum(mine, theirs)
 
 

@@ -41,10 +41,14 @@ class Turn:
         """Whether tuples of one input come after all those of another in this batch."""
         return self.order.index(other) < self.order.index(start)
 
+    def arrived(self, alias: str, start: str) -> int:
+        """How many tuples of an input have come when tuples of ``start`` probe."""
+        before, arrived = self.counts[alias]
+        return before + (arrived if self.sees(start, alias) else 0)
+
     def oldest(self, alias: str, rows: int, start: str) -> int:
         """The first number of a tuple inside a `ROWS` window when tuples of ``start`` probe."""
-        before, arrived = self.counts[alias]
-        return before + (arrived if self.sees(start, alias) else 0) - rows
+        return self.arrived(alias, start) - rows
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for the plan of the batch."""

@@ -8,17 +8,18 @@ brings later is late if they have passed it. A source without event time is wher
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from weft.logical.query import Query
+from weft.logical.query import connected
 from weft.logical.schema import Stream
-from weft.runtime.batch import longest, micros, seq_name
-from weft.runtime.program import Program, StorePlan
+from weft.plan.graph import PhysicalGraph
+from weft.runtime.batch import View, longest, micros, seq_name
+from weft.runtime.program import Lifetime, StorePlan
 from weft.runtime.state import Forget
 from weft.runtime.turn import Turn
 
-__all__ = ["Watermarks", "forgettable"]
+__all__ = ["Watermarks", "connected_streams", "forgettable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,38 @@ class Watermarks:
         """The watermark of a stream."""
         return self.marks.get(stream)
 
-    def advance(self, query: Query, newest: Mapping[str, int], now: int) -> Watermarks:
-        """The watermarks after a batch whose newest tuples, by stream, are of these times."""
-        streams = {input_.stream.name: input_.stream for input_ in query.inputs}
-        active = {name: now if name in newest else self.active.get(name, now) for name in streams}
-        marks = dict(self.marks)
-        for name, stream in streams.items():
-            mark = _own(stream, newest.get(name), now)
-            if mark is not None:
-                marks[name] = max(mark, marks.get(name, mark))
-        idle = {name for name, stream in streams.items() if _is_idle(stream, now - active[name])}
-        marks |= _taken_along(marks, streams, idle)
+    def advance(
+        self, components: Iterable[Iterable[Stream]], newest: Mapping[str, int], now: int
+    ) -> Watermarks:
+        """The watermarks after a batch whose newest tuples, by stream, are of these times.
+
+        ``components`` are the streams that queries connect: an idle one is taken along by those it is joined with.
+        """
+        marks, active = dict(self.marks), dict(self.active)
+        for component in components:
+            streams = {stream.name: stream for stream in component}
+            active |= {name: now if name in newest else self.active.get(name, now) for name in streams}
+            for name, stream in streams.items():
+                mark = _own(stream, newest.get(name), now)
+                if mark is not None:
+                    marks[name] = max(mark, marks.get(name, mark))
+            idle = {name for name, stream in streams.items() if _is_idle(stream, now - active[name])}
+            marks |= _taken_along(marks, streams, idle)
         return Watermarks(marks, active)
+
+
+def connected_streams(graphs: Iterable[PhysicalGraph]) -> list[list[Stream]]:
+    """The streams of graphs, those together that queries connect."""
+    queries = [member.query for graph in graphs for member in graph.members]
+    streams = {input_.stream.name: input_.stream for query in queries for input_ in query.inputs}
+    edges = [frozenset(input_.stream.name for input_ in query.inputs) for query in queries]
+    found: list[list[Stream]] = []
+    left = sorted(streams)
+    while left:
+        names = connected(left[0], edges)
+        found.append([streams[name] for name in sorted(names)])
+        left = [name for name in left if name not in names]
+    return found
 
 
 def _own(stream: Stream, newest: int | None, now: int) -> int | None:
@@ -69,33 +90,40 @@ def _taken_along(marks: Mapping[str, int], streams: Mapping[str, Stream], idle: 
     return {name: max(least, marks.get(name, least)) for name in sorted(idle)}
 
 
-def forgettable(program: Program, plan: StorePlan, watermarks: Watermarks, turn: Turn) -> Forget:
+def forgettable(plan: StorePlan, watermarks: Watermarks, turn: Turn) -> Forget:
     """What a store need not keep after a batch.
 
-    A row is dead when, for some tuple in it, all that can still come of the inputs outside the store is later than
-    that tuple's time and its retention. In a match the largest time stands for all, which errs on the safe side.
+    A row is dead for a query when, for some tuple in it, all that can still come of the inputs outside the store is
+    later than that tuple's time and its retention; it goes when it is dead for all. In a match the largest time stands
+    for all, which errs on the safe side.
     """
-    query, node = program.query, plan.node
     if plan.counted:
-        return Forget(since=_oldest(query, node.aliases[0], turn))
+        return Forget(since=_oldest(plan.view, plan.node.aliases[0], turn))
     numbers = {
         seq_name(alias): oldest
-        for alias in node.aliases
-        if (oldest := _oldest(query, alias, turn)) is not None
+        for alias in plan.node.aliases
+        if (oldest := _oldest(plan.view, alias, turn)) is not None
     }
-    spans = [micros(span) for span in node.retention if span is not None]
-    others = [query.input(alias).stream.name for alias in query.aliases if alias not in node.aliases]
-    marks = [watermarks.of(name) for name in others]
-    known = [mark for mark in marks if mark is not None]
-    if not spans:
+    spans = [life.span for life in plan.lifetimes]
+    bounded = [span for span in spans if span is not None]
+    if len(bounded) < len(spans) or not bounded:
         return Forget(numbers=numbers)
-    reach = max(1, min(spans) // 4)
-    if len(known) < len(marks):
-        return Forget(None, reach, numbers)
-    return Forget(min(known) - min(spans), reach, numbers)
+    reach = max(1, max(bounded) // 4)
+    dead = [_dead(life, watermarks) for life in plan.lifetimes]
+    known = [time for time in dead if time is not None]
+    return Forget(min(known) if len(known) == len(dead) else None, reach, numbers)
 
 
-def _oldest(query: Query, alias: str, turn: Turn) -> int | None:
+def _dead(life: Lifetime, watermarks: Watermarks) -> int | None:
+    """Before which time nothing is of use to a query; None: not known yet."""
+    marks = [watermarks.of(name) for name in life.streams]
+    known = [mark for mark in marks if mark is not None]
+    if life.span is None or len(known) < len(marks) or not known:
+        return None
+    return min(known) - life.span
+
+
+def _oldest(view: View, alias: str, turn: Turn) -> int | None:
     """The first number of an input's tuple that the next batch can still see."""
-    rows = longest(query, alias)
+    rows = longest(view, alias)
     return None if rows is None else sum(turn.counts[alias]) - rows
