@@ -6,7 +6,6 @@ they have in common is there once, and every part says who uses it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,7 +13,7 @@ from typing import TypeVar
 
 from weft.errors import PlanError
 from weft.logical.codec import LOGICAL, Codec
-from weft.logical.expr import Column, Expr, to_sql
+from weft.logical.expr import Column, Expr
 from weft.logical.query import Input, Query
 from weft.plan.join_plan import (
     Cost,
@@ -30,7 +29,7 @@ from weft.plan.join_plan import (
 from weft.plan.routing import Equality
 from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
 from weft.plan.validate import validate
-from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
+from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan, store_identity
 
 __all__ = ["CODEC", "Member", "PhysicalGraph", "Sight", "Source", "StoreNode"]
 
@@ -40,13 +39,14 @@ class Sight:
     """What a query sees of the stored past of an input: what came in this batch or later, of this time or later.
 
     Clocks are in microseconds, or numbers of tuples where windows count them. Results of tuples that are all at or
-    after ``complete`` are complete; None: all are.
+    after ``complete`` are complete; None: all are. ``store`` is where it was seen when the query came.
     """
 
     alias: str
     batch: int = 0
     since: int | None = None
     complete: int | None = None
+    store: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,7 @@ class StoreNode:
     @property
     def identity(self) -> str:
         """What the store is called for as long as it exists, whoever comes and goes."""
-        joined = " AND ".join(map(to_sql, self.on))
-        digest = f" {hashlib.blake2b(joined.encode(), digest_size=6).hexdigest()}" if joined else ""
-        return f"{'⋈'.join(self.aliases)} {self.layout}{digest}"
+        return store_identity(self.aliases, self.layout, self.on)
 
 
 @dataclass(frozen=True, slots=True)

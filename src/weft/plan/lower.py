@@ -16,7 +16,7 @@ from weft.logical.query import Query
 from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Names, StepCost
-from weft.plan.placing import At, Home, entering, first_step, is_foreign, next_step, storing
+from weft.plan.placing import At, Home, entering, first_step, is_foreign, keeps_nulls, next_step, storing
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule
 from weft.plan.schedule import GROUP_BY, LOCAL
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan, answer_of
@@ -30,11 +30,16 @@ def lower(plan: JoinPlan, name: str = "query") -> PhysicalGraph:
     return lower_workload(WorkloadPlan((answer,), upkeep, plan.cost))
 
 
-def lower_workload(plan: WorkloadPlan, members: Iterable[Member] | None = None) -> PhysicalGraph:
-    """The physical graph of a plan for many queries; members are numbered in their order if they are not given."""
+def lower_workload(
+    plan: WorkloadPlan, members: Iterable[Member] | None = None, *, tracked: bool = False
+) -> PhysicalGraph:
+    """The physical graph of a plan for many queries; members are numbered in their order if they are not given.
+
+    ``tracked`` makes tuples carry query-sets even for one query: there have been others, or will be.
+    """
     given = {member.name: member for member in members or ()}
     found = [given.get(a.name) or Member(a.name, a.query, slot) for slot, a in enumerate(plan.answers)]
-    lowering = _Lowering(plan, tuple(sorted(found, key=lambda member: member.name)))
+    lowering = _Lowering(plan, tuple(sorted(found, key=lambda member: member.name)), tracked)
     lowering.enter()
     for store in lowering.intermediate:
         lowering.materialise(store)
@@ -58,9 +63,10 @@ class _Node:
 class _Lowering:
     """The graph while it grows: smaller stores first, so completeness is known when needed."""
 
-    def __init__(self, plan: WorkloadPlan, members: tuple[Member, ...]) -> None:
+    def __init__(self, plan: WorkloadPlan, members: tuple[Member, ...], tracked: bool) -> None:
         self.plan = plan
         self.members = members
+        self.tracked = tracked or len(members) > 1
         self.queries = {member.name: member.query for member in members}
         self.users = _users(plan)
         self.intermediate = [store for store in plan.stores if not store.is_input]
@@ -188,7 +194,9 @@ class _Lowering:
     def _store(self, store: SharedStore, node: _Node, kind: str, hop: int) -> str:
         users = self.users[store]
         by = store.layout.by if kind == GROUP_BY else None
-        nulls = kind == GROUP_BY and any(is_foreign(self.queries[name], store.layout) for name in users)
+        nulls = kind == GROUP_BY and keeps_nulls(
+            [self.queries[name] for name in users], store.layout, self.tracked and store.is_input
+        )
         edge = Edge("", "", self.names[store], kind, hop, by, None, nulls)
         name = self._edge(f"{node.start}: store {self.names[store]}", node, edge)
         self.rules.append(StoreRule(name, self.names[store], tuple(sorted(users))))
@@ -210,9 +218,8 @@ class _Lowering:
         """All of it."""
         nodes = tuple(self._node(store) for store in self.plan.stores)
         edges, rules = tuple(self.edges), tuple(self.rules)
-        tracked = len(self.members) > 1 or any(member.first or member.sights for member in self.members)
         return PhysicalGraph(
-            self.members, tuple(self.sources), nodes, edges, rules, self.plan.cost, tracked
+            self.members, tuple(self.sources), nodes, edges, rules, self.plan.cost, self.tracked
         )
 
     def _node(self, store: SharedStore) -> StoreNode:

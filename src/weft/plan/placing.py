@@ -17,7 +17,7 @@ from weft.plan.join_plan import Layout, Names
 from weft.plan.routing import Routing
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, NO_KEY, SHUFFLE, Place, Spread, start, step, store_edge
 
-__all__ = ["At", "Home", "Way", "entering", "first_step", "is_foreign", "next_step", "storing"]
+__all__ = ["At", "Home", "Way", "entering", "first_step", "is_foreign", "keeps_nulls", "next_step", "storing"]
 
 # A key that no tuple is placed by.
 _ELSEWHERE = -2
@@ -69,6 +69,11 @@ def _key(query: Query, by: Expr | None) -> int:
 def is_foreign(query: Query, layout: Layout) -> bool:
     """Whether a store is partitioned by what a query does not join on, so that NULL may matter there."""
     return layout.by is not None and _routing(query).number(layout.by) == NO_KEY
+
+
+def keeps_nulls(queries: Iterable[Query], layout: Layout, past: bool) -> bool:
+    """Whether tuples without a value to be partitioned by are stored: if somebody joins on something else, or may."""
+    return past or any(is_foreign(query, layout) for query in queries)
 
 
 def entering(layout: Layout) -> Way:

@@ -17,7 +17,7 @@ from weft.logical.canonical import joined_on
 from weft.logical.query import Query
 from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
 from weft.plan.join_plan import Names
-from weft.plan.placing import At, Home, Way, entering, first_step, is_foreign, next_step, storing
+from weft.plan.placing import At, Home, Way, entering, first_step, is_foreign, keeps_nulls, next_step, storing
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import GROUP_BY, LOCAL
 
@@ -132,8 +132,9 @@ class _Replay:
         self.stored[store.name][point.start] = way.hop
 
     def _must_keep_nulls(self, edge: Edge, store: StoreNode) -> None:
-        foreign = any(is_foreign(self.queries[name], store.layout) for name in store.users)
-        if edge.nulls != (foreign and edge.kind == GROUP_BY):
+        queries = [self.queries[name] for name in store.users]
+        wanted = keeps_nulls(queries, store.layout, self.graph.tracked and len(store.aliases) == 1)
+        if edge.nulls != (wanted and edge.kind == GROUP_BY):
             raise PlanError(f"edge {edge.name} drops what some query looks for, or keeps what none does")
 
     def probe(self, rule: ProbeRule) -> None:

@@ -7,16 +7,17 @@ stored intermediate result has one walk per input that computes it, from smaller
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from weft.errors import PlanError
 from weft.logical.canonical import joined_on
-from weft.logical.expr import Expr, aliases
+from weft.logical.expr import Expr, aliases, to_sql
 from weft.logical.query import Query
 from weft.plan.join_plan import Cost, JoinPlan, Layout, Names, store_name
 
-__all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of", "share"]
+__all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of", "share", "store_identity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,18 @@ class SharedStore:
     def is_input(self) -> bool:
         """Whether it holds tuples as they arrive."""
         return len(self.aliases) == 1
+
+    @property
+    def identity(self) -> str:
+        """What the store is called for as long as it exists, whoever comes and goes."""
+        return store_identity(self.aliases, self.layout, self.on)
+
+
+def store_identity(names: Names, layout: Layout, on: tuple[Expr, ...]) -> str:
+    """A text that is equal for equal stores."""
+    joined = " AND ".join(map(to_sql, on))
+    digest = f" {hashlib.blake2b(joined.encode(), digest_size=6).hexdigest()}" if joined else ""
+    return f"{store_name(names)} {layout}{digest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,14 +33,14 @@ from weft.logical.expr import all_of as conjunction
 from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL
-from weft.runtime.batch import concat, full_name, values_of
+from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.program import Program
 from weft.runtime.refine import refined
 from weft.runtime.state import State, make_run
 from weft.runtime.step import execute
 from weft.runtime.turn import Turn
 
-__all__ = ["Outcome", "Parcel", "StepCount", "leave_source", "run_hop"]
+__all__ = ["Boundary", "Outcome", "Parcel", "StepCount", "leave_past", "leave_source", "run_hop"]
 
 Arrived = Mapping[str, Sequence[pa.RecordBatch]]
 Here = dict[str, list[pa.RecordBatch]]
@@ -64,6 +64,15 @@ class StepCount:
     matches: int
 
 
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The job at a boundary: the edges it uses, the queries it answers, those of which it counts the results only."""
+
+    edges: Collection[str]
+    answering: Collection[str]
+    counting: Collection[str] = ()
+
+
 @dataclass
 class Outcome:
     """What a hop gives in one partition: parcels for later hops, results by query, and what its probes did.
@@ -72,22 +81,27 @@ class Outcome:
     """
 
     counting: Collection[str] = ()
+    answering: Collection[str] | None = None  # None: all
     sent: list[Parcel] = field(default_factory=list)
     results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     steps: list[StepCount] = field(default_factory=list)
     failed: dict[str, Exception] = field(default_factory=dict)
 
+    def answers(self, name: str) -> bool:
+        """Whether results of a query are wanted."""
+        return self.answering is None or name in self.answering
+
     def add(self, program: Program, name: str, batch: pa.RecordBatch) -> None:
         """Results of a query, given as matches."""
-        if not batch.num_rows or name in self.failed:
+        if not batch.num_rows or name in self.failed or not self.answers(name):
             return
         self.counts[name] = self.counts.get(name, 0) + batch.num_rows
         if name in self.counting:
             return
         try:
             self.results.setdefault(name, []).append(_project(program, name, batch))
-        except Exception as error:  # noqa: BLE001  it is this query's, and the others go on
+        except Exception as error:  # it is this query's, and the others go on
             self.failed[name] = error
 
 
@@ -96,14 +110,35 @@ def leave_source(
 ) -> Outcome:
     """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
     outcome = Outcome(counting)
-    batch = _filtered(program, alias, batch)
+    _leave(program, alias, _filtered(program, alias, batch), turn, outcome, None)
+    return outcome
+
+
+def leave_past(
+    program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, job: Boundary
+) -> Outcome:
+    """Stored tuples of an input, as `weft.runtime.refresh` gives them, sent on their ways once more."""
+    outcome = Outcome(job.counting, job.answering)
+    _leave(program, alias, batch, turn, outcome, job.edges)
+    return outcome
+
+
+def _leave(
+    program: Program,
+    alias: str,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    outcome: Outcome,
+    edges: Collection[str] | None,
+) -> None:
     for edge in program.leaving(alias):
         rule = program.rules[edge.name]
+        if edges is not None and edge.name not in edges:
+            continue
         if edge.kind != LOCAL:
             outcome.sent += _send(program, edge, _of_use(program, rule.users, batch), turn)
         elif isinstance(rule, ResultRule) and batch.num_rows:  # a query of one input: nothing to join
             _finish(program, rule, batch, turn, outcome)
-    return outcome
 
 
 def _filtered(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -144,23 +179,25 @@ def run_hop(
     state: State,
     turn: Turn,
     counting: Collection[str] = (),
+    job: Boundary | None = None,
 ) -> Outcome:
     """Apply the rules of a hop to what arrived in a partition; beyond the last hop there is nothing to do."""
-    outcome = Outcome(counting)
+    outcome = Outcome(counting, job.answering if job else None)
+    edges = job.edges if job else None
     here: Here = {edge: list(batches) for edge, batches in arrived.items() if batches}
     for name in list(here):
         here |= {rider: list(here[name]) for rider in program.riders[name]}
     rules = program.hops[hop] if hop < len(program.hops) else ()  # other graphs of the batch may have more
     for rule in rules:
         batches = [batch for batch in here.pop(rule.edge, ()) if batch.num_rows]
-        if not batches:
+        if not batches or (edges is not None and rule.edge not in edges):
             continue
         batch = _of_use(program, rule.users, concat(batches))
         if isinstance(rule, StoreRule):
             plan = program.stores[rule.store]
             state.add(plan, program.starts[rule.edge], make_run(plan, batch, turn.number))
         elif isinstance(rule, ProbeRule):
-            _probe(program, rule, batch, state, turn, here, outcome)
+            _probe(program, rule, batch, state, turn, here, outcome, edges)
         elif batch.num_rows:
             _finish(program, rule, batch, turn, outcome)
     return outcome
@@ -174,6 +211,7 @@ def _probe(
     turn: Turn,
     here: Here,
     outcome: Outcome,
+    edges: Collection[str] | None,
 ) -> None:
     """Probe a store, and pass the matches on: within the task, or to another."""
     step = program.steps[rule.edge]
@@ -183,6 +221,8 @@ def _probe(
         return
     for output in rule.outputs:
         edge = program.edges[output]
+        if edges is not None and output not in edges:
+            continue
         if edge.kind == LOCAL:
             here.setdefault(output, []).append(matches)
         else:
@@ -204,7 +244,8 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
     """A batch as parcels over an edge, with the columns that are needed at its end."""
     if not batch.num_rows:
         return
-    slim = batch.select(list(program.carried[edge.name]))
+    past = (BATCH,) if BATCH in batch.schema.names else ()
+    slim = batch.select([*program.carried[edge.name], *past])
     if edge.kind == ALL:
         parts = route.everywhere(slim, turn.partitions)
     elif edge.kind == GROUP_BY and edge.by is not None:
@@ -231,8 +272,8 @@ def _finish(
             outcome.counts[name] = outcome.counts.get(name, 0) + count
         return
     offsets, rows = rows_per_query(sets, slots)
-    for name, first, last in zip(rule.users, offsets.tolist(), offsets[1:].tolist(), strict=True):
-        if last > first:
+    for name, first, last in zip(rule.users, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        if last > first and outcome.answers(name):
             read = program.read_by(name)
             part = {column_: taken(column(batch, column_), rows[first:last]) for column_ in read}
             outcome.add(program, name, pa.RecordBatch.from_pydict(part))

@@ -7,7 +7,7 @@ measure itself: the arrival time of a batch is given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from time import perf_counter
@@ -15,16 +15,19 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from weft.bucket.bucket import Bucket
 from weft.errors import CatalogError, nearest
 from weft.kernels.arrow import arrow_type
 from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.driver import DEFAULT, Observed, driver_order
-from weft.runtime.interpret import Outcome, Parcel, StepCount, leave_source, run_hop
+from weft.runtime.interpret import Boundary, Outcome, Parcel, StepCount, leave_past, leave_source, run_hop
 from weft.runtime.metrics import BatchMetrics, InputMetrics, sum_steps, sum_stores
-from weft.runtime.program import Program
+from weft.runtime.program import Program, StorePlan
+from weft.runtime.refresh import past_rows, refreshed
+from weft.runtime.relay import Facts, Relay, edges_for, evicted_after, is_replicated, kept_after
 from weft.runtime.source import Admitted, admit, numbered
-from weft.runtime.state import PartitionState
+from weft.runtime.state import Forget, PartitionState
 from weft.runtime.turn import Count, Turn
 from weft.runtime.watermark import Watermarks, connected_streams, forgettable
 
@@ -64,6 +67,8 @@ class LocalRunner:
         self.watermarks = Watermarks()
         self.arrived: dict[str, int] = {}  # by stream
         self.newest: dict[str, int] = {}
+        self.kept = kept_after(None, self.program, Relay(), Facts())
+        self.evicted: dict[str, int] = {}
         self.metrics: list[BatchMetrics] = []
         self._results: dict[str, list[pa.RecordBatch]] = {}
 
@@ -78,14 +83,24 @@ class LocalRunner:
         ``now`` is the arrival time (an integer: microseconds), which counts for streams without event time and
         for idle ones.
         """
-        found = self.process_all(data, now=now)
-        return found[self.graph.members[0].name]
+        query = self.graph.query
+        known = {*query.aliases, *(input_.stream.name for input_ in query.inputs)}
+        for name in data:
+            if name not in known:
+                raise CatalogError(f"the query reads no stream {name!r}", hint=nearest(name, known))
+        named = {input_.alias: data[input_.stream.name] for input_ in query.inputs if input_.stream.name in data}
+        named |= {alias: data[alias] for alias in query.aliases if alias in data}
+        return self._batch(named, now)[self.graph.members[0].name]
 
     def process_all(self, data: Mapping[str, Data], *, now: datetime | int = 0) -> dict[str, pa.Table]:
-        """The results of a batch, by query."""
+        """The results of a batch, by query; tables are by stream."""
+        streams = {alias: self.graph.input(alias).stream.name for alias in self.graph.aliases}
+        return self._batch({alias: data[name] for alias, name in streams.items() if name in data}, now)
+
+    def _batch(self, data: Mapping[str, Data], now: datetime | int) -> dict[str, pa.Table]:
         began = perf_counter()
         time = now if isinstance(now, int) else (_aware(now) - _EPOCH) // timedelta(microseconds=1)
-        admitted = {alias: self._admit(alias, table, time) for alias, table in self._by_alias(data).items()}
+        admitted = {alias: self._admit(alias, table, time) for alias, table in data.items()}
         turn = self._turn(admitted)
         done = self._run(admitted, turn, began)
         self._commit(admitted, turn, time, done)
@@ -98,18 +113,50 @@ class LocalRunner:
         member = self.graph.member(name) if name else self.graph.members[0]
         return _table(member.query, self._results.get(member.name, []))
 
-    def _by_alias(self, data: Mapping[str, Data]) -> dict[str, Data]:
-        found: dict[str, Data] = {}
-        streams = {alias: self.graph.input(alias).stream.name for alias in self.graph.aliases}
-        for name, table in data.items():
-            names = [alias for alias in streams if name == alias] or [
-                alias for alias, stream in streams.items() if name == stream
-            ]
-            if not names and len(self.graph.members) == 1:
-                known = {*streams, *streams.values()}
-                raise CatalogError(f"the query reads no stream {name!r}", hint=nearest(name, known))
-            found |= dict.fromkeys(names, table)
-        return found
+    @property
+    def facts(self) -> Facts:
+        """What is known of the state before the next batch."""
+        marks = dict(self.watermarks.marks)
+        return Facts(len(self.metrics), self.kept, self.evicted, marks, self.newest)
+
+    def change(self, graph: PhysicalGraph, relay: Relay) -> dict[str, pa.Table]:
+        """Go on by another graph from the next batch on; what queries have in the stored past, if they asked for it."""
+        old, new, facts = self.program, Program(graph), self.facts
+        self.kept = kept_after(old, new, relay, facts)
+        self.evicted = evicted_after(new, relay, facts)
+        filled, done = self._relayed(new, relay)
+        for state, made in zip(self.states, filled, strict=True):
+            runs = {plan.identity: tuple(self._refreshed(new, plan, state)) for plan in new.stores.values()}
+            state.runs = {name: made.runs.get(name, ()) if name in relay.fills else runs[name] for name in runs}
+        self.program = new
+        for name, batches in done.results.items():
+            self._results.setdefault(name, []).extend(batches)
+        return {name: _table(new.members[name].query, done.results.get(name, [])) for name in relay.backfill}
+
+    def _refreshed(self, new: Program, plan: StorePlan, state: PartitionState) -> Iterator[Bucket]:
+        for run in state.settled(plan):
+            yield refreshed(new, plan, run, len(self.metrics) - 1)
+
+    def _relayed(self, new: Program, relay: Relay) -> tuple[list[PartitionState], _Done]:
+        """The stores to be filled, by running what is stored through the new graph as one batch."""
+        states = [PartitionState() for _ in self.states]
+        turn = Turn(len(self.metrics), new.graph.aliases, self.partitions, dict.fromkeys(new.counted, Count(0, 0)))
+        job = Boundary(edges_for(new.graph, relay), relay.backfill)
+        waiting: Waiting = {}
+        done = _Done(0.0)
+        for read in relay.reads:
+            for partition, state in enumerate(self.states):
+                for run in state.runs.get(read.store, ()) if partition == 0 or not is_replicated(read.store) else ():
+                    rows = past_rows(new, read.alias, run.batch, turn.number - 1, read.users)
+                    self._take(leave_past(new, read.alias, rows, turn, job), waiting, done, new)
+        for hop in range(1, len(new.hops)):
+            for partition, state in enumerate(states):
+                arrived = waiting.pop((hop, partition), {})
+                self._take(run_hop(new, hop, arrived, state, turn, (), job), waiting, done, new)
+        for plan in new.stores.values():
+            for state in states:
+                state.commit(plan, turn.order, Forget())
+        return states, done
 
     def _admit(self, alias: str, table: Data, now: int) -> Admitted:
         mark = self.watermarks.of(self.graph.input(alias).stream.name)
@@ -152,13 +199,15 @@ class LocalRunner:
             done.seconds.append(perf_counter() - began)
         return done
 
-    def _take(self, outcome: Outcome, waiting: Waiting, done: _Done) -> None:
+    def _take(
+        self, outcome: Outcome, waiting: Waiting, done: _Done, program: Program | None = None
+    ) -> None:
         for name, batches in outcome.results.items():
             done.results.setdefault(name, []).extend(batches)
         done.steps.extend(outcome.steps)
         parcel: Parcel
         for parcel in outcome.sent:
-            place = (self.program.edges[parcel.edge].hop, parcel.partition)
+            place = ((program or self.program).edges[parcel.edge].hop, parcel.partition)
             waiting.setdefault(place, {}).setdefault(parcel.edge, []).append(parcel.batch)
 
     def _commit(self, admitted: Mapping[str, Admitted], turn: Turn, now: int, done: _Done) -> None:
@@ -174,6 +223,8 @@ class LocalRunner:
         self.watermarks = self.watermarks.advance(connected_streams([self.graph]), newest, now)
         for plan in self.program.stores.values():
             forget = forgettable(plan, self.watermarks, turn)
+            if forget.since is not None:
+                self.evicted[plan.identity] = max(forget.since, self.evicted.get(plan.identity, forget.since))
             for state in self.states:
                 state.commit(plan, turn.order, forget)
         done.seconds.append(perf_counter() - began)

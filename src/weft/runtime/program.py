@@ -17,6 +17,7 @@ from weft.bucket.index import Order, by_hash
 from weft.kernels.predicate_index import PredicateIndex
 from weft.kernels.query_set import set_names, words_for
 from weft.logical.expr import Column, Expr, columns
+from weft.logical.query import Query
 from weft.plan.derive import filters_of, retention_of
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import Names
@@ -36,7 +37,7 @@ from weft.runtime.batch import (
 )
 from weft.runtime.refine import Limits, limits_of
 
-__all__ = ["Lifetime", "Program", "Step", "StorePlan", "program_of"]
+__all__ = ["Lifetime", "Program", "Step", "StorePlan", "lifetime", "program_of"]
 
 Item = tuple[str, str]  # (input, name of a column in a batch)
 
@@ -204,6 +205,11 @@ class Program:
         probes = (rule for rule in self.order if isinstance(rule, ProbeRule))
         return {name: rule for rule in probes for name in rule.outputs}
 
+    def keeps_nulls(self, store: StorePlan) -> bool:
+        """Whether an input's store has the tuples that have no value for its key."""
+        edges = (self.edges[r.edge] for r in self.order if isinstance(r, StoreRule) and r.store == store.name)
+        return all(edge.nulls or edge.by is None for edge in edges)
+
     def _riders(self) -> dict[str, tuple[str, ...]]:
         """The local edges whose tuples come along with those that an edge brings to their store."""
         found: dict[str, tuple[str, ...]] = {edge.name: () for edge in self.graph.edges}
@@ -325,12 +331,13 @@ class Program:
             self._access[rule.edge] = choose(rule, inside, clock, usable, windowed)
         return self._access[rule.edge]
 
-    def _clock(self, store: StoreNode) -> tuple[str, str]:
-        if len(store.aliases) > 1:
-            return MAX, MAX
-        (alias,) = store.aliases
+    def clock(self, alias: str) -> tuple[str, str]:
+        """The columns of an input's tuples that tell their time, and how long they live."""
         time = self.view.times[alias]
         return time, time if longest(self.view, alias) is None else seq_name(alias)
+
+    def _clock(self, store: StoreNode) -> tuple[str, str]:
+        return self.clock(store.aliases[0]) if len(store.aliases) == 1 else (MAX, MAX)
 
     def _store_plan(self, store: StoreNode) -> StorePlan:
         stored = dict.fromkeys(key for access in self._accesses(store) for key in access.stored)
@@ -355,21 +362,14 @@ class Program:
         return tuple(sorted(names))
 
     def _orders(self, store: StoreNode) -> tuple[Order, ...]:
-        """Those it is looked up by; the rows are laid out in the first: its key's, if many share it, else the commonest."""
+        """Those it is looked up by; rows are laid out in the first: its key's, if many share it, else the commonest."""
         orders = [access.order for access in self._accesses(store) if access.order is not None]
         by = store.layout.by
         own = by_hash(key_name(by)) if by is not None and self.graph.tracked else None
         return tuple(sorted(dict.fromkeys(orders), key=lambda order: (order != own, -orders.count(order))))
 
     def _lifetimes(self, store: StoreNode) -> tuple[Lifetime, ...]:
-        found = dict.fromkeys(self._lifetime(self.members[name], store) for name in store.users)
-        return tuple(found)
-
-    def _lifetime(self, member: Member, store: StoreNode) -> Lifetime:
-        query = member.query
-        spans = [micros(span) for span in retention_of(query, store.aliases) if span is not None]
-        others = {query.input(alias).stream.name for alias in query.aliases if alias not in store.aliases}
-        return Lifetime(min(spans, default=None), tuple(sorted(others)))
+        return tuple(dict.fromkeys(lifetime(self.members[name].query, store.aliases) for name in store.users))
 
     def _step(self, rule: ProbeRule) -> Step:
         store = self.stores[rule.store]
@@ -381,6 +381,13 @@ class Program:
         hidden = dict.fromkeys(name for output in rule.outputs for name in self._hidden(output))
         access, view, slots = self._accessed(rule), self.view_of(rule.users), self.slots(rule.users)
         return Step(rule, store, access, joined, mine, theirs, tuple(hidden), view, slots, self.sets)
+
+
+def lifetime(query: Query, names: Names) -> Lifetime:
+    """How long a query needs what is stored of some of its inputs."""
+    spans = [micros(span) for span in retention_of(query, names) if span is not None]
+    others = {query.input(alias).stream.name for alias in query.aliases if alias not in names}
+    return Lifetime(min(spans, default=None), tuple(sorted(others)))
 
 
 def _by_store(rules: Iterable[Rule]) -> dict[str, list[ProbeRule]]:

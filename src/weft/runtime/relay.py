@@ -1,0 +1,276 @@
+"""What a new plan makes of the state there is.
+
+Guarantees: pure. A query that stays sees what it saw; one that comes sees, of every input, the stored tuples that it
+would have been given had it been there when they came, as far as somebody who was there kept them (`Sight`). A store
+keeps its runs if all that use it used it before, or are new and can tell their tuples in it; any other store is filled
+from those the queries had: the boundary's job reads them (`Read`), each query's tuples from one store, and runs them
+through the new graph as one batch that finds nothing stored. What no query uses is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from weft.logical.implies import implied
+from weft.logical.query import Query
+from weft.plan.derive import filters_of
+from weft.plan.graph import Member, PhysicalGraph, Sight
+from weft.plan.placing import is_foreign
+from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
+from weft.plan.workload import WorkloadPlan
+from weft.runtime.batch import full_name
+from weft.runtime.program import Program, StorePlan, lifetime
+
+__all__ = ["Facts", "Read", "Relay", "edges_for", "evicted_after", "is_replicated", "kept_after", "newcomers", "relay_of"]
+
+
+# Tuples without a value for what their store is partitioned by, as if they were a column of it.
+NULLS = "$nulls"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the state of a graph before a batch.
+
+    ``kept`` says since which batch a store keeps a column, ``evicted`` below which clock it may have forgotten rows,
+    ``dead`` the same of each stream's watermark, ``newest`` the last time seen of each stream.
+    """
+
+    number: int = 0
+    kept: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    evicted: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, int] = field(default_factory=dict)
+    newest: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Tuples of an input to be read from a store, for some queries."""
+
+    alias: str
+    store: str
+    users: Users
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """The job at a boundary: what it reads, the stores it fills, the queries whose stored past it answers."""
+
+    reads: tuple[Read, ...] = ()
+    fills: tuple[str, ...] = ()
+    backfill: Users = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.reads)
+
+
+def newcomers(
+    old: Program | None, plan: WorkloadPlan, queries: Mapping[str, Query], facts: Facts
+) -> tuple[Member, ...]:
+    """All queries of a plan as members: those of the old graph as they are, new ones with a place and their sights."""
+    known = {} if old is None else {m.name: m for m in old.graph.members if m.name in queries}
+    members = dict(known)
+    free = _free_slots({member.slot for member in known.values()}, len(queries))
+    for name in sorted(queries):
+        if name not in members:
+            sights = _sights(old, plan, name, queries[name], facts) if facts.number else ()
+            members[name] = Member(name, queries[name], free.pop(0), facts.number, sights)
+    return tuple(members[name] for name in sorted(members))
+
+
+def _free_slots(taken: set[int], count: int) -> list[int]:
+    return [slot for slot in range(count + len(taken)) if slot not in taken]
+
+
+def _sights(
+    old: Program | None, plan: WorkloadPlan, name: str, query: Query, facts: Facts
+) -> tuple[Sight, ...]:
+    found = []
+    for alias in query.aliases:
+        wanted = {store.identity for store in plan.stores_of(name) if store.aliases == (alias,)}
+        stores = _stores_of(old, alias)
+        mine = [store for store in stores if store.identity in wanted]
+        best = [_sight(old, store, query, alias, facts) for store in mine or stores] if old else []
+        if not best:
+            found.append(_blind(query, alias, facts))
+        else:
+            found.append(_narrowest(best) if mine else min(best, key=_breadth))
+    return tuple(found)
+
+
+def _breadth(sight: Sight) -> tuple[int, int]:
+    return sight.batch, sight.since if sight.since is not None else -(1 << 62)
+
+
+def _narrowest(sights: Sequence[Sight]) -> Sight:
+    """What is seen in all of some stores."""
+    since = [sight.since for sight in sights if sight.since is not None]
+    complete = [sight.complete for sight in sights if sight.complete is not None]
+    batch = max(sight.batch for sight in sights)
+    seen = (sights[0].alias, batch, max(since, default=None), max(complete, default=None))
+    return Sight(*seen, sights[0].store)
+
+
+def _blind(query: Query, alias: str, facts: Facts) -> Sight:
+    """Nothing of the past: results are complete once all of their tuples are newer than what was seen before."""
+    newest = facts.newest.get(query.input(alias).stream.name)
+    return Sight(alias, facts.number, None, None if newest is None else newest + 1)
+
+
+def _stores_of(program: Program | None, alias: str) -> list[StorePlan]:
+    """The stores of an input; those that hold each tuple once come first."""
+    stores = [] if program is None else [s for s in program.stores.values() if s.node.aliases == (alias,)]
+    return sorted(stores, key=lambda store: (store.node.layout.kind == "replicated", store.identity))
+
+
+def _sight(old: Program | None, store: StorePlan, query: Query, alias: str, facts: Facts) -> Sight:
+    """What a new query sees in a store: the best that one of its users, whose tuples include all of it, sees."""
+    blind = _blind(query, alias, facts)
+    users = [] if old is None else [old.members[name] for name in store.node.users]
+    filters = filters_of(query, alias)
+    covering = [m for m in users if implied(filters_of(m.query, alias), filters)]
+    sights = [_through(member, store, query, alias, facts) for member in covering]
+    return min((sight for sight in sights if sight.batch < facts.number), key=_breadth, default=blind)
+
+
+def _through(member: Member, store: StorePlan, query: Query, alias: str, facts: Facts) -> Sight:
+    """What a query sees of the tuples that another one has been given."""
+    base = member.sight(alias)
+    since = facts.kept.get(store.identity, {})
+    columns = [since.get(full_name(column), facts.number) for column in query.columns_of(alias)]
+    if is_foreign(query, store.node.layout):
+        columns.append(since.get(NULLS, facts.number))
+    batch = max([base.batch, *columns])
+    complete = base.complete if batch == base.batch else _blind(query, alias, facts).complete
+    gone = _gone(store, query, alias, facts)
+    if gone is None:
+        return Sight(alias, batch, base.since, complete, store.identity)
+    since, complete = (gone if one is None else max(gone, one) for one in (base.since, complete))
+    return Sight(alias, batch, since, complete, store.identity)
+
+
+def _gone(store: StorePlan, query: Query, alias: str, facts: Facts) -> int | None:
+    """The clock below which a query would see tuples that may be gone; None: it would not."""
+    evicted = facts.evicted.get(store.identity)
+    if evicted is None or store.counted:
+        return evicted
+    life = lifetime(query, (alias,))
+    marks = [facts.marks.get(name) for name in life.streams]
+    known = [mark for mark in marks if mark is not None]
+    if life.span is None or not known or len(known) < len(marks):
+        return evicted
+    return None if min(known) - life.span >= evicted else evicted
+
+
+def relay_of(old: Program | None, new: Program, backfill: Iterable[str] = ()) -> Relay:
+    """What has to be read, and filled, for a new graph."""
+    if old is None:
+        return Relay()
+    had = {store.identity: store for store in old.stores.values()}
+    fills = [store for store in new.stores.values() if not _stays(old, store, had)]
+    wanted = _wanted(new, fills, tuple(backfill))
+    reads: dict[tuple[str, str], list[str]] = {}
+    for alias, users in sorted(wanted.items()):
+        for name in sorted(users):
+            store = _kept_for(old, new, alias, name)
+            if store is not None:
+                reads.setdefault((alias, store), []).append(name)
+    found = tuple(Read(alias, store, tuple(names)) for (alias, store), names in sorted(reads.items()))
+    return Relay(found, tuple(sorted(store.identity for store in fills)), tuple(sorted(backfill)))
+
+
+def _stays(old: Program, store: StorePlan, had: Mapping[str, StorePlan]) -> bool:
+    """Whether a store has what all of its users need; new ones can tell which tuples of an input are theirs."""
+    before = had.get(store.identity)
+    if before is None:
+        return False
+    strangers = set(store.node.users) - set(before.node.users)
+    if len(store.node.aliases) == 1:
+        return not strangers & set(old.members)
+    return not strangers and set(store.columns) - set(store.sets) <= set(before.columns)
+
+
+def _wanted(new: Program, fills: Sequence[StorePlan], backfill: Users) -> dict[str, set[str]]:
+    """The queries whose tuples are needed, by input."""
+    found: dict[str, set[str]] = {}
+    for store in fills:
+        for alias in store.node.aliases:
+            found.setdefault(alias, set()).update(store.node.users)
+    for name in backfill:
+        for alias in new.members[name].query.aliases:
+            found.setdefault(alias, set()).add(name)
+    return found
+
+
+def _kept_for(old: Program, new: Program, alias: str, name: str) -> str | None:
+    """The old store that holds a query's tuples of an input; None: there is none."""
+    stores = _stores_of(old, alias)
+    if name in old.members:
+        stores = [store for store in stores if name in store.node.users]
+        return stores[0].identity if stores else None
+    return new.members[name].sight(alias).store
+
+
+def is_replicated(identity: str) -> bool:
+    """Whether a store holds every tuple in every partition."""
+    return " replicated" in identity
+
+
+def edges_for(graph: PhysicalGraph, relay: Relay) -> frozenset[str]:
+    """The edges that the job at a boundary uses: those that lead to what it fills, and to results it gives."""
+    filled = {store.name for store in graph.stores if store.identity in relay.fills}
+    inputs = {store.name for store in graph.stores if len(store.aliases) == 1}
+    before = {name: rule for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs}
+    wanted = set()
+    for rule in graph.rules:
+        stores = isinstance(rule, StoreRule) and rule.store in filled | inputs
+        answers = isinstance(rule, ResultRule) and bool(set(rule.users) & set(relay.backfill))
+        if stores or answers:
+            wanted.add(rule.edge)
+    probed = _sources_of(graph, wanted, before)
+    while len(probed) > len(wanted):
+        wanted, probed = probed, _sources_of(graph, probed, before)
+    return frozenset(wanted)
+
+
+def _sources_of(
+    graph: PhysicalGraph, wanted: set[str], before: Mapping[str, ProbeRule]
+) -> set[str]:
+    """Edges with those before them, and those that add to the stores these probe."""
+    found = wanted | {before[edge].edge for edge in wanted if edge in before}
+    probed = {rule.store for rule in graph.rules if isinstance(rule, ProbeRule) and rule.edge in found}
+    return found | {rule.edge for rule in graph.rules if isinstance(rule, StoreRule) and rule.store in probed}
+
+
+def kept_after(old: Program | None, new: Program, relay: Relay, facts: Facts) -> dict[str, dict[str, int]]:
+    """Since which batch every store of a new graph keeps its columns."""
+    filled = set(relay.fills)
+    found: dict[str, dict[str, int]] = {}
+    for store in new.stores.values():
+        if len(store.node.aliases) > 1:
+            continue
+        sources = [r.store for r in relay.reads if r.alias == store.node.aliases[0]]
+        known = [facts.kept.get(s, {}) for s in (sources if store.identity in filled else [store.identity])]
+        first = 0 if old is None else facts.number
+        names = [*store.columns, *((NULLS,) if new.keeps_nulls(store) else ())]
+        found[store.identity] = {
+            name: max((one.get(name, first) for one in known), default=first) for name in names
+        }
+    return found
+
+
+def evicted_after(new: Program, relay: Relay, facts: Facts) -> dict[str, int]:
+    """Below which clock every store of a new graph may have forgotten rows."""
+    found: dict[str, int] = {}
+    for store in new.stores.values():
+        reads = [r.store for r in relay.reads if r.alias in store.node.aliases]
+        sources = reads if store.identity in relay.fills else [store.identity]
+        known = [facts.evicted[name] for name in sources if name in facts.evicted]
+        if known and len(store.node.aliases) == 1:
+            found[store.identity] = max(known)
+    return found
+
+
