@@ -175,6 +175,14 @@ def test_two_hundred_queries_on_many_rows() -> None:
     check(filters, columns, rows)
 
 
+def test_more_attributes_than_are_held_at_once() -> None:
+    generator = np.random.default_rng(8)
+    columns = {("t", f"n{i}"): pa.array(generator.integers(0, 9, 3000)) for i in range(40)}
+    numbers = [Column("t", f"n{i}", DataType("long")) for i in range(40)]
+    below = [call("<", number, literal(8 - i % 3)) for i, number in enumerate(numbers)]
+    check({slot: (below[slot % 40], below[slot * 7 % 40], below[-1]) for slot in range(130)}, columns, 3000)
+
+
 def test_slots_without_a_query_are_in_no_set() -> None:
     index = PredicateIndex.of({3: (), 70: ()})
     assert index.query_sets({}, 2).tolist() == [[8, 8], [64, 64]]
