@@ -181,6 +181,7 @@ def test_more_attributes_than_are_held_at_once() -> None:
     numbers = [Column("t", f"n{i}", DataType("long")) for i in range(40)]
     below = [call("<", number, literal(8 - i % 3)) for i, number in enumerate(numbers)]
     check({slot: (below[slot % 40], below[slot * 7 % 40], below[-1]) for slot in range(130)}, columns, 3000)
+    check({0: (below[0],), 130: (below[1],)}, columns, 3000)  # no word needs both
 
 
 def test_slots_without_a_query_are_in_no_set() -> None:
