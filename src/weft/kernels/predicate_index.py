@@ -24,6 +24,7 @@ from weft.logical.expr import Expr, all_of, conjuncts
 
 __all__ = ["PredicateIndex"]
 
+_TOGETHER = 16  # attributes whose cells are held in memory at once
 _NONE: Mask = frozen(np.empty(0, np.bool_))
 
 
@@ -56,9 +57,7 @@ class PredicateIndex:
 
     attributes: tuple[_Attribute, ...]
     start: Longs  # the set of a row that passes every filter
-    table: (
-        Longs  # (words, cells): the queries that a cell lets pass, with all that do not ask for its attribute
-    )
+    table: Longs  # (words, cells): all queries, save those that a cell of their attribute does not let pass
     used: Mask  # (attributes, words): whether any query of a word asks for an attribute
 
     @classmethod
@@ -78,11 +77,13 @@ class PredicateIndex:
 
     def query_sets(self, columns: Columns, rows: int) -> Longs:
         """For every row the queries whose filters it passes."""
-        cells = np.empty((len(self.attributes), rows), np.uint32)
-        for attribute, places in zip(self.attributes, cells, strict=True):
-            attribute.find(columns, rows, places)
         sets = np.empty((len(self.start), rows), np.int64)
-        _intersect(self.start, self.table, self.used, cells, sets)
+        cells = np.empty((min(_TOGETHER, len(self.attributes)), rows), np.uint32)
+        for at in range(0, max(1, len(self.attributes)), _TOGETHER):
+            some = self.attributes[at : at + _TOGETHER]
+            for attribute, places in zip(some, cells, strict=False):
+                attribute.find(columns, rows, places)
+            _intersect(self.start, at == 0, self.table, self.used[at:], cells[: len(some)], sets)
         return sets
 
 
@@ -110,14 +111,15 @@ def _table(cutting: Cutting | None, predicates: Holders, words: int) -> Longs:
 
 
 @compiled
-def _intersect(start: Longs, table: Longs, used: Mask, cells: Cells, sets: Longs) -> None:
-    """A block of rows at a time, so that sets are written to memory once however many attributes there are."""
+def _intersect(start: Longs, fresh: bool, table: Longs, used: Mask, cells: Cells, sets: Longs) -> None:
+    """A block of rows at a time, so that sets are written to memory once, however many attributes there are."""
     words, rows = sets.shape
     for first in range(0, rows, BLOCK):
         last = min(first + BLOCK, rows)
         for word in range(words):
             part, queries = sets[word, first:last], table[word]
-            part[:] = start[word]
+            if fresh:
+                part[:] = start[word]
             for attribute in range(cells.shape[0]):
                 if used[attribute, word]:
                     places = cells[attribute, first:last]

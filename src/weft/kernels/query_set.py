@@ -70,6 +70,8 @@ def bits_of(slots: Sequence[int], words: int) -> Longs:
     """The set of these queries: one word after the other."""
     bits = np.zeros(words, np.uint64)
     for slot in slots:
+        if not 0 <= slot < words * BITS:
+            raise StateError(f"slot {slot} does not fit into query-sets of {words} words")
         bits[slot // BITS] |= np.uint64(1 << slot % BITS)
     return bits.view(np.int64)
 

@@ -57,7 +57,7 @@ VALUES: dict[str, list[Any]] = {
     "timestamp": [_MOMENT + dt.timedelta(microseconds=micros) for micros in range(4)],
     "interval": [dt.timedelta(0), dt.timedelta(microseconds=-1), dt.timedelta(days=1)],
     "decimal(10,2)": [Decimal("0.00"), Decimal("-1.25"), Decimal("1.25"), Decimal("99999999.99")],
-    "decimal(38,4)": [Decimal(0), Decimal("1e30"), Decimal("-1e30"), Decimal("1e30") + 1, Decimal("0.5")],
+    "decimal(38,4)": [Decimal(0), Decimal("1e30"), Decimal("-1e30"), Decimal(10**30 + 1), Decimal("0.5")],
 }
 KINDS = list(VALUES)
 COLUMNS = {f"c{i}": kind for i, kind in enumerate(KINDS)}
@@ -103,7 +103,7 @@ def predicates(draw: st.DrawFn) -> Expr:
         *(call("<", column(_of("int")), number), call("<", call("+", number, literal(1)), literal(2))),
         *(column(_of("boolean")), call("not", column(_of("boolean"))), Literal(False, BOOLEAN)),
         *(call("<", cast(column(_of("int")), parse_type("double")), literal(0.5)), Literal(True, BOOLEAN)),
-        *(call("and", one, far), Literal(None, BOOLEAN)),
+        *(call("and", one, far), Literal(None, BOOLEAN), Call("not", (one,), BOOLEAN)),
     ]
     return draw(st.sampled_from(shapes))
 
@@ -151,6 +151,7 @@ def test_every_comparison_of_a_type(kind: str, data: st.DataObject) -> None:
     for value in [*VALUES[kind], None]:
         bound = constant(value, type_)
         filters += [(call(function, column(name), bound),) for function in ("=", "<>", "<", "<=", ">", ">=")]
+        filters += [(Call("not", (call("=", column(name), bound),), BOOLEAN),)]
         filters += [(call("not", call("in", column(name), bound, constant(VALUES[kind][1], type_))),)]
     columns, rows = data.draw(tables({name: kind}))
     check(dict(enumerate(filters)), columns, rows)
@@ -172,6 +173,15 @@ def test_two_hundred_queries_on_many_rows() -> None:
         text = call("<=", Column("t", "s", DataType("string")), literal(f"prefix-{slot % 50:03}"))
         filters[slot] = (number, text) if slot % 3 else (number,)
     check(filters, columns, rows)
+
+
+def test_more_attributes_than_are_held_at_once() -> None:
+    generator = np.random.default_rng(8)
+    columns = {("t", f"n{i}"): pa.array(generator.integers(0, 9, 3000)) for i in range(40)}
+    numbers = [Column("t", f"n{i}", DataType("long")) for i in range(40)]
+    below = [call("<", number, literal(8 - i % 3)) for i, number in enumerate(numbers)]
+    check({slot: (below[slot % 40], below[slot * 7 % 40], below[-1]) for slot in range(130)}, columns, 3000)
+    check({0: (below[0],), 130: (below[1],)}, columns, 3000)  # no word needs both
 
 
 def test_slots_without_a_query_are_in_no_set() -> None:

@@ -103,6 +103,9 @@ def test_what_does_not_fit_is_refused() -> None:
     for slot, rows in ((-1, 1), (WORDS * 64, 1), (0, 2)):
         with pytest.raises(StateError, match="do not fit"):
             set_bit(sets, slot, np.ones(rows, bool))
+    for slot in (-1, WORDS * 64):
+        with pytest.raises(StateError, match="does not fit"):
+            count_per_query(sets, [slot])
 
 
 @given(members, st.sampled_from([1, WORDS]))
