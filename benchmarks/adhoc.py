@@ -159,7 +159,7 @@ def adhoc_table(outcomes: Mapping[str, Outcome], options: argparse.Namespace) ->
         "batches",
         "deleted s",
         "batches",
-        "batches",
+        "measured",
         "p50 s",
         "p95 s",
     ):
