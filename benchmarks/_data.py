@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["SCHEMA", "Shape", "link_streams", "write_streams"]
+__all__ = ["BEGIN", "SCHEMA", "Shape", "link_streams", "write_file", "write_streams"]
 
 # Five columns of eight bytes each: two keys, the time, two payloads.
 SCHEMA = "vid long, uid long, ts timestamp, n long, price double"
@@ -47,7 +47,7 @@ def write_streams(root: Path, names: tuple[str, ...], shape: Shape, seed: int = 
         for number in range(shape.files):
             first = number * shape.file_rows
             rows = _rows(random, shape, first, min(first + shape.file_rows, shape.rows))
-            _write(rows, folder / f"{number:05}.parquet", number)
+            write_file(rows, folder / f"{number:05}.parquet", number)
 
 
 def link_streams(source: Path, target: Path, names: tuple[str, ...], files: int) -> None:
@@ -58,7 +58,8 @@ def link_streams(source: Path, target: Path, names: tuple[str, ...], files: int)
             os.link(file, target / name / file.name)
 
 
-def _write(rows: pa.Table, file: Path, number: int) -> None:
+def write_file(rows: pa.Table, file: Path, number: int) -> None:
+    """Write a stream's file of that number."""
     pq.write_table(rows, file)
     # Spark takes files in the order of their age; written within a moment, all would be of one age.
     os.utime(file, (BEGIN + number, BEGIN + number))

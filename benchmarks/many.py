@@ -1,0 +1,243 @@
+"""What queries cost that run together: 1 to 500 joins of two and three streams, each filtered, in one session.
+
+Queries follow AJoin's template over the same few streams, so alike to a pattern (Equation 3), with selections of half
+the tuples and windows of 1 to 3 s. The first joins all the streams, so that every number of queries reads the same
+rows. Results are counted, and materialised in a run of their own; counts that differ give the exit code 1. Every
+number of queries runs in a process of its own; for the state, some queries also run in sessions of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks._ajoin import Selections, draw, similar, stream_names, write_streams
+from benchmarks._many_run import ManyTask
+from benchmarks._process import ContenderError, run_alone, say
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["Run", "main", "make_queries", "verdicts"]
+
+COST_TARGET = 4.0  # what a row may cost with MANY queries, relative to one
+MANY = 100
+STATE_TARGET = 0.25  # the state of some queries together, relative to that of each for itself
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What was measured of one number of queries."""
+
+    rows: list[int]  # per batch
+    seconds: list[float]
+    state: int  # bytes
+    planning: float  # seconds
+    results: dict[str, int]
+
+    @property
+    def rate(self) -> float:
+        """Input rows per second from the second batch on."""
+        rows, seconds = (self.rows[1:], self.seconds[1:]) if len(self.rows) > 1 else (self.rows, self.seconds)
+        return sum(rows) / sum(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All runs, by number of queries."""
+
+    counted: dict[int, Run] = field(default_factory=dict)
+    kept: dict[int, Run] = field(default_factory=dict)
+    separate: dict[str, Any] = field(default_factory=dict)  # state and results of the sample
+    troubles: list[str] = field(default_factory=list)
+
+
+def make_queries(
+    count: int, streams: tuple[str, ...], ways: list[int], percent: float, seed: int
+) -> dict[str, str]:
+    """So many queries, of the given numbers of streams in turns, each so alike to the pattern of its size.
+
+    A smaller number gives the first of them.
+    """
+    rng = Random(seed)
+    half = Selections(selectivity=0.5)
+    patterns = {n_way: draw(rng, n_way, streams=streams) for n_way in sorted(set(ways))}
+    found = {}
+    for i in range(count):
+        pattern = patterns[ways[i % len(ways)]]
+        found[f"q{i:03}"] = str(similar(rng, pattern, percent, streams=streams, selections=half))
+    return found
+
+
+def measure(root: Path, options: argparse.Namespace) -> Found:
+    """Run all there is to run."""
+    streams = stream_names(options.streams)
+    say(f"writing {len(streams)} streams of {options.rows:,} rows")
+    write_streams(root / "in", streams, options.rows, options.file_rows, options.rate)
+    numbers = sorted({*options.queries, options.sample})
+    queries = make_queries(numbers[-1], streams, options.ways, options.similarity, options.seed)
+    found = Found()
+    for number in numbers:
+        some = dict(list(queries.items())[:number])
+        _try(found, root, options, some, "count", found.counted)
+        if number <= options.materialise_up_to and number in options.queries:
+            _try(found, root, options, some, options.materialise, found.kept)
+    try:
+        sample = dict(list(queries.items())[: options.sample])
+        found.separate.update(_run(root, options, sample, "count", together=False))
+    except ContenderError as error:
+        found.troubles.append(f"{options.sample} separate queries: {error}")
+    found.troubles.extend(differences(found))
+    return found
+
+
+def _try(
+    found: Found,
+    root: Path,
+    options: argparse.Namespace,
+    queries: Mapping[str, str],
+    sink: str,
+    into: dict[int, Run],
+) -> None:
+    try:
+        into[len(queries)] = Run(**_run(root, options, queries, sink, together=True))
+    except ContenderError as error:
+        found.troubles.append(f"{len(queries)} queries, {sink}: {error}")
+
+
+def _run(
+    root: Path, options: argparse.Namespace, queries: Mapping[str, str], sink: str, *, together: bool
+) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(dir=root) as work:
+        task = ManyTask(
+            data=str(root / "in"),
+            work=work,
+            streams=list(stream_names(options.streams)),
+            queries=dict(queries),
+            sink=sink,
+            together=together,
+            files_per_batch=1,
+            rate=options.rate,
+            cores=options.cores,
+        )
+        return run_alone("benchmarks._many_run", asdict(task), options.timeout)
+
+
+def differences(found: Found) -> list[str]:
+    """Queries whose results are not as many in all runs."""
+    runs = [*found.counted.values(), *found.kept.values()]
+    counts: dict[str, set[int]] = {}
+    for results in [*(run.results for run in runs), found.separate.get("results", {})]:
+        for name, count in results.items():
+            counts.setdefault(name, set()).add(count)
+    return [f"{name} has {sorted(seen)} results" for name, seen in sorted(counts.items()) if len(seen) > 1]
+
+
+def many_table(found: Found, options: argparse.Namespace) -> Table:
+    """One row per number of queries."""
+    table = Table(
+        title=f"Queries in one session: {options.streams} streams of {options.rows:,} rows",
+        caption="from the second batch on; overall: rows/s × queries; cost: of an input row, relative to one query",
+    )
+    heads = (
+        "queries",
+        "plan s",
+        "rows/s counted",
+        "overall",
+        "cost",
+        "rows/s kept",
+        "cost",
+        "state kB",
+        "results",
+    )
+    for head in heads:
+        table.add_column(head, justify="right")
+    for number, run in found.counted.items():
+        kept = found.kept.get(number)
+        table.add_row(
+            str(number),
+            f"{run.planning:.2f}",
+            f"{run.rate:,.0f}",
+            f"{run.rate * number:,.0f}",
+            _times(_cost(found.counted, number)),
+            f"{kept.rate:,.0f}" if kept else "–",
+            _times(_cost(found.kept, number)),
+            f"{run.state / 1000:,.0f}",
+            f"{sum(run.results.values()):,}",
+        )
+    return table
+
+
+def _cost(runs: Mapping[int, Run], number: int) -> float | None:
+    """What an input row costs relative to one query."""
+    return runs[1].rate / runs[number].rate if 1 in runs and number in runs else None
+
+
+def _times(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2f} ×"
+
+
+def verdicts(found: Found, sample: int) -> list[tuple[str, bool]]:
+    """Each target with what was measured, and whether it was reached."""
+    reached = []
+    cost = _cost(found.counted, MANY)
+    if cost is not None:
+        what = f"{MANY} queries, counted, at most {COST_TARGET:g} × the cost of one ({cost:.2f} ×)"
+        reached.append((what, cost <= COST_TARGET))
+    apart = found.separate.get("state")
+    if apart and sample in found.counted:
+        share = found.counted[sample].state / apart
+        what = f"state of {sample} queries at most {STATE_TARGET:g} × that of separate runs ({share:.2f} ×)"
+        reached.append((what, share <= STATE_TARGET))
+    return reached
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table and the verdicts; 1 if results differ or, with ``--strict``, a target is missed."""
+    options = _options(arguments)
+    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
+        found = measure(Path(folder), options)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(many_table(found, options))
+    for trouble in found.troubles:
+        console.print(trouble, highlight=False, markup=False)
+    missed = False
+    for target, reached in verdicts(found, options.sample):
+        missed |= not reached
+        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
+    if options.json:
+        Path(options.json).write_text(json.dumps(asdict(found), indent=2), encoding="utf-8")
+    return int(bool(found.troubles) or (options.strict and missed))
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="weft bench many", description=__doc__)
+    add = parser.add_argument
+    add("--queries", type=int, nargs="+", default=[1, 10, 50, 100, 500], help="how many run together")
+    add("--ways", type=int, nargs="+", default=[3, 2], help="how many streams a query joins, in turns")
+    add("--similarity", type=float, default=50, help="with the pattern of its size, in per cent")
+    add("--sample", type=int, default=10, help="queries whose state is compared with separate sessions'")
+    add("--materialise", choices=("memory", "parquet"), default="memory", help="where results are kept")
+    add("--materialise-up-to", type=int, default=100, help="queries; more are only counted")
+    add("--streams", type=int, default=3, help="how many there are")
+    add("--rows", type=int, default=30_000, help="rows of each stream")
+    add("--file-rows", type=int, default=5_000, help="rows of each file; a batch is a file of each stream")
+    add("--rate", type=int, default=500, help="rows a second of event time of each stream")
+    add("--seed", type=int, default=7, help="of the queries")
+    add("--cores", type=int, default=2, help="of Spark")
+    add("--timeout", type=float, default=900, help="seconds a run may take")
+    add("--directory", help="where data, results and checkpoints go; a temporary directory")
+    add("--json", metavar="FILE", help="write the figures there, too")
+    add("--strict", action="store_true", help="exit with 1 if a target is missed")
+    options = parser.parse_args(arguments)
+    if max(options.ways) > options.streams or min(options.ways) < 2:
+        parser.error("--ways must be between 2 and --streams")
+    if min(options.queries) < 1 or options.sample < 1:
+        parser.error("--queries and --sample must be 1 or more")
+    return options
