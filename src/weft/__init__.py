@@ -19,7 +19,7 @@ from weft.logical.schema import Schema, Stream
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.session import PlannedQuery, Session
-from weft.sinks import foreach_batch, to_console, to_memory, to_parquet
+from weft.sinks import foreach_batch, to_console, to_count, to_memory, to_parquet
 from weft.sources.dead_letter import DeadLetterLimit
 from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
 from weft.sources.spec import files
@@ -48,6 +48,7 @@ __all__ = [
     "sequence",
     "timestamps",
     "to_console",
+    "to_count",
     "to_memory",
     "to_parquet",
     "uniform",

@@ -6,18 +6,23 @@ Guarantees: a query that is refused leaves the session as it was. Planning needs
 from __future__ import annotations
 
 import reprlib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
+from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
 from weft.logical.expr import to_sql
 from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
-from weft.logical.window import parse_duration
+from weft.logical.window import Rows, parse_duration
+from weft.optimizer.estimated import estimated
+from weft.optimizer.joint import METHODS
 from weft.optimizer.optimizer import STRATEGIES, optimise
 from weft.optimizer.space import Options
 from weft.plan.explain import compare, diagram, explain
@@ -25,9 +30,15 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Cost, JoinPlan
 from weft.plan.lower import lower
 from weft.plan.observation import Observation
+from weft.plan.part import Part, part_of
+from weft.plan.shared import shared_text
+from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT, POLICIES
 from weft.runtime.measure import measured
 from weft.runtime.observe import observed
+from weft.runtime.progress import QueryProgress, complete_from, own_metrics
+from weft.sinks.describe import described, made, same_place
+from weft.sinks.memory import MemorySink
 from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
 from weft.sources.frames import DataFrameSource, dataframe
@@ -38,7 +49,10 @@ from weft.sql.builder import Builder
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from weft.runtime.metrics import BatchMetrics
+    from weft.runtime.program import Program
     from weft.runtime.spark import Running
 
 __all__ = ["PlannedQuery", "Session"]
@@ -46,12 +60,14 @@ __all__ = ["PlannedQuery", "Session"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query with the plan it is answered by."""
+    """A query with the plan it is answered by; of one that runs together with others, its part of what they share."""
 
     name: str
     query: Query
     plan: JoinPlan
     graph: PhysicalGraph
+    sink: Sink | None = field(default=None, repr=False, compare=False)
+    session: Session | None = field(default=None, repr=False, compare=False)
 
     def explain(self, observed: Observation | None = None) -> str:
         """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
@@ -60,6 +76,30 @@ class PlannedQuery:
     def diagram(self) -> str:
         """The plan as a Mermaid flowchart."""
         return diagram(self.graph)
+
+    def results(self) -> pa.Table:
+        """What is in the query's memory sink."""
+        if not isinstance(self.sink, MemorySink):
+            raise ConfigError(
+                f"query {self.name} does not keep its results", hint="use sink=weft.to_memory()"
+            )
+        return self.sink.results()
+
+    def stop(self) -> None:
+        """Run no longer, from the next batch on; the other queries go on."""
+        self._owner().stop_query(self.name)
+
+    @property
+    def progress(self) -> QueryProgress:
+        """How the query is getting on."""
+        return self._owner().query_progress(self.name)
+
+    def _owner(self) -> Session:
+        if self.session is None:
+            raise ConfigError(
+                f"query {self.name} belongs to no session", hint="session.query gives one that does"
+            )
+        return self.session
 
 
 class Session:
@@ -79,6 +119,9 @@ class Session:
         options: Options | None = None,
         driver: str = DEFAULT,
         dead_letter_limit: DeadLetterLimit | int | None = None,
+        joint: str = "auto",
+        query_limit: int = 1_000,
+        state_limit: int | None = None,
     ) -> None:
         _check(checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
         _check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
@@ -86,6 +129,10 @@ class Session:
         _check(
             dead_letter_limit, DeadLetterLimit | int | None, ConfigError, "a limit", "use a number of records"
         )
+        _check(query_limit, int, ConfigError, "a limit of queries", "use a number")
+        _check(state_limit, int | None, ConfigError, "a limit of state", "use a number of bytes per query")
+        if joint not in METHODS:
+            raise ConfigError(f"there is no joint optimiser {joint!r}", hint=nearest(str(joint), METHODS))
         if driver not in POLICIES:
             raise ConfigError(f"there is no driver policy {driver!r}", hint=nearest(str(driver), POLICIES))
         self.catalog = Catalog()
@@ -100,6 +147,10 @@ class Session:
         self._running: Running | None = None  # while it runs
         self._run: Running | None = None  # the last one, also when it is over
         self._queries: dict[str, PlannedQuery] = {}
+        self._asked: dict[str, Asked] = {}
+        self._query_limit, self._state_limit = query_limit, state_limit
+        self._joint = joint
+        self._parts: dict[tuple[int, str], Part] = {}
 
     def stream(
         self,
@@ -157,30 +208,75 @@ class Session:
         sink: Sink | None = None,
         strategy: str | None = None,
         cross: bool = False,
+        backfill: bool = False,
     ) -> PlannedQuery:
         """Plan a query, given as SQL or by the builder; ``cross`` permits a cross product.
 
-        With a sink, it runs when the session is started.
+        With a sink, it runs when the session is started; if it is running already, from the next batch on, and then it
+        sees what others have stored. With ``backfill``, it also gives the results that lie wholly in the stored past.
         """
-        if self._running is not None:
-            raise QueryError("queries cannot be added to a running session yet", hint="add it before start()")
-        _check(name, str | None, QueryError, "a query's name", "use a text")
-        if name is not None and (not name.isprintable() or not name.strip("!") or name.startswith("!")):
-            raise QueryError(f"a query cannot be called {name!r}", hint="use letters, digits and underscores")
+        chosen = self._chosen(name, sink)
         _check(strategy, str | None, ConfigError, "a strategy", nearest("", STRATEGIES))
-        chosen = name or f"query_{len(self._queries) + 1}"
-        if chosen in self._queries:
-            raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
         options = self.options if strategy is None else replace(self.options, strategy=strategy)
         if options.strategy not in STRATEGIES:
             raise ConfigError(
                 f"there is no strategy {options.strategy!r}", hint=nearest(options.strategy, STRATEGIES)
             )
-        planned = self._plan(self.parse(text, cross=cross), chosen, options)
-        self._queries[chosen] = planned
+        parsed = self.parse(text, cross=cross)
+        if backfill:
+            self._check_backfill(parsed)
+        planned = self._plan(parsed, chosen, options, sink)
         if sink is not None:
-            self._sinks[chosen] = sink
+            self._ask(planned, sink, strategy, backfill)
+        self._queries[chosen] = planned
         return planned
+
+    def _chosen(self, name: str | None, sink: Sink | None) -> str:
+        """A query's name, if it and its sink are free."""
+        _check(name, str | None, QueryError, "a query's name", "use a text")
+        if name is not None and (not name.isprintable() or not name.strip("!") or name.startswith("!")):
+            raise QueryError(f"a query cannot be called {name!r}", hint="use letters, digits and underscores")
+        numbers = (f"query_{number}" for number in count(len(self._queries) + 1))
+        chosen = name or next(free for free in numbers if free not in self._queries)
+        if chosen in self._queries:
+            raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
+        if sink is not None:
+            self._check_free(sink)
+        return chosen
+
+    def _check_free(self, sink: Sink) -> None:
+        """Refuse one query too many, and a sink that another query writes to."""
+        if self._active() >= self._query_limit:
+            raise QueryError(
+                f"there are {self._query_limit} queries already",
+                hint="stop one, or make it Session(query_limit=…)",
+            )
+        taken = [other for other, used in self._sinks.items() if same_place(used, sink)]
+        if taken:
+            raise QueryError(f"query {taken[0]} writes to this sink already", hint="give every query its own")
+
+    def _active(self) -> int:
+        """How many queries run, or will."""
+        stopped = self._run.runner.standing.stopped if self._run else {}
+        return sum(name not in stopped for name in self._sinks)
+
+    def _check_backfill(self, query: Query) -> None:
+        for input_ in query.inputs:
+            if isinstance(input_.window, Rows):
+                raise QueryError(
+                    f"the stored past of {input_.alias} cannot be answered: which of its tuples were the last "
+                    "ones at each moment is not stored",
+                    hint="leave out backfill, or use a RANGE window",
+                )
+
+    def _ask(self, planned: PlannedQuery, sink: Sink, strategy: str | None, backfill: bool) -> None:
+        """Have a query run: at the start, or from the next batch on."""
+        common = canonical(planned.query)
+        asked = Asked(common.query, common.names, strategy, backfill, described(sink))
+        if self._running is not None:
+            self._check_sources({planned.name: asked})
+            self._running.runner.add(planned.name, asked, sink)
+        self._asked[planned.name], self._sinks[planned.name] = asked, sink
 
     def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
         """A text or builder, parsed and bound to this session's streams."""
@@ -189,9 +285,9 @@ class Session:
             return (text.cross() if cross else text).build(self.catalog)
         return parse_query(text, self.catalog, cross=cross)
 
-    def _plan(self, query: Query, name: str, options: Options) -> PlannedQuery:
+    def _plan(self, query: Query, name: str, options: Options, sink: Sink | None) -> PlannedQuery:
         plan = optimise(query, self.measured(), options)
-        return PlannedQuery(name, query, plan, lower(plan))
+        return PlannedQuery(name, query, plan, lower(plan, name), sink, self)
 
     def start(self, *, available_now: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more."""
@@ -199,36 +295,74 @@ class Session:
             raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
         if self._running is not None:
             raise ConfigError("the session is running already", hint="stop() it first")
-        graphs = {name: (self._queries[name].graph, sink) for name, sink in self._sinks.items()}
-        if not graphs:
+        if not self._sinks:
             raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
-        read = {i.stream.name for graph, _ in graphs.values() for i in graph.query.inputs}
-        missing = sorted(read - set(self._sources))
-        if missing:
-            raise CatalogError(
-                f"stream {missing[0]} has a schema but no source",
-                hint="register it with weft.files(…), weft.rate(…) or a streaming DataFrame",
-            )
-        from weft.runtime.spark import launch  # only running needs Spark
+        self._check_sources(self._asked)
+        from weft.planning import Planner  # only running needs kernels, and Spark
+        from weft.runtime.spark import launch
 
-        streams = {name: self.catalog.stream(name) for name in sorted(read)}
-        sources = {name: self._sources[name] for name in streams}
-        spark = self._spark or self._master
-        partitions = self.options.partitions
+        streams = {name: self.catalog.stream(name) for name in sorted(self._sources)}
         root = Path(self._checkpoint)
         self._run = self._running = launch(
-            spark,
+            self._spark or self._master,
             root,
             streams,
-            sources,
-            graphs,
-            partitions,
+            {name: self._sources[name] for name in streams},
+            {name: (asked, self._sinks[name]) for name, asked in self._asked.items()},
+            Planner(self.measured, self.options, self._joint),
+            made,
+            self.options.partitions,
             driver=self._driver,
             available_now=available_now,
             set_aside=DeadLetterBox(root / "dead_letters", self._limit).take,
+            state_limit=self._state_limit,
         )
-        for name, graph in self._running.graphs.items():  # a restarted query goes on by the plan it had
-            self._queries[name] = replace(self._queries[name], graph=graph)
+        self._restore()
+
+    def _check_sources(self, asked: Mapping[str, Asked]) -> None:
+        """Refuse queries over streams that cannot be read."""
+        known = self._sources if self._running is None else self._running.runner.sources
+        for stream in sorted({i.stream.name for one in asked.values() for i in one.query.inputs}):
+            if stream not in self._sources:
+                raise CatalogError(
+                    f"stream {stream} has a schema but no source",
+                    hint="register it with weft.files(…), weft.rate(…) or a streaming DataFrame",
+                )
+            if stream not in known:
+                raise CatalogError(
+                    f"stream {stream} was registered after the session was started",
+                    hint="stop() the session and start() it again, which loses nothing",
+                )
+
+    def _restore(self) -> None:
+        """Queries that were added while an earlier run went on, and run again now."""
+        runner = self._runs().runner
+        for name, asked in runner.standing.asked.items():
+            if name not in self._queries:
+                query = asked.query.renamed(dict(asked.names))
+                self._asked[name], self._sinks[name] = asked, runner.sinks[name]
+                self._queries[name] = self._plan(query, name, self.options, runner.sinks[name])
+
+    def stop_query(self, name: str) -> None:
+        """Run a query no longer, from the next batch on; the others go on."""
+        if name not in self._queries:
+            raise QueryError(f"there is no query {name!r}", hint=nearest(name, self._queries))
+        self._runs().runner.log.stop(name, "stopped")
+
+    def query_progress(self, name: str) -> QueryProgress:
+        """How a query is getting on."""
+        if self._run is None:
+            return QueryProgress(name, "planned")
+        runner = self._run.runner
+        standing, batches = runner.standing, self.progress.get(name, [])
+        first, done = (batches[0].number if batches else None), sum(batch.results for batch in batches)
+        if name in standing.stopped:
+            return QueryProgress(name, "stopped", first, len(batches), done, reason=standing.stopped[name])
+        if name not in standing.asked or standing.program is None:
+            return QueryProgress(name, "waiting")
+        member = standing.program.members[name]
+        figures = (member.first, len(batches), done, complete_from(member), runner.state_of(name))
+        return QueryProgress(name, "running", *figures)
 
     def process_all_available(self) -> None:
         """Wait until all that was there when this was called is processed."""
@@ -249,14 +383,41 @@ class Session:
         """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
         if self._run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
-        return self._run.metrics
+        found: dict[str, list[BatchMetrics]] = {name: [] for name in self._sinks}
+        for program, metrics in self._run.runner.history:
+            if program is None:
+                continue
+            for name in program.members:
+                part = self._part(program, name)
+                found.setdefault(name, []).append(own_metrics(metrics, name, part))
+        return found
+
+    def _part(self, program: Program, name: str) -> Part:
+        """A query's part of a graph."""
+        if (id(program), name) not in self._parts:
+            authors = dict(self._asked[name].names) if name in self._asked else {}
+            self._parts[id(program), name] = part_of(program.graph, name, authors)
+        return self._parts[id(program), name]
 
     def measured(self) -> Statistics:
         """The statistics given, with what the queries measured since they began; queries are planned by it."""
-        statistics, metrics = self.statistics, self._run.metrics if self._run else {}
-        for name, batches in metrics.items():
-            statistics = measured(statistics, self._queries[name].graph, batches)
+        statistics = self.statistics
+        for graph, batches in self._seen().values():
+            statistics = measured(statistics, graph, batches)
         return statistics
+
+    def _seen(self) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
+        """The graph that each query runs by, and its batches since it does."""
+        history = self._run.runner.history if self._run else []
+        current = history[-1][0] if history else None
+        if current is None:
+            return {}
+        recent = [metrics for program, metrics in history if program is current]
+        found = {}
+        for name in current.members:
+            part = self._part(current, name)
+            found[name] = part.graph, [own_metrics(metrics, name, part) for metrics in recent]
+        return found
 
     def _runs(self) -> Running:
         if self._running is None:
@@ -270,12 +431,21 @@ class Session:
 
     def explain(self) -> str:
         """The plans of all queries: what is expected of every step and, once it has run, what was observed."""
-        metrics = self._run.metrics if self._run else {}
+        seen = self._seen()
         parts = []
         for planned in self.queries:
-            batches = metrics.get(planned.name)
-            parts.append(planned.explain(observed(planned.graph, batches) if batches else None))
-        return "\n".join(parts) or "No queries yet.\n"
+            graph, batches = seen.get(planned.name, (planned.graph, []))
+            shown = replace(planned, graph=self._estimated(planned, graph))
+            parts.append(shown.explain(observed(graph, batches) if batches else None))
+        program = self._run.runner.standing.program if self._run else None
+        shared = [shared_text(program.graph)] if program and len(program.members) > 1 else []
+        return "\n".join([*shared, *parts]) or "No queries yet.\n"
+
+    def _estimated(self, planned: PlannedQuery, graph: PhysicalGraph) -> PhysicalGraph:
+        """A graph with what is expected of it."""
+        if graph.edges == planned.graph.edges:
+            return planned.graph
+        return estimated(graph, self.statistics, self.options)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

@@ -1,8 +1,8 @@
 """From a plan to the graph that executes it (CLASH 7.1.2, 8.3.2).
 
 Guarantees: walks that begin alike are one until they part (a probe tree, Figure 7.2), and a store is there once. Hops
-are as few as the layouts allow: a step whose key is the one the tuple is placed by stays in its task (design, D6). Where
-a step goes is decided in `schedule.py` alone; this file gives it names and rules.
+are as few as the layouts allow: a step whose key is the one the tuple is placed by stays in its task (design, D6).
+Where a step goes is decided in `placing.py` alone; this file gives it names and rules.
 """
 
 from __future__ import annotations
@@ -174,9 +174,7 @@ class _Lowering:
         known, users = node.known, tuple(sorted(following.users))
         estimate = self._estimate(node.start, store.aliases)
         self.rules.append(
-            ProbeRule(
-                name, self.names[store], node.start, known, lookups, predicates, (), users, estimate
-            )
+            ProbeRule(name, self.names[store], node.start, known, lookups, predicates, (), users, estimate)
         )
         following.at, following.node, following.rule = way.at, self.names[store], len(self.rules) - 1
 
@@ -253,5 +251,3 @@ def _store_names(stores: Iterable[SharedStore]) -> dict[SharedStore, str]:
         number = sum(taken == name or taken.startswith(f"{name} #") for taken in found.values())
         found[store] = f"{name} #{number + 1}" if number else name
     return found
-
-

@@ -8,6 +8,7 @@ version, and to one running session at a time.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -20,11 +21,11 @@ from typing import Any
 from weft.bucket.bucket import Bounds
 from weft.errors import StateError
 
-__all__ = ["FORMAT", "Checkpoint", "Manifest", "Plan", "RunFile", "Runs"]
+__all__ = ["FORMAT", "Blueprint", "Checkpoint", "Manifest", "Plan", "RunFile", "Runs"]
 
 _NEW = "use a new checkpoint directory"
 
-FORMAT = 2
+FORMAT = 3
 KEPT = 2  # manifests: the last one, and the one a replay of the last batch starts from
 
 
@@ -41,19 +42,26 @@ class RunFile:
         return cls(data["name"], Bounds(**data["bounds"]))
 
 
-# By query, store and partition.
+# By graph, store (its identity) and partition.
 Runs = dict[str, dict[str, dict[int, tuple[RunFile, ...]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics."""
+    """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics.
+
+    ``marks`` to ``newest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
+    query, ``metrics`` by graph.
+    """
 
     number: int = -1
     runs: Runs = field(default_factory=dict)
-    marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    active: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    arrived: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    marks: Mapping[str, int] = field(default_factory=dict)
+    active: Mapping[str, int] = field(default_factory=dict)
+    arrived: Mapping[str, int] = field(default_factory=dict)
+    newest: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+    evicted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     results: Mapping[str, int] = field(default_factory=dict)
     records: Mapping[str, int] = field(default_factory=dict)  # seen and bad, of all streams
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -68,19 +76,49 @@ class Manifest:
             for run in runs
         }
 
-    def of(self, query: str, store: str, partition: int) -> tuple[RunFile, ...]:
+    def of(self, graph: str, store: str, partition: int) -> tuple[RunFile, ...]:
         """The runs of a store's partition, oldest first."""
-        return self.runs.get(query, {}).get(store, {}).get(partition, ())
+        return self.runs.get(graph, {}).get(store, {}).get(partition, ())
+
+    def bytes_of(self, graph: str, store: str) -> int:
+        """How much a store holds."""
+        partitions = self.runs.get(graph, {}).get(store, {}).values()
+        return sum(run.bounds.bytes for runs in partitions for run in runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a batch will do: the time it began at, and per query its graph (JSON) and its turn."""
+    """What a batch will do: the time it began at, the queries that stand, and per graph its blueprint and its turn.
+
+    ``relays`` are the jobs to be done before it, by graph; ``changed`` the graphs that are others than before.
+    """
 
     number: int
     now: int
+    standing: str
     graphs: Mapping[str, str]
     turns: Mapping[str, Mapping[str, Any]]
+    relays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """The queries that run, as they were asked, the plan for them and its graph as JSON ("" if there are none).
+
+    ``stopped`` are the names of those that ran before, ``fresh`` counts changes since all was planned at once.
+    """
+
+    graph: str
+    plan: str
+    asked: Mapping[str, Mapping[str, Any]]
+    stopped: Mapping[str, str] = field(default_factory=dict)  # name ↦ why
+    fresh: int = 0
+
+    @property
+    def name(self) -> str:
+        """What its file is called: equal blueprints have equal names."""
+        return hashlib.blake2b(json.dumps(asdict(self)).encode(), digest_size=12).hexdigest()
 
 
 @dataclass(slots=True)
@@ -97,22 +135,22 @@ class Checkpoint:
         """Where bucket files are."""
         return self.root / "state" / "buckets"
 
-    def open(self, streams: Mapping[str, Any], queries: Mapping[str, str], **fixed: Any) -> str:
-        """Take the directory for streams and queries, and give its identity.
+    def open(self, streams: Mapping[str, Any], **fixed: Any) -> str:
+        """Take the directory for streams, and give its identity.
 
-        One of another version or in use is refused, and so is one whose streams or queries are not all here as they
-        were; more of them may have come. What is ``fixed`` is as it was when the checkpoint was made.
+        One of another version or in use is refused, and so is one whose streams are not all here as they were; more
+        of them may have come. What is ``fixed`` is as it was when the checkpoint was made.
         """
         self.buckets.mkdir(parents=True, exist_ok=True)
-        (self.root / "plan").mkdir(exist_ok=True)
+        for kind in ("plan", "relaid", "blueprints"):
+            (self.root / kind).mkdir(exist_ok=True)
         self._take_lock()
         file = self.root / "weft.json"
         found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         if found:
             self._check_format(found)
         if "streams" in found:
-            self._check_same("query", found["queries"], queries)
-            self._check_same("stream", found["streams"], streams)
+            self._check_same(found["streams"], streams)
             for name, value in fixed.items():
                 if found[name] != value:
                     raise StateError(
@@ -120,13 +158,13 @@ class Checkpoint:
                     )
         identity: str = found.get("identity") or uuid.uuid4().hex
         self._owned = {"format": FORMAT, "identity": identity}
-        self._claimed = {"streams": dict(streams), "queries": dict(queries), **fixed}
+        self._claimed = {"streams": dict(streams), **fixed}
         if not found:
             _write(file, self._owned)
         return identity
 
     def claim(self) -> None:
-        """Make the directory that of the streams and queries it was opened for; until then it is as it was."""
+        """Make the directory that of the streams it was opened for; until then it is as it was."""
         _write(self.root / "weft.json", {**self._owned, **self._claimed})
 
     def _check_format(self, found: Mapping[str, Any]) -> None:
@@ -136,16 +174,16 @@ class Checkpoint:
                 hint=_NEW,
             )
 
-    def _check_same(self, kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _check_same(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         for name, what in old.items():
             if name not in new:
                 raise StateError(
-                    f"{self.root} belongs to other streams or queries: it knows a {kind} {name}",
+                    f"{self.root} belongs to other streams or queries: it knows a stream {name}",
                     hint=f"register it again, or use a new checkpoint directory for these: {', '.join(new)}",
                 )
             if json.loads(json.dumps(new[name])) != what:
                 raise StateError(
-                    f"{self.root} belongs to other streams or queries: there, {kind} {name} is {what}",
+                    f"{self.root} belongs to other streams or queries: there, stream {name} is {what}",
                     hint=_NEW,
                 )
 
@@ -168,23 +206,15 @@ class Checkpoint:
 
     def manifest(self, number: int) -> Manifest | None:
         """What a batch left; None if it is not committed. The one before the first batch is empty."""
-        file = self._file("state", number)
-        if number < 0:
-            return Manifest()
-        if not file.exists():
-            return None
-        data = json.loads(file.read_text(encoding="utf-8"))
-        runs = {
-            query: {
-                store: {
-                    int(partition): tuple(RunFile.from_dict(run) for run in found)
-                    for partition, found in partitions.items()
-                }
-                for store, partitions in stores.items()
-            }
-            for query, stores in data.pop("runs").items()
-        }
-        return Manifest(runs=runs, **data)
+        return Manifest() if number < 0 else _read_manifest(self._file("state", number))
+
+    def relaid(self, number: int) -> Manifest | None:
+        """What a batch begins with, where its plan is another than that of the batch before."""
+        return _read_manifest(self._file("relaid", number))
+
+    def write_relaid(self, number: int, manifest: Manifest) -> None:
+        """Fix what a batch begins with."""
+        _write(self._file("relaid", number), asdict(manifest))
 
     def last(self) -> int:
         """The last committed batch; -1 if there is none."""
@@ -193,7 +223,7 @@ class Checkpoint:
     def commit(self, manifest: Manifest) -> None:
         """Make a batch final, then delete what nobody needs any more."""
         _write(self._file("state", manifest.number), asdict(manifest))
-        for kind in ("plan", "state"):
+        for kind in ("plan", "state", "relaid"):
             for number in self._numbers(kind):
                 if number <= manifest.number - KEPT:
                     self._file(kind, number).unlink(missing_ok=True)
@@ -206,18 +236,37 @@ class Checkpoint:
         return folder
 
     def clean(self) -> None:
-        """Delete what tasks sent each other, and bucket files that no kept manifest names."""
+        """Delete what tasks sent each other, and files that no kept manifest or plan names."""
         shutil.rmtree(self.root / "exchange", ignore_errors=True)
         manifests = [self.manifest(number) for number in self._numbers("state")]
+        manifests += [self.relaid(number) for number in self._numbers("relaid")]
         named = set().union(*(manifest.files() for manifest in manifests if manifest))
-        for file in self.buckets.iterdir():
-            if file.name not in named:
-                file.unlink(missing_ok=True)
+        plans = [self.plan(number) for number in self._numbers("plan")]
+        drawn = {f"{plan.standing}.json" for plan in plans if plan}
+        for folder, wanted in ((self.buckets, named), (self.root / "blueprints", drawn)):
+            for file in folder.iterdir():
+                if file.name not in wanted:
+                    file.unlink(missing_ok=True)
 
     def plan(self, number: int) -> Plan | None:
         """What a batch was planned to do."""
         file = self._file("plan", number)
-        return Plan(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+        if not file.exists():
+            return None
+        data = json.loads(file.read_text(encoding="utf-8"))
+        return Plan(**{**data, "changed": tuple(data["changed"])})
+
+    def blueprint(self, name: str) -> Blueprint:
+        """A graph that a plan names."""
+        file = self.root / "blueprints" / f"{name}.json"
+        return Blueprint(**json.loads(file.read_text(encoding="utf-8")))
+
+    def write_blueprint(self, blueprint: Blueprint) -> str:
+        """Keep a graph under its name, for as long as a plan names it."""
+        file = self.root / "blueprints" / f"{blueprint.name}.json"
+        if not file.exists():
+            _write(file, asdict(blueprint))
+        return blueprint.name
 
     def write_plan(self, plan: Plan) -> None:
         """Fix what a batch will do, for this attempt and all later ones."""
@@ -228,6 +277,23 @@ class Checkpoint:
 
     def _numbers(self, kind: str) -> list[int]:
         return sorted(int(file.stem) for file in (self.root / kind).glob("*.json"))
+
+
+def _read_manifest(file: Path) -> Manifest | None:
+    if not file.exists():
+        return None
+    data = json.loads(file.read_text(encoding="utf-8"))
+    runs = {
+        graph: {
+            store: {
+                int(partition): tuple(RunFile.from_dict(run) for run in found)
+                for partition, found in partitions.items()
+            }
+            for store, partitions in stores.items()
+        }
+        for graph, stores in data.pop("runs").items()
+    }
+    return Manifest(runs=runs, **data)
 
 
 def _write(file: Path, data: object) -> None:

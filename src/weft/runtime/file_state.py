@@ -1,4 +1,4 @@
-"""A partition of a query's stores, kept in bucket files (design, D3).
+"""A partition of a graph's stores, kept in bucket files (design, D3).
 
 Guarantees: a task sees the state of the batch before and what earlier hops of this batch added, and nothing that any
 other attempt left. A file is written once, under a name no other attempt has; what is handed on or reported names those
@@ -15,15 +15,15 @@ from typing import Any
 
 from weft.bucket import codec
 from weft.bucket.bucket import Bucket
-from weft.plan.rules import ProbeRule, StoreRule
 from weft.runtime.checkpoint import Manifest, RunFile
 from weft.runtime.messages import Message, note
-from weft.runtime.program import Program
-from weft.runtime.state import settle
+from weft.runtime.program import Program, StorePlan
+from weft.runtime.refresh import refreshed
+from weft.runtime.state import Forget, settle
 from weft.runtime.turn import Turn
 from weft.runtime.watermark import Watermarks, forgettable
 
-__all__ = ["FileState", "forget_files", "last_hop"]
+__all__ = ["FileState", "forget_files", "mapped", "written_in"]
 
 
 @dataclass
@@ -33,40 +33,46 @@ class FileState:
     folder: Path
     number: int
     manifest: Manifest
-    query: str
+    graph: str
+    program: Program
     partition: int
     earlier: list[dict[str, Any]]
+    fills: frozenset[str] | None = None  # at a boundary: the stores that are filled, from nothing
     fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
     names: dict[int, tuple[Bucket, str]] = field(
         default_factory=dict
     )  # by id, which lasts while a run is held
 
-    def settled(self, store: str) -> Sequence[Bucket]:
+    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
-        return [self._open(run.name) for run in self.manifest.of(self.query, store, self.partition)]
+        if self.fills is not None:
+            return ()
+        runs = self.manifest.of(self.graph, plan.identity, self.partition)
+        return [self._open(run.name, plan) for run in runs]
 
-    def added(self, store: str, start: str) -> Sequence[Bucket]:
+    def added(self, plan: StorePlan, start: str) -> Sequence[Bucket]:
         """What tuples of an input have added in this batch, in this hop and in those before."""
-        before = [e["name"] for e in self.earlier if (e["store"], e["start"]) == (store, start)]
-        return [*map(self._open, before), *self.fresh.get((store, start), ())]
+        place = (plan.identity, start)
+        before = [entry["name"] for entry in self.earlier if (entry["store"], entry["start"]) == place]
+        return [*(self._open(name, plan) for name in before), *self.fresh.get(place, ())]
 
-    def add(self, store: str, start: str, run: Bucket) -> None:
+    def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
         """Add a run of this batch, made by tuples of an input."""
-        self.fresh.setdefault((store, start), []).append(run)
+        self.fresh.setdefault((plan.identity, start), []).append(run)
 
-    def leave(self, program: Program, hop: int, turn: Turn) -> Iterator[Message]:
+    def leave(self, hop: int, turn: Turn) -> Iterator[Message]:
         """Settle the stores that no later hop uses; hand on what was added to the others."""
-        marks = Watermarks(self.manifest.marks.get(self.query, {}))
-        for store, plan in program.stores.items():
-            last = last_hop(program, store)
+        marks = Watermarks(self.manifest.marks)
+        for store, plan in self.program.stores.items():
+            last = self.program.last_hops[store]
             if last > hop:
-                yield from self._hand_on(store)
-            if last == hop:
-                additions = [run for start in turn.order for run in self.added(store, start)]
-                runs = (*self.settled(store), *additions)
-                kept = settle(plan, runs, forgettable(program, plan, marks, turn))
+                yield from self._hand_on(plan.identity)
+            if last == hop and (self.fills is None or plan.identity in self.fills):
+                additions = [run for start in turn.order for run in self.added(plan, start)]
+                forget = Forget() if self.fills is not None else forgettable(plan, marks, turn)
+                kept = settle(plan, (*self.settled(plan), *additions), forget)
                 found = [asdict(RunFile(self._name(run), run.bounds)) for run in kept]
-                yield self._note("runs", store=store, runs=found)
+                yield self._note("runs", store=plan.identity, runs=found)
 
     def _hand_on(self, store: str) -> Iterator[Message]:
         yield from (self._note("added", **entry) for entry in self.earlier if entry["store"] == store)
@@ -76,10 +82,11 @@ class FileState:
                     yield self._note("added", store=store, start=start, name=self._name(run))
 
     def _note(self, kind: str, **content: Any) -> Message:
-        return note(self.partition, kind, **{**content, "query": self.query, "partition": self.partition})
+        return note(self.partition, kind, **{**content, "graph": self.graph, "partition": self.partition})
 
-    def _open(self, name: str) -> Bucket:
-        bucket = _mapped(self.folder / name)
+    def _open(self, name: str, plan: StorePlan) -> Bucket:
+        """A run as the graph's queries need it; it stays in the file that it is in."""
+        bucket = _as_needed(self.folder / name, self.program, plan)
         self.names[id(bucket)] = bucket, name
         return bucket
 
@@ -96,10 +103,28 @@ class FileState:
 _OPEN: dict[Path, Bucket] = {}
 
 
-def _mapped(path: Path) -> Bucket:
+# The same, as the queries of a program need it.
+_FRESH: dict[Path, tuple[Program, Bucket]] = {}
+
+
+def mapped(path: Path) -> Bucket:
+    """A run as it was written."""
     if path not in _OPEN:
         _OPEN[path] = codec.read(path)
     return _OPEN[path]
+
+
+def written_in(name: str) -> int:
+    """The batch in which a file was written."""
+    return int(name.split("-")[0])
+
+
+def _as_needed(path: Path, program: Program, plan: StorePlan) -> Bucket:
+    known = _FRESH.get(path)
+    if known is None or known[0] is not program:
+        known = program, refreshed(program, plan, mapped(path), written_in(path.name))
+        _FRESH[path] = known
+    return known[1]
 
 
 def forget_files(folder: Path, manifest: Manifest, number: int) -> None:
@@ -108,9 +133,4 @@ def forget_files(folder: Path, manifest: Manifest, number: int) -> None:
     for path in list(_OPEN):
         if path.parent == folder and path.name not in live and not path.name.startswith(mine):
             del _OPEN[path]
-
-
-def last_hop(program: Program, store: str) -> int:
-    """The last hop in which a store is added to or probed."""
-    rules = [r for r in program.order if isinstance(r, StoreRule | ProbeRule) and r.store == store]
-    return max(program.edges[rule.edge].hop for rule in rules)
+            _FRESH.pop(path, None)

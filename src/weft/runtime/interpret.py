@@ -114,9 +114,7 @@ def leave_source(
     return outcome
 
 
-def leave_past(
-    program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, job: Boundary
-) -> Outcome:
+def leave_past(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, job: Boundary) -> Outcome:
     """Stored tuples of an input, as `weft.runtime.refresh` gives them, sent on their ways once more."""
     outcome = Outcome(job.counting, job.answering)
     _leave(program, alias, batch, turn, outcome, job.edges)
@@ -258,9 +256,7 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
             yield Parcel(edge.name, partition, part)
 
 
-def _finish(
-    program: Program, rule: ResultRule, batch: pa.RecordBatch, turn: Turn, outcome: Outcome
-) -> None:
+def _finish(program: Program, rule: ResultRule, batch: pa.RecordBatch, turn: Turn, outcome: Outcome) -> None:
     """Results, to every query they are for."""
     if not program.sets:
         outcome.add(program, rule.users[0], batch)

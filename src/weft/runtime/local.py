@@ -88,7 +88,9 @@ class LocalRunner:
         for name in data:
             if name not in known:
                 raise CatalogError(f"the query reads no stream {name!r}", hint=nearest(name, known))
-        named = {input_.alias: data[input_.stream.name] for input_ in query.inputs if input_.stream.name in data}
+        named = {
+            input_.alias: data[input_.stream.name] for input_ in query.inputs if input_.stream.name in data
+        }
         named |= {alias: data[alias] for alias in query.aliases if alias in data}
         return self._batch(named, now)[self.graph.members[0].name]
 
@@ -127,7 +129,9 @@ class LocalRunner:
         filled, done = self._relayed(new, relay)
         for state, made in zip(self.states, filled, strict=True):
             runs = {plan.identity: tuple(self._refreshed(new, plan, state)) for plan in new.stores.values()}
-            state.runs = {name: made.runs.get(name, ()) if name in relay.fills else runs[name] for name in runs}
+            state.runs = {
+                name: made.runs.get(name, ()) if name in relay.fills else runs[name] for name in runs
+            }
         self.program = new
         for name, batches in done.results.items():
             self._results.setdefault(name, []).extend(batches)
@@ -140,13 +144,17 @@ class LocalRunner:
     def _relayed(self, new: Program, relay: Relay) -> tuple[list[PartitionState], _Done]:
         """The stores to be filled, by running what is stored through the new graph as one batch."""
         states = [PartitionState() for _ in self.states]
-        turn = Turn(len(self.metrics), new.graph.aliases, self.partitions, dict.fromkeys(new.counted, Count(0, 0)))
+        turn = Turn(
+            len(self.metrics), new.graph.aliases, self.partitions, dict.fromkeys(new.counted, Count(0, 0))
+        )
         job = Boundary(edges_for(new.graph, relay), relay.backfill)
         waiting: Waiting = {}
         done = _Done(0.0)
         for read in relay.reads:
             for partition, state in enumerate(self.states):
-                for run in state.runs.get(read.store, ()) if partition == 0 or not is_replicated(read.store) else ():
+                for run in (
+                    state.runs.get(read.store, ()) if partition == 0 or not is_replicated(read.store) else ()
+                ):
                     rows = past_rows(new, read.alias, run.batch, turn.number - 1, read.users)
                     self._take(leave_past(new, read.alias, rows, turn, job), waiting, done, new)
         for hop in range(1, len(new.hops)):
@@ -199,9 +207,7 @@ class LocalRunner:
             done.seconds.append(perf_counter() - began)
         return done
 
-    def _take(
-        self, outcome: Outcome, waiting: Waiting, done: _Done, program: Program | None = None
-    ) -> None:
+    def _take(self, outcome: Outcome, waiting: Waiting, done: _Done, program: Program | None = None) -> None:
         for name, batches in outcome.results.items():
             done.results.setdefault(name, []).extend(batches)
         done.steps.extend(outcome.steps)
@@ -239,13 +245,18 @@ class LocalRunner:
             if s in names
             for run in runs
         ]
+        answers = {
+            member: sum(batch.num_rows for batch in done.results.get(member, []))
+            for member in self.program.members
+        }
         return BatchMetrics(
             turn.number,
             turn.order,
             {alias: _input_metrics(one) for alias, one in admitted.items()},
             sum_steps(done.steps),
             sum_stores(held),
-            sum(batch.num_rows for batches in done.results.values() for batch in batches),
+            sum(answers.values()),
+            answers,
             dict(self.watermarks.marks),
             tuple(done.seconds),
             now / 1e6,

@@ -68,6 +68,7 @@ class BatchMetrics:
     steps: Mapping[str, StepMetrics]
     stores: Mapping[str, StoreMetrics]
     results: int
+    answers: Mapping[str, int] = field(default_factory=dict)  # results by query, where there are many
     watermarks: Mapping[str, int] = field(default_factory=dict)
     seconds: tuple[float, ...] = ()  # per hop; the first is the sources', the last the settling of state
     started: float = 0.0

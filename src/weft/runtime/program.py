@@ -1,10 +1,10 @@
 """A physical graph prepared for execution: everything about it that no batch changes.
 
 Guarantees: a function of the graph alone, so every task of a cluster makes the same of the same JSON. A batch on an
-edge carries the columns that something behind the edge reads, and no others; a store keeps the columns that something
-behind its probes reads, and the values it is looked up by. Where tuples carry query-sets, the stores of inputs keep all
-that any query reads, filters included, and the batch in which each tuple came: so that a query that comes later can
-tell which of them are for it.
+edge carries the columns that something behind the edge reads, and no others; a store of an intermediate result keeps the
+columns that something behind its probes reads. A store of an input keeps all that any query reads, filters included,
+and, where tuples carry query-sets, the batch in which each came: so that a query that comes later can tell which of them
+are for it.
 """
 
 from __future__ import annotations
@@ -269,7 +269,9 @@ class Program:
 
     def _limits(self, rule: ResultRule) -> Limits:
         """What the windows of a rule's queries ask beyond what probing for all queries together makes sure of."""
-        stored = any(len(node.aliases) > 1 and set(rule.users) & set(node.users) for node in self.graph.stores)
+        stored = any(
+            len(node.aliases) > 1 and set(rule.users) & set(node.users) for node in self.graph.stores
+        )
         users = [self.members[name] for name in rule.users]
         return limits_of(users, self.graph.members, self.words, stored)
 
@@ -308,7 +310,7 @@ class Program:
         names, found = store.aliases, set[Item]()
         if len(names) == 1:
             found.add((names[0], self.view.times[names[0]]))
-            found |= _items(self.source(names[0]).columns if self.graph.tracked else ())
+            found |= _items(self.source(names[0]).columns)
         found |= {(alias, seq_name(alias)) for alias in names if longest(self.view, alias) is not None}
         for rule in self._probing.get(store.name, ()):
             access = self._accessed(rule)

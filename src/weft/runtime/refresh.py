@@ -3,7 +3,7 @@
 Guarantees: a run written for other queries has, refreshed, the columns, orders and query-sets that this graph expects.
 A query that came after the run was written is in the set of a row iff its sight covers the row and its filters let it
 pass (design, D7 and section 3). Columns that were not kept are NULL; no query's sight covers rows that lack what it
-reads. Files are not rewritten for it: a run is refreshed when it is opened, and written as it is then when it is merged.
+reads. Files are not rewritten for it: a run is refreshed when it is opened, and written so when it is merged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ def refreshed(program: Program, plan: StorePlan, run: Bucket, written: int) -> B
     newcomers = _newcomers(program, plan.node.users, written)
     names = set(run.batch.schema.names)
     wanted = {*plan.columns, *(key_name(expr) for expr in plan.computed)}
-    if names == wanted and not newcomers and run.layout == _layout(plan) and set(run.orders) == set(plan.orders):
+    if (
+        names == wanted
+        and not newcomers
+        and run.layout == _layout(plan)
+        and set(run.orders) == set(plan.orders)
+    ):
         return run
     batch = _with_columns(program, plan, run.batch)
     if plan.sets:
@@ -46,7 +51,9 @@ def refreshed(program: Program, plan: StorePlan, run: Bucket, written: int) -> B
     return _arranged(plan, run, batch.select([*plan.columns, *map(key_name, plan.computed)]))
 
 
-def past_rows(program: Program, alias: str, rows: pa.RecordBatch, written: int, users: Users) -> pa.RecordBatch:
+def past_rows(
+    program: Program, alias: str, rows: pa.RecordBatch, written: int, users: Users
+) -> pa.RecordBatch:
     """What a run of an input's store, whoever kept it, holds for some queries: as if it arrived now."""
     time, clock = program.clock(alias)
     names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, BATCH))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from weft.logical.implies import implied
 from weft.logical.query import Query
@@ -22,7 +23,17 @@ from weft.plan.workload import WorkloadPlan
 from weft.runtime.batch import full_name
 from weft.runtime.program import Program, StorePlan, lifetime
 
-__all__ = ["Facts", "Read", "Relay", "edges_for", "evicted_after", "is_replicated", "kept_after", "newcomers", "relay_of"]
+__all__ = [
+    "Facts",
+    "Read",
+    "Relay",
+    "edges_for",
+    "evicted_after",
+    "is_replicated",
+    "kept_after",
+    "newcomers",
+    "relay_of",
+]
 
 
 # Tuples without a value for what their store is partitioned by, as if they were a column of it.
@@ -60,6 +71,12 @@ class Relay:
     reads: tuple[Read, ...] = ()
     fills: tuple[str, ...] = ()
     backfill: Users = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Relay:
+        """What `dataclasses.asdict` made, also after a way through JSON."""
+        reads = tuple(Read(r["alias"], r["store"], tuple(r["users"])) for r in data["reads"])
+        return cls(reads, tuple(data["fills"]), tuple(data["backfill"]))
 
     @property
     def is_needed(self) -> bool:
@@ -148,8 +165,8 @@ def _through(member: Member, store: StorePlan, query: Query, alias: str, facts: 
     gone = _gone(store, query, alias, facts)
     if gone is None:
         return Sight(alias, batch, base.since, complete, store.identity)
-    since, complete = (gone if one is None else max(gone, one) for one in (base.since, complete))
-    return Sight(alias, batch, since, complete, store.identity)
+    since_when = gone if base.since is None else max(gone, base.since)
+    return Sight(alias, batch, since_when, gone if complete is None else max(gone, complete), store.identity)
 
 
 def _gone(store: StorePlan, query: Query, alias: str, facts: Facts) -> int | None:
@@ -236,9 +253,7 @@ def edges_for(graph: PhysicalGraph, relay: Relay) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def _sources_of(
-    graph: PhysicalGraph, wanted: set[str], before: Mapping[str, ProbeRule]
-) -> set[str]:
+def _sources_of(graph: PhysicalGraph, wanted: set[str], before: Mapping[str, ProbeRule]) -> set[str]:
     """Edges with those before them, and those that add to the stores these probe."""
     found = wanted | {before[edge].edge for edge in wanted if edge in before}
     probed = {rule.store for rule in graph.rules if isinstance(rule, ProbeRule) and rule.edge in found}
@@ -272,5 +287,3 @@ def evicted_after(new: Program, relay: Relay, facts: Facts) -> dict[str, int]:
         if known and len(store.node.aliases) == 1:
             found[store.identity] = max(known)
     return found
-
-

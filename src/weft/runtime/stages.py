@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from weft.runtime.messages import Message, read_rows, to_rows
-from weft.runtime.worker import Job, hop_task, read_task, spare_the_collector
+from weft.runtime.worker import Job, hop_task, past_task, read_task, spare_the_collector
 
-__all__ = ["run_stages"]
+__all__ = ["run_boundary", "run_stages"]
 
 _ROW = StructType(
     [
@@ -33,7 +33,16 @@ Batches = Iterator[pa.RecordBatch]
 def run_stages(rows: DataFrame, job: Job, hops: int, partitions: int) -> Iterator[Message]:
     """Run a batch over rows of (stream, path, content); what its tasks tell the driver."""
     # As many tasks as partitions; more only cost their start.
-    frame = rows.coalesce(partitions).mapInArrow(_reader(job), _ROW)
+    return _hops(rows.coalesce(partitions).mapInArrow(_reader(job), _ROW), job, hops, partitions)
+
+
+def run_boundary(spark: SparkSession, job: Job, hops: int, partitions: int) -> Iterator[Message]:
+    """Run what is stored through the graphs of a batch; what its tasks tell the driver."""
+    tasks = spark.range(0, partitions, 1, partitions)
+    return _hops(tasks.mapInArrow(_past_reader(job), _ROW), job, hops, partitions)
+
+
+def _hops(frame: DataFrame, job: Job, hops: int, partitions: int) -> Iterator[Message]:
     for hop in range(1, 1 + hops):
         frame = frame.repartitionById(partitions, F.col("partition"))
         frame = frame.mapInArrow(_hopper(job, hop), _ROW)
@@ -48,6 +57,15 @@ def _reader(job: Job) -> Callable[[Batches], Batches]:
             for stream, path, content in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         )
         return to_rows(read_task(job, _task(), files))
+
+    return read
+
+
+def _past_reader(job: Job) -> Callable[[Batches], Batches]:
+    def read(batches: Batches) -> Batches:
+        for _ in batches:
+            pass
+        return to_rows(past_task(job, _task()))
 
     return read
 

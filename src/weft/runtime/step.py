@@ -49,9 +49,7 @@ Portions = Iterator[tuple[Ints, Ints]]
 _TRUE = Literal(True, BOOLEAN)
 
 
-def execute(
-    step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn
-) -> pa.RecordBatch | None:
+def execute(step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn) -> pa.RecordBatch | None:
     """The matches of a batch in the runs it may see; None if there are none."""
     runs = [run for run in runs if run.bounds.rows]
     if not batch.num_rows or not runs:

@@ -7,20 +7,23 @@ names the files that tasks reported, so what a lost attempt wrote is nobody's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from weft.errors import WeftError
-from weft.logical.query import Query
+from weft.plan.graph import PhysicalGraph
 from weft.runtime.checkpoint import Manifest, Plan, RunFile, Runs
 from weft.runtime.interpret import StepCount
 from weft.runtime.messages import NOTE, Message, batches_of, error_of
 from weft.runtime.metrics import BatchMetrics, InputMetrics, sum_steps, sum_stores
-from weft.runtime.watermark import Watermarks
+from weft.runtime.program import Program
+from weft.runtime.relay import Facts, Relay, evicted_after, kept_after
+from weft.runtime.turn import Count, Turn
+from weft.runtime.watermark import Watermarks, connected_streams, forgettable
 
-__all__ = ["Told", "next_manifest"]
+__all__ = ["Told", "facts_of", "next_manifest", "relaid_manifest"]
 
 
 @dataclass
@@ -29,10 +32,12 @@ class Told:
 
     inputs: list[dict[str, Any]] = field(default_factory=list)
     reads: list[dict[str, Any]] = field(default_factory=list)
-    steps: dict[str, list[StepCount]] = field(default_factory=dict)
+    steps: dict[str, list[StepCount]] = field(default_factory=dict)  # by graph
     runs: list[tuple[str, str, int, tuple[RunFile, ...]]] = field(default_factory=list)
-    parts: list[dict[str, Any]] = field(default_factory=list)
+    parts: dict[str, list[str]] = field(default_factory=dict)  # what tasks wrote, by query
+    counts: dict[str, int] = field(default_factory=dict)  # results, by query
     results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # why, by query
     bad: list[bytes] = field(default_factory=list)
     times: dict[int, float] = field(default_factory=dict)
     errors: list[WeftError] = field(default_factory=list)
@@ -56,17 +61,37 @@ class Told:
             self.inputs.append(content)
         elif kind == "read":
             self.reads.append(content)
-        elif kind == "step":
-            self.steps.setdefault(content.pop("query"), []).append(StepCount(**content))
+        elif kind == "steps":
+            self.steps.setdefault(content["graph"], []).extend(StepCount(**one) for one in content["steps"])
         elif kind == "runs":
             found = tuple(RunFile.from_dict(run) for run in content["runs"])
-            self.runs.append((content["query"], content["store"], content["partition"], found))
-        elif kind == "part":
-            self.parts.append(content)
+            self.runs.append((content["graph"], content["store"], content["partition"], found))
+        elif kind == "answers":
+            self._answered(content)
+        elif kind == "failed":
+            self.failed.setdefault(content["query"], content["message"])
         elif kind == "seconds":
             self.times[content["hop"]] = max(content["seconds"], self.times.get(content["hop"], 0.0))
         elif kind == "error":
             self.errors.append(error_of(content))
+
+    def _answered(self, content: dict[str, Any]) -> None:
+        for query, rows in content["counts"].items():
+            self.counts[query] = self.counts.get(query, 0) + rows
+        for query, name in content["parts"].items():
+            self.parts.setdefault(query, []).append(name)
+
+    def with_past(self, past: Told) -> Told:
+        """What the job at the boundary answered is part of the batch's answers."""
+        told = replace(self, parts={**self.parts}, counts={**self.counts}, results={**self.results})
+        told.failed = {**past.failed, **self.failed}
+        for query, rows in past.counts.items():
+            told.counts[query] = rows + told.counts.get(query, 0)
+        for query, names in past.parts.items():
+            told.parts[query] = [*names, *told.parts.get(query, [])]
+        for query, batches in past.results.items():
+            told.results[query] = [*batches, *told.results.get(query, [])]
+        return told
 
     @property
     def malformed(self) -> dict[str, int]:
@@ -83,87 +108,172 @@ class Told:
 
     def rows(self, query: str) -> int:
         """How many results a query had."""
-        here = sum(batch.num_rows for batch in self.results.get(query, []))
-        return int(here + sum(part["rows"] for part in self.parts if part["query"] == query))
-
-    def part_names(self, query: str) -> list[str]:
-        """The parts that tasks wrote of a query's results."""
-        return [part["name"] for part in self.parts if part["query"] == query]
+        return 0 if query in self.failed else self.counts.get(query, 0)
 
     def seconds(self) -> tuple[float, ...]:
         """The slowest task of every hop, the sources' first."""
         return tuple(self.times[hop] for hop in sorted(self.times))
 
-    def input(self, query: Query, name: str, alias: str) -> InputMetrics:
-        """What an input of a query brought."""
-        mine = [one for one in self.inputs if (one["query"], one["alias"]) == (name, alias)]
-        rows, late, untimed = (sum(one[key] for one in mine) for key in ("rows", "late", "untimed"))
-        times = [one for one in mine if one["newest"] is not None]
-        return InputMetrics(
-            rows,
-            late,
-            untimed,
-            self.malformed.get(query.input(alias).stream.name, 0),
-            min((one["oldest"] for one in times), default=None),
-            max((one["newest"] for one in times), default=None),
-        )
+    def brought(self, graph: PhysicalGraph, name: str) -> dict[str, InputMetrics]:
+        """What the inputs of a graph brought."""
+        found: dict[str, list[dict[str, Any]]] = {alias: [] for alias in graph.aliases}
+        for one in self.inputs:
+            if one["graph"] == name:
+                found[one["alias"]].append(one)
+        malformed = self.malformed
+        return {
+            alias: _input(notes, malformed.get(graph.input(alias).stream.name, 0))
+            for alias, notes in found.items()
+        }
+
+
+def _input(notes: list[dict[str, Any]], malformed: int) -> InputMetrics:
+    rows, late, untimed = (sum(one[key] for one in notes) for key in ("rows", "late", "untimed"))
+    times = [one for one in notes if one["newest"] is not None]
+    oldest = min((one["oldest"] for one in times), default=None)
+    newest = max((one["newest"] for one in times), default=None)
+    return InputMetrics(rows, late, untimed, malformed, oldest, newest)
 
 
 def next_manifest(
-    plan: Plan, before: Manifest, told: Told, queries: Mapping[str, Query], figures: Mapping[str, Any]
+    plan: Plan, before: Manifest, told: Told, programs: Mapping[str, Program], figures: Mapping[str, Any]
 ) -> Manifest:
-    """What a batch leaves; ``figures`` are those of its metrics that are the same for every query."""
-    runs = _next_runs(before.runs, told)
-    marks, active, arrived, metrics = {}, {}, {}, {}
-    for name, query in queries.items():
-        inputs = {alias: told.input(query, name, alias) for alias in query.aliases}
-        water = _water(
-            query, Watermarks(before.marks.get(name, {}), before.active.get(name, {})), inputs, plan
-        )
-        marks[name], active[name] = dict(water.marks), dict(water.active)
-        counted = before.arrived.get(name, {})
-        arrived[name] = {alias: counted.get(alias, 0) + one.rows for alias, one in inputs.items()}
-        held = [
-            (s, run.bounds) for s, parts in runs.get(name, {}).items() for f in parts.values() for run in f
-        ]
-        metrics[name] = asdict(
-            BatchMetrics(
-                plan.number,
-                tuple(plan.turns[name]["order"]),
-                inputs,
-                sum_steps(told.steps.get(name, [])),
-                sum_stores(held),
-                told.rows(name),
-                marks[name],
-                told.seconds(),
-                **figures,
-            )
-        )
+    """What a batch leaves; ``figures`` are those of its metrics that are the same for every graph."""
+    runs = next_runs(before.runs, told)
+    brought = {name: told.brought(program.graph, name) for name, program in programs.items()}
+    arrived, newest = _streams(programs, brought)
+    water = Watermarks(before.marks, before.active).advance(
+        connected_streams(program.graph for program in programs.values()), newest, plan.now
+    )
+    metrics = {
+        name: asdict(_measured(plan, name, program, brought[name], told, runs, water, figures))
+        for name, program in programs.items()
+    }
+    queries = [member for program in programs.values() for member in program.members]
     results = {name: before.results.get(name, 0) + told.rows(name) for name in queries}
     records = {
         "seen": before.records.get("seen", 0) + told.seen,
         "bad": before.records.get("bad", 0) + len(told.bad),
     }
-    return Manifest(plan.number, runs, marks, active, arrived, results, records, metrics)
+    return Manifest(
+        plan.number,
+        runs,
+        dict(water.marks),
+        dict(water.active),
+        _added(before.arrived, arrived),
+        _latest(before.newest, newest),
+        before.kept,
+        {name: _evicted(name, program, before, plan) for name, program in programs.items()},
+        results,
+        records,
+        metrics,
+    )
 
 
-def _next_runs(before: Runs, told: Told) -> Runs:
+def _streams(
+    programs: Mapping[str, Program], brought: Mapping[str, Mapping[str, InputMetrics]]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """How many tuples every stream brought, and the last time among them; all of its inputs had the same."""
+    arrived: dict[str, int] = {}
+    newest: dict[str, int] = {}
+    for name, program in programs.items():
+        for alias, one in brought[name].items():
+            stream = program.graph.input(alias).stream.name
+            arrived[stream] = max(one.rows, arrived.get(stream, 0))
+            if one.newest is not None:
+                newest[stream] = max(one.newest, newest.get(stream, one.newest))
+    return arrived, newest
+
+
+def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {name: before.get(name, 0) + more.get(name, 0) for name in sorted({*before, *more})}
+
+
+def _latest(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    every = {**now, **before}
+    return {name: max(time, now.get(name, time)) for name, time in every.items()}
+
+
+def _evicted(name: str, program: Program, before: Manifest, plan: Plan) -> dict[str, int]:
+    """Below which clock stores have forgotten rows, or may have: what tasks were allowed to."""
+    found = dict(before.evicted.get(name, {}))
+    marks = Watermarks(before.marks)
+    for store in program.stores.values():
+        since = None if store.counted else forgettable(store, marks, _uncounted(plan, name, program)).since
+        if since is not None:
+            found[store.identity] = max(since, found.get(store.identity, since))
+    return {
+        identity: time
+        for identity, time in found.items()
+        if any(store.identity == identity for store in program.stores.values())
+    }
+
+
+def _uncounted(plan: Plan, name: str, program: Program) -> Turn:
+    return replace(Turn.from_dict(plan.turns[name]), counts=dict.fromkeys(program.counted, Count(0, 0)))
+
+
+def _measured(
+    plan: Plan,
+    name: str,
+    program: Program,
+    inputs: Mapping[str, InputMetrics],
+    told: Told,
+    runs: Runs,
+    water: Watermarks,
+    figures: Mapping[str, Any],
+) -> BatchMetrics:
+    names = {store.identity: store.name for store in program.stores.values()}
+    held = [
+        (names[identity], run.bounds)
+        for identity, parts in runs.get(name, {}).items()
+        if identity in names
+        for files in parts.values()
+        for run in files
+    ]
+    answers = {member: told.rows(member) for member in program.members}
+    return BatchMetrics(
+        plan.number,
+        tuple(plan.turns[name]["order"]),
+        inputs,
+        sum_steps(told.steps.get(name, [])),
+        sum_stores(held),
+        sum(answers.values()),
+        answers,
+        dict(water.marks),
+        told.seconds(),
+        **figures,
+    )
+
+
+def next_runs(before: Runs, told: Told) -> Runs:
     """The live runs: a partition that reported has those it reported, any other the ones it had."""
     runs = {
-        query: {store: dict(parts) for store, parts in stores.items()} for query, stores in before.items()
+        graph: {store: dict(parts) for store, parts in stores.items()} for graph, stores in before.items()
     }
-    for query, store, partition, found in told.runs:
-        parts = runs.setdefault(query, {}).setdefault(store, {})
+    for graph, store, partition, found in told.runs:
+        parts = runs.setdefault(graph, {}).setdefault(store, {})
         parts.pop(partition, None)
         if found:
             parts[partition] = found
     return runs
 
 
-def _water(query: Query, old: Watermarks, inputs: Mapping[str, InputMetrics], plan: Plan) -> Watermarks:
-    newest: dict[str, int] = {}
-    for alias, one in inputs.items():
-        stream = query.input(alias).stream.name
-        if one.newest is not None:
-            newest[stream] = max(one.newest, newest.get(stream, one.newest))
-    return old.advance(query, newest, plan.now)
+def facts_of(manifest: Manifest, name: str) -> Facts:
+    """What a manifest says of the state of a graph, before the batch that follows."""
+    kept, evicted = manifest.kept.get(name, {}), manifest.evicted.get(name, {})
+    return Facts(manifest.number + 1, kept, evicted, manifest.marks, manifest.newest)
+
+
+def relaid_manifest(
+    before: Manifest, name: str, old: Program | None, new: Program | None, relay: Relay, told: Told
+) -> Manifest:
+    """What a batch begins with whose graph is another: stores that are filled have what was told, others their runs."""
+    facts = facts_of(before, name)
+    if new is None:
+        return replace(before, runs={}, kept={}, evicted={})
+    identities = {store.identity for store in new.stores.values()}
+    stores = before.runs.get(name, {})
+    runs = {name: {s: dict(p) for s, p in stores.items() if s in identities and s not in relay.fills}}
+    kept, evicted = kept_after(old, new, relay, facts), evicted_after(new, relay, facts)
+    return replace(before, runs=next_runs(runs, told), kept={name: kept}, evicted={name: evicted})

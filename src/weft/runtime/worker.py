@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -26,23 +27,28 @@ import pyarrow as pa
 
 from weft.errors import WeftError
 from weft.logical.schema import Stream
-from weft.runtime.batch import longest
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
-from weft.runtime.file_state import FileState, forget_files
-from weft.runtime.interpret import Outcome, leave_source, run_hop
+from weft.runtime.file_state import FileState, forget_files, mapped, written_in
+from weft.runtime.interpret import Boundary, Outcome, leave_past, leave_source, run_hop
 from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, packed, unpacked
 from weft.runtime.program import Program, program_of
+from weft.runtime.refresh import past_rows
+from weft.runtime.relay import Relay, edges_for, is_replicated
 from weft.runtime.source import admit, numbered, renumbered
 from weft.runtime.turn import Count, Turn
 
-__all__ = ["Job", "hop_task", "read_task", "spare_the_collector"]
+__all__ = ["Job", "hop_task", "past_task", "read_task", "spare_the_collector"]
 
 File = tuple[str, str, bytes | None]  # (stream, path, content)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A batch, as its tasks are told of it: where the checkpoint is, and what reads and writes."""
+    """A batch, as its tasks are told of it: where the checkpoint is, and what reads and writes.
+
+    ``sinks`` write on their own; of the queries in ``counting``, results are only counted. A job at a ``boundary``
+    runs what is stored through the graphs that the batch will have.
+    """
 
     root: str
     identity: str  # of the checkpoint: the directory may have been another's before
@@ -51,10 +57,16 @@ class Job:
     streams: Mapping[str, Stream]
     sinks: Mapping[str, Any]
     exchange: Exchange = field(default_factory=Exchange)
+    counting: frozenset[str] = frozenset()
+    boundary: bool = False
 
     def load(self) -> tuple[Plan, Manifest]:
         """The batch's plan and the state it starts from."""
-        return _load(self.root, self.identity, self.number)
+        return _load(self.root, self.identity, self.number, self.boundary)
+
+    def program(self, blueprint: str) -> Program:
+        """What a blueprint is executed as."""
+        return _program(self.root, self.identity, blueprint)
 
     @property
     def folder(self) -> Path:
@@ -63,12 +75,19 @@ class Job:
 
 
 @lru_cache(maxsize=2)
-def _load(root: str, identity: str, number: int) -> tuple[Plan, Manifest]:  # noqa: ARG001
+def _load(root: str, identity: str, number: int, boundary: bool) -> tuple[Plan, Manifest]:  # noqa: ARG001
     checkpoint = Checkpoint(Path(root))
-    plan, manifest = checkpoint.plan(number), checkpoint.manifest(number - 1)
+    plan = checkpoint.plan(number)
+    relaid = plan is not None and plan.changed and not boundary
+    manifest = checkpoint.relaid(number) if relaid else checkpoint.manifest(number - 1)
     if plan is None or manifest is None:
         raise FileNotFoundError(f"the checkpoint {root} has no plan for batch {number}")
     return plan, manifest
+
+
+@lru_cache(maxsize=8)
+def _program(root: str, identity: str, blueprint: str) -> Program:  # noqa: ARG001
+    return program_of(Checkpoint(Path(root)).blueprint(blueprint).graph)
 
 
 def spare_the_collector() -> None:
@@ -107,9 +126,11 @@ class _Reading:
         tables: dict[str, list[pa.RecordBatch]] = {}
         columns = self._columns()
         for stream, path, content in files:
+            if stream not in columns:
+                continue  # nobody reads it
             event_time = self.job.streams[stream].event_time
             decoded = self.job.sources[stream].decode(
-                stream, path, content, event_time, columns=columns.get(stream, ())
+                stream, path, content, event_time, columns=columns[stream]
             )
             if decoded is None:
                 continue
@@ -120,70 +141,110 @@ class _Reading:
                 yield Message(0, f"{NOTE}bad", pa.py_buffer(data))
         for stream, batches in tables.items():
             table = pa.Table.from_batches(batches)
-            for query, graph in self.plan.graphs.items():
-                yield from self._enter(query, program_of(graph), stream, table)
+            for graph, blueprint in self.plan.graphs.items():
+                yield from self._enter(graph, self.job.program(blueprint), stream, table)
 
     def _columns(self) -> dict[str, set[str]]:
         """The columns that queries read, by stream."""
         found: dict[str, set[str]] = {}
-        for program in map(program_of, self.plan.graphs.values()):
-            for input_ in program.query.inputs:
-                names = {column.name for column in program.source(input_.alias).columns}
-                found.setdefault(input_.stream.name, set()).update(names)
+        for program in map(self.job.program, self.plan.graphs.values()):
+            for source in program.graph.sources:
+                names = {column.name for column in source.columns}
+                found.setdefault(program.graph.input(source.alias).stream.name, set()).update(names)
         return found
 
-    def _enter(self, query: str, program: Program, stream: str, table: pa.Table) -> Iterator[Message]:
-        turn = Turn.from_dict(self.plan.turns[query])
-        mark = self.manifest.marks.get(query, {}).get(stream)
-        for input_ in program.query.inputs:
-            if input_.stream.name != stream:
+    def _enter(self, graph: str, program: Program, stream: str, table: pa.Table) -> Iterator[Message]:
+        turn = Turn.from_dict(self.plan.turns[graph])
+        mark = self.manifest.marks.get(stream)
+        for alias in program.graph.aliases:
+            if program.graph.input(alias).stream.name != stream:
                 continue
-            alias = input_.alias
             one = admit(program, alias, table, now=self.plan.now, watermark=mark)
             rows = one.batch.num_rows
-            if longest(program.query, alias) is not None:
-                counted = {"query": query, "alias": alias, "task": self.task, "rows": rows}
+            if alias in program.counted:
+                counted = {"graph": graph, "alias": alias, "task": self.task, "rows": rows}
                 yield from (note(each, "count", **counted) for each in range(turn.partitions))
-            batch = numbered(program.query, alias, one.batch, 0)
-            outcome = leave_source(program, alias, batch, turn)
-            yield from _outgoing(self.job, query, Sender(0, self.task), outcome)
+            batch = numbered(program, alias, one.batch, 0)
+            outcome = leave_source(program, alias, batch, turn, self.job.counting)
+            yield from _outgoing(self.job, graph, Sender(0, self.task), outcome)
             figures = {"rows": rows, "late": one.late, "untimed": one.untimed}
             times = {"oldest": one.oldest, "newest": one.newest}
-            yield note(0, "input", query=query, alias=alias, **figures, **times)
+            yield note(0, "input", graph=graph, alias=alias, stream=stream, **figures, **times)
+
+
+def past_task(job: Job, task: int) -> Iterator[Message]:
+    """Read what a partition has stored of the inputs that a boundary needs, and send it on its ways once more."""
+    plan, manifest = job.load()
+    for graph, data in plan.relays.items():
+        relay, program = Relay.from_dict(data), job.program(plan.graphs[graph])
+        turn = _past_turn(plan, graph, program)
+        bounds = _boundary(job, program, relay)
+        for read in relay.reads:
+            runs = manifest.of(graph, read.store, task)
+            for run in runs if task == 0 or not is_replicated(read.store) else ():
+                rows = mapped(job.folder / run.name).batch
+                past = past_rows(program, read.alias, rows, written_in(run.name), read.users)
+                outcome = leave_past(program, read.alias, past, turn, bounds)
+                yield from _outgoing(job, graph, Sender(0, task, read.alias, run.name), outcome)
+
+
+def _past_turn(plan: Plan, graph: str, program: Program) -> Turn:
+    """The place of what is stored: all of it at once, nothing counted."""
+    turn = Turn.from_dict(plan.turns[graph])
+    return replace(turn, counts=dict.fromkeys(program.counted, Count(0, 0)))
+
+
+def _boundary(job: Job, program: Program, relay: Relay) -> Boundary:
+    return Boundary(edges_for(program.graph, relay), relay.backfill, job.counting)
 
 
 class Sender(NamedTuple):
-    """Who sent a parcel: the hop (0: a read task), the number of its task, and which of its parcels it is."""
+    """Who sent a parcel: the hop (0: a read task), the number of its task, and of what it is made."""
 
     hop: int
     task: int
+    alias: str = ""
+    part: str = ""
     number: int = 0
 
 
-def _outgoing(job: Job, query: str, sender: Sender, outcome: Outcome) -> Iterator[Message]:
+def _outgoing(job: Job, graph: str, sender: Sender, outcome: Outcome) -> Iterator[Message]:
     """Parcels for later hops, results and counts of a hop."""
     at = sender.task if sender.hop else 0
     last, how, data = None, "", None  # what goes to all partitions is packed once
     for number, parcel in enumerate(outcome.sent):
         if last is not parcel.batch:
             last, (how, data) = parcel.batch, job.exchange.pack(parcel.batch)
-        target = f"{query}\t{parcel.edge}\t{sender.hop}.{sender.task}.{number}\t{how}"
-        yield Message(parcel.partition, target, data)
-    for count in outcome.steps:
-        yield note(at, "step", query=query, **asdict(count))
-    if outcome.results:
-        sink = job.sinks[query]
-        rows = sum(batch.num_rows for batch in outcome.results)
+        origin = json.dumps(sender._replace(number=number))
+        yield Message(parcel.partition, f"{graph}\t{parcel.edge}\t{origin}\t{how}", data)
+    if outcome.steps:
+        yield note(at, "steps", graph=graph, steps=[asdict(count) for count in outcome.steps])
+    yield from _answers(job, at, outcome)
+
+
+def _answers(job: Job, at: int, outcome: Outcome) -> Iterator[Message]:
+    """Results: written here, where their sink can do that, else on their way to the driver; and how many they are."""
+    parts, failed = {}, dict(outcome.failed)
+    for query, batches in outcome.results.items():
+        if query in failed:
+            continue
+        sink = job.sinks.get(query)
         if sink is None:
-            yield Message(at, f"{NOTE}result\t{query}", packed(outcome.results))
-        else:
-            name = sink.write_part(job.number, at, outcome.results)
-            yield note(at, "part", query=query, name=name, rows=rows)
+            yield Message(at, f"{NOTE}result\t{query}", packed(batches))
+            continue
+        try:
+            parts[query] = sink.write_part(job.number, at, batches)
+        except WeftError as error:
+            failed[query] = error
+    if outcome.counts or parts:
+        yield note(at, "answers", counts=outcome.counts, parts=parts)
+    for query, why in failed.items():
+        yield note(at, "failed", query=query, message=f"{type(why).__name__}: {why}")
 
 
 @dataclass
 class _Arrived:
-    """What a hop's task was sent for one query."""
+    """What a hop's task was sent for one graph."""
 
     program: Program
     parcels: list[tuple[str, Sender, str, Any]] = field(default_factory=list)  # edge, sender, how, what
@@ -191,13 +252,13 @@ class _Arrived:
     counts: dict[str, dict[int, int]] = field(default_factory=dict)  # by input and read task
 
     def batches(self, before: Mapping[str, int]) -> dict[str, list[pa.RecordBatch]]:
-        """The batches by edge; ``before`` counts the tuples of earlier batches."""
+        """The batches by edge; ``before`` counts the tuples of earlier batches by input."""
         found: dict[str, list[pa.RecordBatch]] = {}
         for edge, sender, how, data in sorted(self.parcels, key=lambda parcel: parcel[:2]):
             batches = unpacked(how, data)
             alias = self.program.starts[edge]
             if sender.hop == 0 and alias in self.counts:
-                first = before.get(alias, 0) + self._ahead(alias, sender.task)
+                first = before[alias] + self._ahead(alias, sender.task)
                 batches = [renumbered(alias, batch, first) for batch in batches]
             found.setdefault(edge, []).extend(batches)
         return found
@@ -205,11 +266,15 @@ class _Arrived:
     def _ahead(self, alias: str, task: int) -> int:
         return sum(rows for other, rows in self.counts[alias].items() if other < task)
 
-    def turn(self, plan: Plan, query: str, before: Mapping[str, int]) -> Turn:
+    def before(self, manifest: Manifest) -> dict[str, int]:
+        """How many tuples of the counted inputs came in earlier batches."""
+        graph = self.program.graph
+        return {a: manifest.arrived.get(graph.input(a).stream.name, 0) for a in self.program.counted}
+
+    def turn(self, plan: Plan, graph: str, before: Mapping[str, int]) -> Turn:
         """The batch's place in the total order, now that its tuples are counted."""
-        names = [a for a in self.program.query.aliases if longest(self.program.query, a) is not None]
-        counts = {a: Count(before.get(a, 0), sum(self.counts.get(a, {}).values())) for a in names}
-        return replace(Turn.from_dict(plan.turns[query]), counts=counts)
+        counts = {a: Count(before[a], sum(self.counts.get(a, {}).values())) for a in self.program.counted}
+        return replace(Turn.from_dict(plan.turns[graph]), counts=counts)
 
 
 def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) -> Iterator[Message]:
@@ -217,40 +282,61 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
     began = perf_counter()
     plan, manifest = job.load()
     forget_files(job.folder, manifest, job.number)
-    arrived = {query: _Arrived(program_of(graph)) for query, graph in plan.graphs.items()}
+    arrived = {graph: _Arrived(job.program(name)) for graph, name in plan.graphs.items()}
     for message in messages:
         if _taken(arrived, hop, message):
             continue
         yield message
-    for query, here in arrived.items():
-        before = manifest.arrived.get(query, {})
-        state = FileState(job.folder, job.number, manifest, query, partition, here.added)
-        turn = here.turn(plan, query, before)
+    for graph, here in arrived.items():
+        run = _past_hop if job.boundary else _hop
         try:
-            outcome = run_hop(here.program, hop, here.batches(before), state, turn)
+            yield from run(job, plan, manifest, graph, here, hop, partition)
         except WeftError as error:
             yield error_note(error)
-            continue
-        yield from _outgoing(job, query, Sender(hop, partition), outcome)
-        yield from state.leave(here.program, hop, turn)
     yield note(partition, "seconds", hop=hop, seconds=perf_counter() - began)
+
+
+def _hop(
+    job: Job, plan: Plan, manifest: Manifest, graph: str, here: _Arrived, hop: int, partition: int
+) -> Iterator[Message]:
+    before = here.before(manifest)
+    turn = here.turn(plan, graph, before)
+    state = FileState(job.folder, job.number, manifest, graph, here.program, partition, here.added)
+    outcome = run_hop(here.program, hop, here.batches(before), state, turn, job.counting)
+    yield from _outgoing(job, graph, Sender(hop, partition), outcome)
+    yield from state.leave(hop, turn)
+
+
+def _past_hop(
+    job: Job, plan: Plan, manifest: Manifest, graph: str, here: _Arrived, hop: int, partition: int
+) -> Iterator[Message]:
+    """The same at a boundary: what is stored comes as if it were new, and nothing else is there."""
+    if graph not in plan.relays:
+        return
+    program, relay = here.program, Relay.from_dict(plan.relays[graph])
+    turn, fills = _past_turn(plan, graph, program), frozenset(relay.fills)
+    state = FileState(job.folder, job.number, manifest, graph, program, partition, here.added, fills)
+    bounds = _boundary(job, program, relay)
+    outcome = run_hop(program, hop, here.batches({}), state, turn, job.counting, bounds)
+    yield from _outgoing(job, graph, Sender(hop, partition), outcome)
+    yield from state.leave(hop, turn)
 
 
 def _taken(arrived: Mapping[str, _Arrived], hop: int, message: Message) -> bool:
     """Keep a message if it is for this hop; a count is kept, and goes along to later hops too."""
     if message.target == f"{NOTE}added":
         content = message.content()
-        arrived[content["query"]].added.append(content)
+        arrived[content["graph"]].added.append(content)
         return True
     if message.target == f"{NOTE}count":
         content = message.content()
-        counts = arrived[content["query"]].counts.setdefault(content["alias"], {})
+        counts = arrived[content["graph"]].counts.setdefault(content["alias"], {})
         counts[content["task"]] = content["rows"]
         return False
     if message.target.startswith(NOTE):
         return False
-    query, edge, sender, how = message.target.split("\t")
-    if arrived[query].program.edges[edge].hop != hop:
+    graph, edge, sender, how = message.target.split("\t")
+    if arrived[graph].program.edges[edge].hop != hop:
         return False
-    arrived[query].parcels.append((edge, Sender(*map(int, sender.split("."))), how, message.data))
+    arrived[graph].parcels.append((edge, Sender(*json.loads(sender)), how, message.data))
     return True

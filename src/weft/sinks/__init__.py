@@ -1,6 +1,7 @@
-"""Where results go: Parquet files, memory, the console, or a function."""
+"""Where results go: Parquet files, memory, a count, the console, or a function."""
 
 from weft.sinks.console import ConsoleSink, to_console
+from weft.sinks.count import CountSink, to_count
 from weft.sinks.foreach import ForeachBatchSink, foreach_batch
 from weft.sinks.memory import MemorySink, to_memory
 from weft.sinks.parquet import ParquetSink, to_parquet
@@ -8,6 +9,7 @@ from weft.sinks.protocol import PartSink, Sink
 
 __all__ = [
     "ConsoleSink",
+    "CountSink",
     "ForeachBatchSink",
     "MemorySink",
     "ParquetSink",
@@ -15,6 +17,7 @@ __all__ = [
     "Sink",
     "foreach_batch",
     "to_console",
+    "to_count",
     "to_memory",
     "to_parquet",
 ]

@@ -31,6 +31,10 @@ class ConsoleSink:
         self._console = console or Console()
         self._schema: pa.Schema | None = None
 
+    def describe(self) -> dict[str, object]:
+        """What is needed to make it again."""
+        return {"kind": "console", "rows": self._rows}
+
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
         """Learn the columns."""
         self._schema = schema

@@ -48,6 +48,10 @@ class MemorySink:
         with self._lock:
             self._tables[batch_id] = table
 
+    def describe(self) -> dict[str, object]:
+        """What is needed to make it again, empty."""
+        return {"kind": "memory"}
+
     def results(self) -> pa.Table:
         """All rows so far."""
         with self._lock:

@@ -145,6 +145,11 @@ class ParquetSink:
         names = [path.name.removeprefix(prefix) for path in self.path.glob(f"{prefix}*")]
         return sorted(int(name) for name in names if name.isdigit())
 
+    def describe(self) -> dict[str, object]:
+        """What is needed to make it again."""
+        form = {"compression": self.compression, "batch_column": self.batch_column}
+        return {"kind": "parquet", "path": str(self.path.absolute()), **form}
+
     def _own(self, *names: str) -> Path:
         return self.path.joinpath("_weft", *names)
 

@@ -1,0 +1,111 @@
+"""One query's part of a graph that many share, under the names its author gave.
+
+Guarantees: the part is a graph of its own that answers the query; `edges` and `stores` lead from the shared graph's
+names to those of the part, so what was counted there can be shown here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weft.logical.canonical import joined_on
+from weft.logical.expr import rename
+from weft.logical.query import Query
+from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.join_plan import Names
+from weft.plan.lower import lower_workload
+from weft.plan.rules import ProbeRule, ResultRule, StoreRule
+from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
+
+__all__ = ["Part", "part_of"]
+
+Key = tuple[str, tuple[Names, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A query's graph, and what the parts of the shared graph are called in it."""
+
+    graph: PhysicalGraph
+    aliases: Mapping[str, str]
+    edges: Mapping[str, str]
+    stores: Mapping[str, str]
+
+
+def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Part:
+    """What a graph does for one query; ``authors`` are the author's names for its inputs."""
+    query = graph.member(name).query.renamed(authors)
+    names = {alias: authors.get(alias, alias) for alias in graph.member(name).query.aliases}
+    routes = _routes(graph, name)
+    stores = {node.name: _renamed(node, query, names) for node in graph.stores if name in node.users}
+    walks, upkeep = _walks(graph, name, routes, stores, names)
+    answer = Answer(name, query, tuple(walks[alias] for alias in query.aliases))
+    kept = (Upkeep(s, tuple(found[a] for a in s.aliases)) for s, found in upkeep.items())
+    own = lower_workload(WorkloadPlan((answer,), tuple(kept)))
+    mine = {_key(own, start, visits, {}): edge for edge, (start, visits) in _routes(own, name).items()}
+    edges = {edge: mine[_key(graph, names[start], visits, names)] for edge, (start, visits) in routes.items()}
+    called = {(node.aliases, node.layout): node.name for node in own.stores}
+    held = {shared: called[store.aliases, store.layout] for shared, store in stores.items()}
+    return Part(own, names, edges, held)
+
+
+def _routes(graph: PhysicalGraph, name: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Of every probe that is for a query: who set out, and the stores visited, its own last."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    after: dict[str, tuple[str, ...]] = {}
+    for rule in graph.rules:
+        if isinstance(rule, ProbeRule) and name in rule.users:
+            visits = (*after.get(rule.edge, ()), rule.store)
+            found[rule.edge] = (rule.start, visits)
+            after |= dict.fromkeys(rule.outputs, visits)
+    return found
+
+
+def _key(
+    graph: PhysicalGraph, start: str, visits: tuple[str, ...], names: Mapping[str, str]
+) -> tuple[str, tuple[tuple[Names, str], ...]]:
+    nodes = [graph.store(visit) for visit in visits]
+    return start, tuple((_aliases(node.aliases, names), _layout(node, names)) for node in nodes)
+
+
+def _layout(node: StoreNode, names: Mapping[str, str]) -> str:
+    by = node.layout.by
+    return f"{node.layout.kind} {rename(by, dict(names)) if by is not None else ''}"
+
+
+def _aliases(aliases: Names, names: Mapping[str, str]) -> Names:
+    return tuple(sorted(names.get(alias, alias) for alias in aliases))
+
+
+def _renamed(node: StoreNode, query: Query, names: Mapping[str, str]) -> SharedStore:
+    aliases = _aliases(node.aliases, names)
+    layout = node.layout
+    if layout.by is not None:
+        layout = type(layout)(layout.kind, layout.partitions, rename(layout.by, dict(names)))
+    return SharedStore(aliases, layout, joined_on(query, aliases))
+
+
+def _walks(
+    graph: PhysicalGraph,
+    name: str,
+    routes: Mapping[str, tuple[str, tuple[str, ...]]],
+    stores: Mapping[str, SharedStore],
+    names: Mapping[str, str],
+) -> tuple[dict[str, Walk], dict[SharedStore, dict[str, Walk]]]:
+    """The walks that answer the query, and those that keep its intermediate results, by input."""
+    before = {out: r.edge for r in graph.rules if isinstance(r, ProbeRule) for out in r.outputs}
+    sources = {source.name: source.alias for source in graph.sources}
+    answers: dict[str, Walk] = {}
+    upkeep: dict[SharedStore, dict[str, Walk]] = {}
+    for rule in graph.rules:
+        if isinstance(rule, ProbeRule) or name not in rule.users:
+            continue
+        last = before.get(rule.edge)
+        start, visits = routes[last] if last else (sources[graph.edge(rule.edge).source], ())
+        walk = Walk(names[start], tuple(stores[visit] for visit in visits))
+        if isinstance(rule, ResultRule):
+            answers[walk.start] = walk
+        elif isinstance(rule, StoreRule) and not stores[rule.store].is_input:
+            upkeep.setdefault(stores[rule.store], {})[walk.start] = walk
+    return answers, upkeep

@@ -1,0 +1,42 @@
+"""A query as somebody asked for it.
+
+Guarantees: plain data that survives a crash: `Asked` goes through JSON, with all that is needed to run the query again
+except what only a process has, such as a function that takes results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weft.logical.query import Query
+from weft.plan.graph import CODEC
+
+__all__ = ["Asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A canonical query, its author's names for inputs, and the author's wishes.
+
+    ``sink`` describes where results go, if that can be described.
+    """
+
+    query: Query
+    names: tuple[tuple[str, str], ...] = ()
+    strategy: str | None = None
+    backfill: bool = False
+    sink: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        wishes = {"strategy": self.strategy, "backfill": self.backfill, "sink": self.sink}
+        return {"query": CODEC.encode(self.query), "names": self.names, **wishes}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Asked:
+        """What `to_dict` stands for, also after a way through JSON."""
+        names = tuple((str(new), str(old)) for new, old in data["names"])
+        wishes = (data["strategy"], data["backfill"], data["sink"])
+        return cls(CODEC.decode(data["query"]), names, *wishes)

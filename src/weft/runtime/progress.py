@@ -1,0 +1,71 @@
+"""How a query is getting on: its state, and its own figures out of those of the graph it shares.
+
+Guarantees: plain data; under the names that the query's author gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from weft.plan.graph import Member
+from weft.plan.part import Part
+from weft.runtime.metrics import BatchMetrics
+
+__all__ = ["QueryProgress", "complete_from", "own_metrics"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """A query that waits for the next batch, runs, or has stopped (then ``reason`` says why).
+
+    ``created`` is the first batch it is in, ``batches`` in how many it was. Results whose tuples are all of
+    ``complete_from`` or later are complete; None: all are. ``state`` are the bytes of its stores, those of shared ones
+    divided among their users.
+    """
+
+    name: str
+    status: str
+    created: int | None = None
+    batches: int = 0
+    results: int = 0
+    complete_from: datetime | None = None
+    state: float = 0.0
+    reason: str = ""
+
+
+def complete_from(member: Member) -> datetime | None:
+    """The time from which on a query's results are complete; None: they all are.
+
+    A query of one input needs nothing of the past.
+    """
+    times = [sight.complete for sight in member.sights if sight.complete is not None]
+    if not times or len(member.query.aliases) == 1:
+        return None
+    return datetime.fromtimestamp(max(times) / 1e6, timezone.utc)
+
+
+def own_metrics(metrics: BatchMetrics, name: str, part: Part) -> BatchMetrics:
+    """What a batch did for one query; steps and stores that it shares count in full."""
+    inputs = {part.aliases[alias]: one for alias, one in metrics.inputs.items() if alias in part.aliases}
+    return replace(
+        metrics,
+        order=tuple(part.aliases[alias] for alias in metrics.order if alias in part.aliases),
+        inputs=inputs,
+        steps=_renamed(metrics.steps, part.edges),
+        stores=_renamed(metrics.stores, part.stores),
+        results=metrics.answers.get(name, 0),
+        answers={},
+        watermarks=_streams(metrics, part),
+    )
+
+
+def _renamed(figures: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names[old]: one for old, one in figures.items() if old in names}
+
+
+def _streams(metrics: BatchMetrics, part: Part) -> dict[str, int]:
+    streams = {input_.stream.name for input_ in part.graph.query.inputs}
+    return {name: mark for name, mark in metrics.watermarks.items() if name in streams}

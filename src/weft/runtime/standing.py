@@ -1,0 +1,58 @@
+"""The queries that run, and what is made of a change of them.
+
+Guarantees: `Standing` survives a crash: `to_blueprint` and `from_blueprint` are inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from weft.plan.graph import CODEC, PhysicalGraph
+from weft.plan.workload import WorkloadPlan
+from weft.runtime.asked import Asked
+from weft.runtime.checkpoint import Blueprint
+from weft.runtime.program import Program, program_of
+from weft.runtime.relay import Facts, Relay
+
+__all__ = ["Decide", "Decision", "Standing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The queries that run, the plan and the program they run by; ``fresh`` counts changes since all was planned."""
+
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    plan: WorkloadPlan | None = None
+    program: Program | None = None
+    stopped: Mapping[str, str] = field(default_factory=dict)  # those that ran before ↦ why they stopped
+    fresh: int = 0
+
+    def to_blueprint(self) -> Blueprint:
+        """As it is kept."""
+        graph = self.program.graph.to_json() if self.program else ""
+        plan = CODEC.dumps(self.plan) if self.plan else ""
+        asked = {name: one.to_dict() for name, one in sorted(self.asked.items())}
+        return Blueprint(graph, plan, asked, dict(self.stopped), self.fresh)
+
+    @classmethod
+    def from_blueprint(cls, blueprint: Blueprint) -> Standing:
+        """What `to_blueprint` made."""
+        asked = {name: Asked.from_dict(one) for name, one in blueprint.asked.items()}
+        plan = CODEC.loads(blueprint.plan) if blueprint.plan else None
+        program = program_of(blueprint.graph) if blueprint.graph else None
+        return cls(asked, plan, program, blueprint.stopped, blueprint.fresh)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a change of queries leads to."""
+
+    plan: WorkloadPlan
+    graph: PhysicalGraph
+    relay: Relay
+    fresh: int
+
+
+# From what stands, the queries that are to run, and what is known of the state.
+Decide = Callable[[Standing, Mapping[str, Asked], Facts], Decision]

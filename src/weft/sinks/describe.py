@@ -1,0 +1,50 @@
+"""Sinks as plain data, so that a query that was added to a running session is there again after a crash.
+
+Guarantees: `described` and `made` are inverse for all sinks that are more than a function of the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from weft.errors import SinkError
+from weft.sinks.console import to_console
+from weft.sinks.count import to_count
+from weft.sinks.memory import to_memory
+from weft.sinks.parquet import ParquetSink
+from weft.sinks.protocol import Sink
+
+__all__ = ["described", "made", "same_place"]
+
+
+def described(sink: Sink) -> dict[str, Any] | None:
+    """What is needed to make a sink again; None: it cannot be."""
+    describe = getattr(sink, "describe", None)
+    return dict(describe()) if describe is not None else None
+
+
+def same_place(one: Sink, other: Sink) -> bool:
+    """Whether two sinks would write to the same place."""
+    if one is other:
+        return True
+    places = [found.get("path") for sink in (one, other) if (found := described(sink))]
+    return len(places) == 2 and places[0] is not None and places[0] == places[1]
+
+
+def made(description: Mapping[str, Any]) -> Sink:
+    """The sink that a description stands for; what was in memory is gone."""
+    match description["kind"]:
+        case "parquet":
+            place = Path(description["path"])
+            return ParquetSink(place, description["compression"], description["batch_column"])
+        case "memory":
+            return to_memory()
+        case "count":
+            return to_count()
+        case "console":
+            return to_console(rows=description["rows"])
+    raise SinkError(
+        f"there is no sink of the kind {description['kind']!r}", hint="was it of another version?"
+    )
