@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 
 from weft.bucket.compiled import Array, Ints, compiled, frozen
 
-__all__ = ["concatenate", "fresh", "take", "zeros"]
+__all__ = ["concatenate", "copy", "fresh", "take", "zeros"]
 
 _SMALL = 1 << 16  # what is smaller is left to NumPy, whose allocator recycles it
 _MOST = 1 << 28
@@ -105,6 +105,11 @@ def take(values: Array, rows: Ints) -> Array:
     out = fresh(rows.size, values.dtype)
     _take(values, frozen(rows), out)
     return out
+
+
+def copy(values: Array, rows: Ints, out: Array) -> None:
+    """The values at those rows, into room that is there."""
+    _take(values, frozen(rows), out)
 
 
 @compiled

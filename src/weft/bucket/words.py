@@ -25,7 +25,10 @@ __all__ = [
     "decimal_halves",
     "family",
     "flatten",
+    "from_words",
+    "is_plain",
     "key_words",
+    "plain_words",
     "text_buffers",
     "validity",
     "value_words",
@@ -127,6 +130,24 @@ def validity(array: Any) -> Mask | None:
     if array.null_count == 0:
         return None
     return cast(Mask, frozen(pc.is_valid(array).to_numpy(zero_copy_only=False)))
+
+
+_PLAIN = {pa.int64().id, pa.timestamp("us").id, pa.float64().id, pa.uint64().id, pa.duration("us").id}
+
+
+def is_plain(array: Any) -> bool:
+    """Whether a column is nothing but 64-bit values, none of them NULL."""
+    return isinstance(array, pa.Array) and array.type.id in _PLAIN and array.null_count == 0
+
+
+def plain_words(array: Any) -> Array:
+    """The bits of a plain column, without a copy."""
+    return _fixed(array, np.int64)
+
+
+def from_words(words: Array, kind: Any) -> Any:
+    """The plain column of a type that has these bits, without a copy."""
+    return pa.Array.from_buffers(kind, words.size, [None, pa.py_buffer(words)], 0)
 
 
 def _fixed(array: Any, dtype: type[np.generic], per_row: int = 1) -> Array:

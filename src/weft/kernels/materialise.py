@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from weft.bucket.bucket import Bucket, column
 from weft.bucket.compiled import Ints
+from weft.bucket.memory import copy, fresh, take
+from weft.bucket.words import from_words, is_plain, plain_words
 from weft.errors import StateError
 from weft.kernels.ranges import Matches
 
@@ -39,14 +42,23 @@ def stored_column(matches: Matches, runs: Sequence[Bucket], name: str) -> Any:
     """A column of the stored rows, for every match."""
     if not runs:
         raise StateError("without runs there are no columns to gather", hint="there is no match either")
+    columns = [column(run.batch, name) for run in runs]
+    if all(map(is_plain, columns)):
+        out = fresh(len(matches), np.int64)
+        for number, values in enumerate(columns):
+            _, rows = matches.of(number)
+            copy(plain_words(values), rows, out[matches.splits[number] : matches.splits[number + 1]])
+        return from_words(out, columns[0].type)
     parts: list[Any] = []
-    for number, run in enumerate(runs):
+    for number, values in enumerate(columns):
         _, rows = matches.of(number)
         if rows.size or not parts:
-            parts.append(taken(column(run.batch, name), rows))
+            parts.append(taken(values, rows))
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def taken(values: Any, rows: Ints) -> Any:
     """The values at those rows."""
+    if is_plain(values):
+        return from_words(take(plain_words(values), rows), values.type)
     return pc.take(values, pa.array(rows), boundscheck=False)

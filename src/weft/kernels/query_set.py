@@ -23,7 +23,9 @@ __all__ = [
     "bits_of",
     "by_thresholds",
     "columns_of",
+    "compact",
     "count_per_query",
+    "meet",
     "nonempty",
     "rows_per_query",
     "set_bit",
@@ -87,6 +89,19 @@ def nonempty(sets: Longs) -> Mask:
     either = sets[0] if len(sets) == 1 else np.bitwise_or.reduce(sets, axis=0)
     used: Mask = either != 0
     return used
+
+
+def meet(mine: Longs, theirs: Longs, probes: Ints, rows: Ints, out: Longs) -> None:
+    """A word of the queries that a probe tuple and a stored row are both for, of every pair."""
+    _meet(mine, theirs, probes, rows, out)
+
+
+def compact(sets: Longs, wanted: Longs, probes: Ints, rows: Ints, splits: Sequence[int]) -> list[int]:
+    """Leave out, in place, the pairs that are for none of the wanted queries; where each part of them ends then."""
+    ends = np.array(splits, np.int64)
+    _compact(sets, wanted, probes, rows, ends)
+    found: list[int] = ends.tolist()
+    return found
 
 
 def with_bits(masks: Mapping[int, Mask], rows: int, words: int) -> Longs:
@@ -183,6 +198,31 @@ def _list(sets: Longs, wanted: Longs, cursors: Longs, rows: Ints) -> None:
                 rows[np.uint64(cursors[slot])] = row
                 cursors[slot] += 1
                 bits &= bits - np.uint64(1)
+
+
+@compiled
+def _meet(mine: Longs, theirs: Longs, probes: Ints, rows: Ints, out: Longs) -> None:
+    for i in range(probes.size):
+        out[i] = mine[probes[i]] & theirs[rows[i]]
+
+
+@compiled
+def _compact(sets: Longs, wanted: Longs, probes: Ints, rows: Ints, splits: Longs) -> None:
+    words, at, begin = sets.shape[0], 0, 0
+    for part in range(1, splits.size):
+        end = splits[part]
+        for i in range(begin, end):
+            used = np.int64(0)
+            for word in range(words):
+                used |= sets[word, i] & wanted[word]
+            if used != 0:
+                for word in range(words):
+                    sets[word, at] = sets[word, i]
+                probes[at] = probes[i]
+                rows[at] = rows[i]
+                at += 1
+        begin = end
+        splits[part] = at
 
 
 @compiled

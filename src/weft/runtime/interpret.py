@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
-from weft.bucket.compiled import Mask
+from weft.bucket.compiled import Ints, Mask
 from weft.kernels import route
 from weft.kernels.materialise import taken
 from weft.kernels.query_set import (
@@ -27,7 +28,7 @@ from weft.kernels.query_set import (
     rows_per_query,
     sets_of,
 )
-from weft.kernels.select import Columns, holds
+from weft.kernels.select import Columns, evaluate, holds
 from weft.logical.expr import Column, columns
 from weft.logical.expr import all_of as conjunction
 from weft.plan.derive import filters_of
@@ -37,7 +38,7 @@ from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.program import Program
 from weft.runtime.refine import refined
 from weft.runtime.state import State, make_run
-from weft.runtime.step import execute
+from weft.runtime.step import Found, execute
 from weft.runtime.turn import Turn
 
 __all__ = ["Boundary", "Outcome", "Parcel", "StepCount", "leave_past", "leave_source", "run_hop"]
@@ -92,15 +93,16 @@ class Outcome:
         """Whether results of a query are wanted."""
         return self.answering is None or name in self.answering
 
-    def add(self, program: Program, name: str, batch: pa.RecordBatch) -> None:
-        """Results of a query, given as matches."""
-        if not batch.num_rows or name in self.failed or not self.answers(name):
+    def add(self, program: Program, name: str, found: _Matches, rows: Ints | None) -> None:
+        """Results of a query: matches, or some of them."""
+        count = found.num_rows if rows is None else rows.size
+        if not count or name in self.failed or not self.answers(name):
             return
-        self.counts[name] = self.counts.get(name, 0) + batch.num_rows
+        self.counts[name] = self.counts.get(name, 0) + count
         if name in self.counting:
             return
         try:
-            self.results.setdefault(name, []).append(_project(program, name, batch))
+            self.results.setdefault(name, []).append(_project(program, name, found, rows, count))
         except Exception as error:  # it is this query's, and the others go on
             self.failed[name] = error
 
@@ -136,7 +138,7 @@ def _leave(
         if edge.kind != LOCAL:
             outcome.sent += _send(program, edge, _of_use(program, rule.users, batch), turn)
         elif isinstance(rule, ResultRule) and batch.num_rows:  # a query of one input: nothing to join
-            _finish(program, rule, batch, turn, outcome)
+            _finish(program, rule, _Tuples(batch), turn, outcome)
 
 
 def _filtered(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -190,14 +192,13 @@ def run_hop(
         batches = [batch for batch in here.pop(rule.edge, ()) if batch.num_rows]
         if not batches or (edges is not None and rule.edge not in edges):
             continue
-        batch = _of_use(program, rule.users, concat(batches))
+        batch = concat(batches)
         if isinstance(rule, StoreRule):
             plan = program.stores[rule.store]
-            state.add(plan, program.starts[rule.edge], make_run(plan, batch, turn.number))
+            kept = _of_use(program, rule.users, batch)
+            state.add(plan, program.starts[rule.edge], make_run(plan, kept, turn.number))
         elif isinstance(rule, ProbeRule):
             _probe(program, rule, batch, state, turn, here, outcome, edges)
-        elif batch.num_rows:
-            _finish(program, rule, batch, turn, outcome)
     return outcome
 
 
@@ -213,19 +214,23 @@ def _probe(
 ) -> None:
     """Probe a store, and pass the matches on: within the task, or to another."""
     step = program.steps[rule.edge]
-    matches = execute(step, batch, visible(program, rule, state, turn), turn) if batch.num_rows else None
-    outcome.steps.append(StepCount(rule.edge, batch.num_rows, 0 if matches is None else matches.num_rows))
-    if matches is None:
+    probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
+    outcome.steps.append(StepCount(rule.edge, probes, 0 if found is None else found.num_rows))
+    if found is None:
         return
-    for output in rule.outputs:
-        edge = program.edges[output]
-        if edges is not None and output not in edges:
-            continue
-        if edge.kind == LOCAL:
-            here.setdefault(output, []).append(matches)
-        else:
-            wanted = _of_use(program, program.rules[output].users, matches)
-            outcome.sent += _send(program, edge, wanted, turn)
+    onward = [name for name in rule.outputs if edges is None or name in edges]
+    ends = [end for name in onward if isinstance(end := program.rules[name], ResultRule)]
+    for end in ends:
+        _finish(program, end, found, turn, outcome)
+    if len(ends) == len(onward):
+        return
+    matches = found.gathered()
+    for name in onward:
+        edge, after = program.edges[name], program.rules[name]
+        if edge.kind != LOCAL:
+            outcome.sent += _send(program, edge, _of_use(program, after.users, matches), turn)
+        elif not isinstance(after, ResultRule):
+            here.setdefault(name, []).append(matches)
 
 
 def visible(program: Program, rule: ProbeRule, state: State, turn: Turn) -> list[Bucket]:
@@ -256,26 +261,55 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
             yield Parcel(edge.name, partition, part)
 
 
-def _finish(program: Program, rule: ResultRule, batch: pa.RecordBatch, turn: Turn, outcome: Outcome) -> None:
+class _Matches(Protocol):
+    """Results, as `_finish` sees them."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    def column(self, name: str, rows: Ints | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tuples:
+    """Tuples of one input as results."""
+
+    batch: pa.RecordBatch
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.batch.num_rows)
+
+    def column(self, name: str, rows: Ints | None = None) -> Any:
+        values = column(self.batch, name)
+        return values if rows is None else taken(values, rows)
+
+
+def _finish(program: Program, rule: ResultRule, found: _Matches, turn: Turn, outcome: Outcome) -> None:
     """Results, to every query they are for."""
     if not program.sets:
-        outcome.add(program, rule.users[0], batch)
+        outcome.add(program, rule.users[0], found, None)
         return
-    sets = refined(program.limits[rule.edge], program.view, program.sets, batch, turn, rule.start)
+    held = found.sets if isinstance(found, Found) else None
+    sets = sets_of([found.column(name) for name in program.sets]) if held is None else held
+    sets = refined(program.limits[rule.edge], program.view, sets, found.column, turn, rule.start)
     slots = program.slots(rule.users)
     if all(name in outcome.counting for name in rule.users):
         for name, count in zip(rule.users, count_per_query(sets, slots).tolist(), strict=True):
-            outcome.counts[name] = outcome.counts.get(name, 0) + count
+            if outcome.answers(name):
+                outcome.counts[name] = outcome.counts.get(name, 0) + count
         return
     offsets, rows = rows_per_query(sets, slots)
     for name, first, last in zip(rule.users, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        if last > first and outcome.answers(name):
-            read = program.read_by(name)
-            part = {column_: taken(column(batch, column_), rows[first:last]) for column_ in read}
-            outcome.add(program, name, pa.RecordBatch.from_pydict(part))
+        outcome.add(program, name, found, rows[first:last])
 
 
-def _project(program: Program, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _project(program: Program, name: str, found: _Matches, rows: Ints | None, count: int) -> pa.RecordBatch:
     """The columns of a query's result."""
     projection = program.members[name].query.projection
-    return pa.RecordBatch.from_pydict({output.name: values_of(batch, output.expr) for output in projection})
+    read: Columns = {
+        (item.alias, item.name): found.column(full_name(item), rows)
+        for item in dict.fromkeys(item for output in projection for item in columns(output.expr))
+    }
+    made = {output.name: evaluate(output.expr, read, count) for output in projection}
+    return pa.RecordBatch.from_pydict(made)

@@ -1,10 +1,10 @@
 """A physical graph prepared for execution: everything about it that no batch changes.
 
 Guarantees: a function of the graph alone, so every task of a cluster makes the same of the same JSON. A batch on an
-edge carries the columns that something behind the edge reads, and no others; a store of an intermediate result keeps the
-columns that something behind its probes reads. A store of an input keeps all that any query reads, filters included,
-and, where tuples carry query-sets, the batch in which each came: so that a query that comes later can tell which of them
-are for it.
+edge carries the columns that something behind the edge reads, and no others; a store of an intermediate result keeps
+the columns that something behind its probes reads. A store of an input keeps all that any query reads, filters
+included, and, where tuples carry query-sets, the batch in which each came: so that a query that comes later can tell
+which of them are for it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class StorePlan:
 class Step:
     """A probe as it is executed; ``from_probe`` and ``from_store`` are the columns its matches keep.
 
-    ``view`` is what its queries see, ``slots`` their places in query-sets, ``sets`` the columns with these.
+    ``view`` is what its queries see, ``slots`` their places in query-sets, ``sets`` the columns with these;
+    ``searched`` are the columns of a probe tuple that the search itself reads.
     """
 
     rule: ProbeRule
@@ -102,6 +103,7 @@ class Step:
     view: View
     slots: tuple[int, ...]
     sets: tuple[str, ...]
+    searched: tuple[str, ...]
 
 
 class Program:
@@ -158,11 +160,6 @@ class Program:
     def slots(self, users: Users) -> tuple[int, ...]:
         """The places of queries in query-sets."""
         return tuple(self.members[name].slot for name in users)
-
-    def read_by(self, name: str) -> tuple[str, ...]:
-        """The columns that a query's results are made of; the time of a match, if of none, so that it counts."""
-        items = _items(output.expr for output in self.members[name].query.projection)
-        return tuple(sorted(column for _, column in items)) or self.sets[:1]
 
     @cached_property
     def _sources(self) -> Mapping[str, Source]:
@@ -299,8 +296,11 @@ class Program:
 
     def _behind(self, rule: ProbeRule) -> frozenset[Item]:
         """What is read of the matches of a probe, to send them on included."""
+        return self._read_behind(rule.outputs)
+
+    def _read_behind(self, outputs: Iterable[str]) -> frozenset[Item]:
         found: set[Item] = set()
-        for output in rule.outputs:
+        for output in outputs:
             by = self.edges[output].by
             found |= self._need(output) | _items(() if by is None else (by,))
         return frozenset(found)
@@ -376,13 +376,23 @@ class Program:
     def _step(self, rule: ProbeRule) -> Step:
         store = self.stores[rule.store]
         joined = tuple(sorted((*rule.known, *store.node.aliases)))
+        onward = [name for name in rule.outputs if not isinstance(self.rules[name], ResultRule)]
+        read = self._read_behind(onward)
         mine, theirs = (
-            tuple(sorted(name for _, name in _about(self._behind(rule), names)))
+            tuple(sorted(name for _, name in _about(read, names)))
             for names in (rule.known, store.node.aliases)
         )
-        hidden = dict.fromkeys(name for output in rule.outputs for name in self._hidden(output))
+        hidden = tuple(dict.fromkeys(name for output in onward for name in self._hidden(output)))
         access, view, slots = self._accessed(rule), self.view_of(rule.users), self.slots(rule.users)
-        return Step(rule, store, access, joined, mine, theirs, tuple(hidden), view, slots, self.sets)
+        searched = self._searched(rule, access)
+        return Step(rule, store, access, joined, mine, theirs, hidden, view, slots, self.sets, searched)
+
+    def _searched(self, rule: ProbeRule, access: Access) -> tuple[str, ...]:
+        limits = [limit.value for limit in (*access.limits, *access.times)]
+        exprs = [*access.keys, *limits, *(() if access.rest is None else (access.rest,))]
+        names = {name for _, name in _about(_items(exprs), rule.known)}
+        times = (self.view.times[rule.known[0]],) if len(rule.known) == 1 else (MAX, UNTIL)
+        return tuple(sorted(names | set(times)))
 
 
 def lifetime(query: Query, names: Names) -> Lifetime:

@@ -8,21 +8,22 @@ What is checked costs one look into sorted thresholds per input, whatever the nu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from weft.bucket.bucket import column
 from weft.bucket.compiled import Longs
-from weft.kernels.query_set import all_of, by_thresholds, sets_of, thresholds
+from weft.kernels.query_set import all_of, by_thresholds, thresholds
 from weft.logical.window import Range, Rows, Window
 from weft.plan.graph import Member
 from weft.runtime.batch import MAX, View, longs, micros, seq_name
 from weft.runtime.turn import Turn
 
 __all__ = ["Limits", "limits_of", "refined"]
+
+Columns = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,17 +72,14 @@ def _bound(window: Window) -> int | None:
     return window.count if isinstance(window, Rows) else None
 
 
-def refined(
-    limits: Limits, view: View, names: Sequence[str], batch: pa.RecordBatch, turn: Turn, start: str
-) -> Longs:
-    """The query-sets of results that tuples of ``start`` found; ``names`` are the columns that hold them so far."""
-    sets = sets_of([column(batch, name) for name in names])
+def refined(limits: Limits, view: View, sets: Longs, of: Columns, turn: Turn, start: str) -> Longs:
+    """The query-sets of results that tuples of ``start`` found; ``of`` gives the columns of the results."""
     if limits.ranges:
-        newest = longs(column(batch, MAX))
+        newest = longs(of(MAX))
         for alias, bounds in limits.ranges.items():
-            age = newest - longs(column(batch, view.times[alias]))
+            age = newest - longs(of(view.times[alias]))
             sets = all_of(sets, by_thresholds(age, bounds.values, bounds.table))
     for alias, bounds in limits.rows.items():
-        since = turn.arrived(alias, start) - longs(column(batch, seq_name(alias)))
+        since = turn.arrived(alias, start) - longs(of(seq_name(alias)))
         sets = all_of(sets, by_thresholds(np.ascontiguousarray(since), bounds.values, bounds.table))
     return sets

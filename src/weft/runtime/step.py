@@ -7,7 +7,7 @@ Row numbers first, columns last, and of those only what is read later (design, D
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from weft.bucket.words import validity
 from weft.kernels.band import Band, band_portions
 from weft.kernels.materialise import stored_column, taken
 from weft.kernels.probe import Keys, in_order, probe_portions
-from weft.kernels.query_set import all_of, bits_of, columns_of, nonempty, sets_of
+from weft.kernels.query_set import all_of, bits_of, columns_of, compact, meet, nonempty, sets_of
 from weft.kernels.ranges import Matches, Window, join_matches
 from weft.kernels.theta import Sides, residual, theta_portions
 from weft.logical.expr import BOOLEAN, Expr, Literal, columns
@@ -42,23 +42,123 @@ from weft.runtime.batch import (
 from weft.runtime.program import Step
 from weft.runtime.turn import Turn
 
-__all__ = ["execute"]
+__all__ = ["Found", "execute"]
 
 Portions = Iterator[tuple[Ints, Ints]]
 
 _TRUE = Literal(True, BOOLEAN)
 
 
-def execute(step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn) -> pa.RecordBatch | None:
-    """The matches of a batch in the runs it may see; None if there are none."""
+def execute(
+    step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn
+) -> tuple[int, Found | None]:
+    """How many rows of a batch probed, and their matches in the runs they may see; None if there are none."""
     runs = [run for run in runs if run.bounds.rows]
-    if not batch.num_rows or not runs:
-        return None
-    search = _Search(step, batch, turn)
+    rows, probes = _of_use(step, batch)
+    if not probes.num_rows or not runs:
+        return probes.num_rows, None
+    search = _Search(step, probes, turn)
     matches = join_matches(search.found(run) for run in runs)
     if not len(matches):
-        return None
-    return search.shared(matches, runs) if step.sets else search.gathered(matches, runs)
+        return probes.num_rows, None
+    found = Found(search, batch, rows, matches, runs)
+    return probes.num_rows, found.shared() if step.sets else found
+
+
+def _of_use(step: Step, batch: pa.RecordBatch) -> tuple[Ints | None, pa.RecordBatch]:
+    """The rows that are for any of the step's queries, if not all, and what is searched by of them."""
+    if not step.sets or not batch.num_rows:
+        return None, batch
+    sets = sets_of([column(batch, name) for name in step.sets])
+    kept = nonempty(all_of(sets, bits_of(step.slots, len(step.sets))[:, None]))
+    if kept.all():
+        return None, batch
+    rows = np.flatnonzero(kept).astype(np.int32)
+    names = [name for name in step.searched if name in batch.schema.names]
+    return rows, pa.RecordBatch.from_pydict({name: taken(column(batch, name), rows) for name in names})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The matches of a probe: row numbers, from which columns are made when something reads them (design, D9).
+
+    ``rows`` says which rows of the batch the probe tuples of the matches are; None: they are numbered alike.
+    """
+
+    search: _Search
+    batch: pa.RecordBatch
+    rows: Ints | None
+    matches: Matches
+    runs: Sequence[Bucket]
+    sets: Longs | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """How many there are."""
+        return len(self.matches)
+
+    def shared(self) -> Found | None:
+        """Those that are for some query, with the queries they are for."""
+        step, matches = self.search.step, self.matches
+        sets = np.empty((len(step.sets), len(matches)), np.int64)
+        for word, name in enumerate(step.sets):
+            mine = longs(column(self.batch, name))
+            mine = mine if self.rows is None else take(mine, self.rows)
+            for number, run in enumerate(self.runs):
+                part = slice(matches.splits[number], matches.splits[number + 1])
+                meet(mine, longs(column(run.batch, name)), *matches.of(number), sets[word, part])
+        probe, stored = matches.probe.copy(), matches.stored.copy()
+        splits = compact(sets, bits_of(step.slots, len(step.sets)), probe, stored, matches.splits)
+        if not splits[-1]:
+            return None
+        kept = Matches(probe[: splits[-1]], stored[: splits[-1]], tuple(splits))
+        return replace(self, matches=kept, sets=np.ascontiguousarray(sets[:, : splits[-1]]))
+
+    def column(self, name: str, rows: Ints | None = None) -> Any:
+        """A column of the matches, or of some of them, in order."""
+        if name == MAX:
+            newest = self._newest()
+            return pa.array(newest if rows is None else take(newest, rows))
+        matches = self.matches if rows is None else _only(self.matches, rows)
+        if name in self.batch.schema.names:
+            probe = matches.probe if self.rows is None else take(self.rows, matches.probe)
+            return taken(column(self.batch, name), probe)
+        return stored_column(matches, self.runs, name)
+
+    def _newest(self) -> Longs:
+        store = self.search.step.store
+        stored = longs(stored_column(self.matches, self.runs, store.time))
+        return np.maximum(take(self.search.newest, self.matches.probe), stored)
+
+    def gathered(self) -> pa.RecordBatch:
+        """The matches with the columns that are read later, by more than results."""
+        step = self.search.step
+        found = {name: self.column(name) for name in (*step.from_probe, *step.from_store)}
+        if MAX in step.hidden:
+            found[MAX] = self.column(MAX)
+        if UNTIL in step.hidden:
+            found[UNTIL] = pa.array(self._until())
+        if self.sets is not None:
+            found |= columns_of(self.sets)
+        return pa.RecordBatch.from_pydict(found)
+
+    def _until(self) -> Longs:
+        store, until_ = self.search.step.store, self.search.until
+        mine = None if until_ is None else take(until_, self.matches.probe)
+        shortest = shortest_range(self.search.view, store.node.aliases)
+        if UNTIL in store.columns:
+            theirs = longs(stored_column(self.matches, self.runs, UNTIL))
+        elif len(store.node.aliases) == 1 and shortest is not None:
+            theirs = longs(stored_column(self.matches, self.runs, store.time)) + shortest
+        else:
+            return full(len(self.matches), FOREVER) if mine is None else mine
+        return theirs if mine is None else np.minimum(mine, theirs)
+
+
+def _only(matches: Matches, rows: Ints) -> Matches:
+    """Some of the matches, given by ascending numbers."""
+    splits = np.searchsorted(rows, np.asarray(matches.splits)).tolist()
+    return Matches(take(matches.probe, rows), take(matches.stored, rows), tuple(splits))
 
 
 @dataclass
@@ -136,49 +236,6 @@ class _Search:
             if len(names) > 1 and longest(self.view, alias) is not None:
                 oldest = full(self.batch.num_rows, self._oldest(alias))
                 yield _Check(longs(column(run.batch, seq_name(alias))), oldest, ">=")
-
-    def shared(self, matches: Matches, runs: Sequence[Bucket]) -> pa.RecordBatch | None:
-        """The matches that are for some query, with the queries they are for."""
-        mine, theirs = self._sets(matches, runs)
-        sets = all_of(mine, theirs)
-        kept = nonempty(all_of(sets, bits_of(self.step.slots, len(self.step.sets))[:, None]))
-        if not kept.all():
-            matches, sets = matches.keep(kept), np.ascontiguousarray(sets[:, kept])
-        if not len(matches):
-            return None
-        batch = self.gathered(matches, runs)
-        for name, values in columns_of(sets).items():
-            batch = batch.append_column(name, values)
-        return batch
-
-    def _sets(self, matches: Matches, runs: Sequence[Bucket]) -> tuple[Longs, Longs]:
-        names = self.step.sets
-        mine = sets_of([taken(column(self.batch, name), matches.probe) for name in names])
-        return mine, sets_of([stored_column(matches, runs, name) for name in names])
-
-    def gathered(self, matches: Matches, runs: Sequence[Bucket]) -> pa.RecordBatch:
-        """The matches with the columns that are read later."""
-        step = self.step
-        found = {name: taken(column(self.batch, name), matches.probe) for name in step.from_probe}
-        found |= {name: stored_column(matches, runs, name) for name in step.from_store}
-        if MAX in step.hidden:
-            stored = longs(stored_column(matches, runs, step.store.time))
-            found[MAX] = pa.array(np.maximum(take(self.newest, matches.probe), stored))
-        if UNTIL in step.hidden:
-            found[UNTIL] = pa.array(self._both_until(matches, runs))
-        return pa.RecordBatch.from_pydict(found)
-
-    def _both_until(self, matches: Matches, runs: Sequence[Bucket]) -> Longs:
-        store = self.step.store
-        shortest = shortest_range(self.view, store.node.aliases)
-        mine = None if self.until is None else take(self.until, matches.probe)
-        if UNTIL in store.columns:
-            theirs = longs(stored_column(matches, runs, UNTIL))
-        elif len(store.node.aliases) == 1 and shortest is not None:
-            theirs = longs(stored_column(matches, runs, store.time)) + shortest
-        else:
-            return full(len(matches), FOREVER) if mine is None else mine
-        return theirs if mine is None else np.minimum(mine, theirs)
 
 
 @dataclass(frozen=True, slots=True)
