@@ -1,0 +1,302 @@
+"""Which queries are executed together, and which apart (AJoin, section 4, "Query Grouping").
+
+Guarantees: queries are canonical. A group is formed, or takes a query in, only if executing it shared costs less by
+Equation 2 than executing its parts separately; queries that join nothing in common are never in one group. Finding
+the best groups is NP-hard; these are greedy, and the same in every run.
+
+What filters have in common is measured (`Measured`: the query-sets of a sample of tuples) or, where nothing is, follows
+from their selectivities (`Estimated`: equal conditions pass equal tuples, different ones are independent).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Protocol
+
+from weft.errors import StatisticsError
+from weft.logical.canonical import joined_on
+from weft.logical.expr import Call, Column, Expr, aliases, columns
+from weft.logical.query import Query
+from weft.stats.estimate import Estimator
+from weft.stats.statistics import DEFAULTS, Statistics
+
+__all__ = [
+    "Estimated",
+    "Groups",
+    "Measured",
+    "Overlap",
+    "SubJoin",
+    "groups",
+    "join_cost",
+    "place",
+    "query_set",
+    "sub_joins",
+    "union_by_formula",
+]
+
+Groups = tuple[tuple[str, ...], ...]
+
+
+def union_by_formula(sets: Sequence[str], common: Callable[[tuple[str, ...]], float]) -> float:
+    """Crd by inclusion and exclusion (Equation 1): of n sets, 2ⁿ − 1 intersections.
+
+    >>> union_by_formula("AB", {("A",): 5.0, ("B",): 4.0, ("A", "B"): 3.0}.__getitem__)
+    6.0
+    """
+    found = 0.0
+    for size in range(1, len(sets) + 1):
+        sign = 1 if size % 2 else -1
+        found += sign * sum(map(common, combinations(sets, size)))
+    return found
+
+
+def join_cost(
+    cardinalities: tuple[float, float],
+    keys: tuple[float, float],
+    matches: float,
+    *,
+    index: tuple[bool, bool] = (True, True),
+    materialise: bool = True,
+) -> float:
+    """COST of S1 ⋈ S2 (Equation 2): indexing either side, intersecting the indexes, materialising the matches.
+
+    >>> join_cost((100, 50), (20, 10), 500)
+    660
+    """
+    indexing = sum(needed * count for needed, count in zip(index, cardinalities, strict=True))
+    return indexing + min(keys) + materialise * matches
+
+
+def query_set(text: str) -> int:
+    """A query-set as the paper prints it, the first query first.
+
+    >>> bin(query_set("100100"))
+    '0b1001'
+    """
+    return sum(1 << position for position, bit in enumerate(text) if bit == "1")
+
+
+class Overlap(Protocol):
+    """What is known of the tuples that the filters of several queries let through."""
+
+    def part(self, alias: str, names: Collection[str]) -> float:
+        """The part of an input's tuples that pass the filters of one of these queries at least."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Per input, how many tuples of a sample have which query-set; bit i is the query that ``names`` lists i-th.
+
+    Inputs and queries that the sample does not have are answered by ``otherwise``.
+    """
+
+    names: tuple[str, ...]
+    samples: Mapping[str, Mapping[int, float]]
+    otherwise: Overlap | None = None
+    _bits: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_bits", {name: 1 << i for i, name in enumerate(self.names)})
+        for alias, sample in self.samples.items():
+            if any(bits >> len(self.names) or count < 0 for bits, count in sample.items()):
+                raise StatisticsError(f"the sample of {alias} has query-sets that cannot be")
+
+    def part(self, alias: str, names: Collection[str]) -> float:
+        """Crd of the union as the part of the sample: one look at every query-set, however many queries."""
+        sample = self.samples.get(alias, {})
+        total = sum(sample.values())
+        if total and all(name in self._bits for name in names):
+            wanted = sum(self._bits[name] for name in set(names))
+            return sum(count for bits, count in sample.items() if bits & wanted) / total
+        return self.otherwise.part(alias, names) if self.otherwise else 1.0
+
+    def common(self, alias: str, names: Collection[str]) -> float:
+        """The part of an input's tuples that pass the filters of all of these queries."""
+        wanted = sum(self._bits[name] for name in set(names))
+        sample = self.samples[alias]
+        return sum(count for bits, count in sample.items() if bits & wanted == wanted) / sum(sample.values())
+
+
+class Estimated:
+    """Filters that are equal pass equal tuples, one that has more conditions passes fewer, others are independent."""
+
+    def __init__(self, queries: Mapping[str, Query], statistics: Statistics) -> None:
+        self._statistics = statistics
+        self._selectivities: dict[Expr, float] = {}
+        self._filters = {
+            (name, alias): frozenset(self._known(query, f) for f in query.filters if aliases(f) == {alias})
+            for name, query in queries.items()
+            for alias in query.aliases
+        }
+
+    def _known(self, query: Query, condition: Expr) -> Expr:
+        self._selectivities[condition] = self._statistics.selectivity(query, condition)
+        return condition
+
+    def part(self, alias: str, names: Collection[str]) -> float:
+        """The part of an input's tuples that pass the filters of one of these queries at least."""
+        filters = {self._filters[name, alias] for name in names}
+        widest = [one for one in filters if not any(other < one for other in filters)]
+        always = frozenset.intersection(*widest) if widest else frozenset()
+        missed = math.prod(sorted(1 - self._passing(one - always) for one in widest))
+        return self._passing(always) * (1 - missed)
+
+    def _passing(self, conditions: Iterable[Expr]) -> float:
+        return math.prod(sorted(self._selectivities[condition] for condition in conditions))
+
+
+@dataclass(frozen=True, slots=True)
+class SubJoin:
+    """A join of two inputs, the same in every query that has it."""
+
+    left: str
+    right: str
+    on: tuple[Expr, ...]
+
+
+def sub_joins(query: Query) -> Iterator[SubJoin]:
+    """The two-way joins of a canonical query that are no cross products."""
+    for left, right in combinations(query.aliases, 2):
+        on = joined_on(query, (left, right))
+        if on:
+            yield SubJoin(left, right, on)
+
+
+def groups(
+    queries: Mapping[str, Query],
+    overlap: Overlap,
+    statistics: Statistics,
+    *,
+    join: SubJoin | None = None,
+) -> Groups:
+    """Figure 7a: pairs that gain by sharing, those that gain most first, each then joined by all that gain too.
+
+    With ``join``, only the queries that have this sub-join are grouped, and only by what it costs them.
+    """
+    costs = _Costs(queries, overlap, statistics, join)
+    waiting = list(costs.names)
+    gains = sorted(
+        ((-gain, pair) for pair in combinations(waiting, 2) if (gain := costs.gain(pair[:1], pair[1])) > 0),
+    )
+    found: list[tuple[str, ...]] = []
+    for _, pair in gains:
+        if pair[0] in waiting and pair[1] in waiting:
+            group = _grown(costs, pair, [name for name in waiting if name not in pair])
+            waiting = [name for name in waiting if name not in group]
+            found.append(group)
+    return _ordered(costs.names, (*found, *((name,) for name in waiting)))
+
+
+def place(
+    groups: Groups,
+    name: str,
+    queries: Mapping[str, Query],
+    overlap: Overlap,
+    statistics: Statistics,
+    *,
+    join: SubJoin | None = None,
+) -> Groups:
+    """The groups with one query more: in the one that gains most by it, or in one of its own."""
+    costs = _Costs(queries, overlap, statistics, join)
+    gains = [(costs.gain(group, name), -position) for position, group in enumerate(groups)]
+    best, position = max(gains, default=(0.0, 0))
+    if best <= 0:
+        return (*groups, (name,))
+    return tuple((*group, name) if i == -position else group for i, group in enumerate(groups))
+
+
+def _grown(costs: _Costs, group: tuple[str, ...], others: list[str]) -> tuple[str, ...]:
+    for name in others:
+        if costs.gain(group, name) > 0:
+            group = (*group, name)
+    return group
+
+
+def _ordered(names: Sequence[str], found: Iterable[tuple[str, ...]]) -> Groups:
+    """Groups and their members in the order of the queries."""
+    position = {name: i for i, name in enumerate(names)}
+    inside = (tuple(sorted(group, key=position.__getitem__)) for group in found)
+    return tuple(sorted(inside, key=lambda group: position[group[0]]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """Of a sub-join without any filter, per second: what arrives on either side, its keys, the matches."""
+
+    arrivals: tuple[float, float]
+    keys: tuple[float, float]
+    matches: float
+
+    def widest(self, other: _Figures) -> _Figures:
+        """The figures of the longer windows."""
+        return self if self.matches >= other.matches else other
+
+
+class _Costs:
+    """What groups of queries cost by Equation 2, summed over the sub-joins they have."""
+
+    def __init__(
+        self, queries: Mapping[str, Query], overlap: Overlap, statistics: Statistics, only: SubJoin | None
+    ) -> None:
+        self._overlap, self._statistics = overlap, statistics
+        every = {name: tuple(sub_joins(query)) for name, query in queries.items()}
+        self._joins = {
+            name: {join: _figures(queries[name], join, statistics) for join in found if only in (None, join)}
+            for name, found in every.items()
+        }
+        self.names = [name for name, found in self._joins.items() if found or only is None]
+        self._known: dict[tuple[SubJoin, tuple[str, ...]], float] = {}
+
+    def gain(self, group: tuple[str, ...], name: str) -> float:
+        """What a group and a query cost separately, less what they cost shared; what is not common cancels out."""
+        found = 0.0
+        for join in self._joins[name]:
+            having = tuple(member for member in group if join in self._joins[member])
+            if having:
+                together = self._cost(join, (*having, name))
+                found += self._cost(join, having) + self._cost(join, (name,)) - together
+        return found
+
+    def _cost(self, join: SubJoin, names: tuple[str, ...]) -> float:
+        known = self._known.get((join, names))
+        if known is None:
+            known = self._known[join, names] = self._computed(join, names)
+        return known
+
+    def _computed(self, join: SubJoin, names: tuple[str, ...]) -> float:
+        """COST with Crd of the unions. Every match of Weft's is a tuple that goes on, so b_m is always set."""
+        figures = self._joins[names[0]][join]
+        for name in names[1:]:
+            figures = figures.widest(self._joins[name][join])
+        left, right = (self._overlap.part(alias, names) for alias in (join.left, join.right))
+        arrivals = figures.arrivals[0] * left, figures.arrivals[1] * right
+        keys = min(figures.keys[0], arrivals[0]), min(figures.keys[1], arrivals[1])
+        return join_cost(arrivals, keys, figures.matches * left * right)
+
+
+def _figures(query: Query, join: SubJoin, statistics: Statistics) -> _Figures:
+    estimator = Estimator(replace(query, filters=()), statistics)
+    left, right = (query.aliases.index(alias) for alias in (join.left, join.right))
+    keys = tuple(_keys(query, alias, join, statistics) for alias in (join.left, join.right))
+    matches = estimator.rate(1 << left | 1 << right)
+    return _Figures((estimator.rates[left], estimator.rates[right]), (keys[0], keys[1]), matches)
+
+
+def _keys(query: Query, alias: str, join: SubJoin, statistics: Statistics) -> float:
+    """DistKey of a side: the distinct values by which it is joined; of a theta join, every tuple's is its own."""
+    equalities = [expr for expr in join.on if isinstance(expr, Call) and expr.function == "="]
+    mine = {column for expr in equalities for column in columns(expr) if column.alias == alias}
+    return (
+        math.prod(_distinct(query, column, statistics) for column in sorted(mine, key=str))
+        if mine
+        else math.inf
+    )
+
+
+def _distinct(query: Query, column: Column, statistics: Statistics) -> float:
+    stream = query.input(column.alias).stream.name
+    return statistics.stream(stream).distinct.get(column.name, DEFAULTS.distinct)
