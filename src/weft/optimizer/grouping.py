@@ -237,53 +237,58 @@ class _Figures:
 
 
 class _Costs:
-    """What groups of queries cost by Equation 2, summed over the sub-joins they have."""
+    """What groups of queries cost by Equation 2, summed over the sub-joins they have, which go by numbers here."""
 
     def __init__(
         self, queries: Mapping[str, Query], overlap: Overlap, statistics: Statistics, only: SubJoin | None
     ) -> None:
-        self._overlap, self._statistics = overlap, statistics
-        every = {name: tuple(sub_joins(query)) for name, query in queries.items()}
-        self._joins = {
-            name: {join: _figures(queries[name], join, statistics) for join in found if only in (None, join)}
-            for name, found in every.items()
-        }
-        self.names = [name for name, found in self._joins.items() if found or only is None]
-        self._known: dict[tuple[SubJoin, tuple[str, ...]], float] = {}
+        self._overlap = overlap
+        numbers: dict[SubJoin, int] = {}
+        self._figures: dict[str, dict[int, _Figures]] = {}
+        for name, query in queries.items():
+            found = [join for join in sub_joins(query) if only in (None, join)]
+            estimator = Estimator(replace(query, filters=()), statistics)
+            self._figures[name] = {
+                numbers.setdefault(join, len(numbers)): _figures(estimator, join) for join in found
+            }
+        self._joins = list(numbers)
+        self.names = [name for name, figures in self._figures.items() if figures or only is None]
+        self._known: dict[tuple[int, tuple[str, ...]], float] = {}
 
     def gain(self, group: tuple[str, ...], name: str) -> float:
         """What a group and a query cost separately, less what they cost shared; what is not common cancels out."""
         found = 0.0
-        for join in self._joins[name]:
-            having = tuple(member for member in group if join in self._joins[member])
+        for join in self._figures[name]:
+            having = tuple(member for member in group if join in self._figures[member])
             if having:
-                together = self._cost(join, (*having, name))
-                found += self._cost(join, having) + self._cost(join, (name,)) - together
+                apart = self._cost(join, having) + self._cost(join, (name,))
+                found += apart - self._computed(join, (*having, name))
         return found
 
-    def _cost(self, join: SubJoin, names: tuple[str, ...]) -> float:
+    def _cost(self, join: int, names: tuple[str, ...]) -> float:
         known = self._known.get((join, names))
         if known is None:
             known = self._known[join, names] = self._computed(join, names)
         return known
 
-    def _computed(self, join: SubJoin, names: tuple[str, ...]) -> float:
+    def _computed(self, join: int, names: tuple[str, ...]) -> float:
         """COST with Crd of the unions. Every match of Weft's is a tuple that goes on, so b_m is always set."""
-        figures = self._joins[names[0]][join]
+        figures = self._figures[names[0]][join]
         for name in names[1:]:
-            figures = figures.widest(self._joins[name][join])
-        left, right = (self._overlap.part(alias, names) for alias in (join.left, join.right))
+            figures = figures.widest(self._figures[name][join])
+        sides = self._joins[join]
+        left, right = self._overlap.part(sides.left, names), self._overlap.part(sides.right, names)
         arrivals = figures.arrivals[0] * left, figures.arrivals[1] * right
         keys = min(figures.keys[0], arrivals[0]), min(figures.keys[1], arrivals[1])
         return join_cost(arrivals, keys, figures.matches * left * right)
 
 
-def _figures(query: Query, join: SubJoin, statistics: Statistics) -> _Figures:
-    estimator = Estimator(replace(query, filters=()), statistics)
-    left, right = (query.aliases.index(alias) for alias in (join.left, join.right))
-    keys = tuple(_keys(query, alias, join, statistics) for alias in (join.left, join.right))
+def _figures(estimator: Estimator, join: SubJoin) -> _Figures:
+    query, statistics = estimator.query, estimator.statistics
+    left, right = query.aliases.index(join.left), query.aliases.index(join.right)
+    keys = _keys(query, join.left, join, statistics), _keys(query, join.right, join, statistics)
     matches = estimator.rate(1 << left | 1 << right)
-    return _Figures((estimator.rates[left], estimator.rates[right]), (keys[0], keys[1]), matches)
+    return _Figures((estimator.rates[left], estimator.rates[right]), keys, matches)
 
 
 def _keys(query: Query, alias: str, join: SubJoin, statistics: Statistics) -> float:
