@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
+from weft.logical.expr import aliases
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.grouping import Measured, query_set
 from weft.sql.bind import parse_query
-from weft.stats.statistics import Statistics, StreamStatistics
+from weft.stats.statistics import Statistics, StreamStatistics, predicate_name
 
 CATALOG = Catalog(
     (
@@ -51,12 +52,18 @@ SAMPLE = Measured(
     },
 )
 
+# V ⋈ W is the smallest join, and whatever has R the largest; filters pass what the sample says.
 STATISTICS = Statistics(
     {
         "V": StreamStatistics(100.0, {"vID": 1_000.0}),
         "W": StreamStatistics(100.0, {"vID": 1_000.0, "usrID": 1_000.0}),
         "C": StreamStatistics(200.0, {"usrID": 1_000.0}),
-        "R": StreamStatistics(400.0, {"usrID": 1_000.0}),
+        "R": StreamStatistics(4_000.0, {"usrID": 1_000.0}),
+    },
+    {
+        predicate_name(query, condition): SAMPLE.part(min(aliases(condition)), (name,))
+        for name, query in QUERIES.items()
+        for condition in query.filters
     },
     origin="given",
 )
