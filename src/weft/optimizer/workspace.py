@@ -71,9 +71,9 @@ class _Part:
     passed: Mapping[str, float]
 
     @classmethod
-    def of(cls, query: Query, statistics: Statistics, options: Options) -> _Part:
+    def of(cls, query: Query, statistics: Statistics, options: Options, intermediate: bool) -> _Part:
         space = Space(query, statistics, options)
-        stores = _storable(space)
+        stores = _storable(space) if intermediate else [1 << i for i in range(space.count)]
         steps = [step for i in range(space.count) for step in _steps_from(space, i, stores)]
         steps.sort(key=lambda step: step[1].bit_count())
         masks = {*stores, *(known | store for _, known, store in steps)}
@@ -125,17 +125,22 @@ class Workspace:
         options: Options | None = None,
         *,
         replicated: bool = True,
+        intermediate: bool = True,
         known: Workspace | None = None,
     ) -> None:
-        """``replicated``: whether stores may be replicated; ``known``: has some of the queries already."""
+        """``replicated`` and ``intermediate``: whether stores may be replicated, and intermediate results stored.
+
+        ``known`` is a workspace with the same settings that has some of the queries already.
+        """
         self.queries = dict(queries)
         self.statistics = statistics
         self.options = options or Options()
         self.replicated = replicated
+        self.intermediate = intermediate
         self._parts: dict[str, _Part] = {
             name: known._parts[name]
             if known is not None and known.queries.get(name) == query
-            else _Part.of(query, statistics, self.options)
+            else _Part.of(query, statistics, self.options, intermediate)
             for name, query in self.queries.items()
         }
         self._numbers: dict[SubJoin, int] = {}
@@ -173,7 +178,14 @@ class Workspace:
         return self._with({name: self.queries[name] for name in names})
 
     def _with(self, queries: Mapping[str, Query]) -> Workspace:
-        return Workspace(queries, self.statistics, self.options, replicated=self.replicated, known=self)
+        return Workspace(
+            queries,
+            self.statistics,
+            self.options,
+            replicated=self.replicated,
+            intermediate=self.intermediate,
+            known=self,
+        )
 
     # -- Sub-joins -----------------------------------------------------------------------------------------------
 

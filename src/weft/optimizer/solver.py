@@ -1,0 +1,122 @@
+"""A mixed integer program and its solution, by HiGHS.
+
+Guarantees: the one place that knows the solver. `Program` is built row by row; `run` gives the best values found, what
+no solution can be below, and the seconds it took. It ends when that is proven, within the gap asked for, or at the
+time limit, whichever comes first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+__all__ = ["Program", "Result"]
+
+# Relative to the largest cost: HiGHS takes differences below 1e-6 for nothing.
+LARGEST_COST = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The best values found, if any were, their cost, and a bound that no solution is below."""
+
+    values: tuple[float, ...] | None
+    cost: float
+    bound: float
+    seconds: float
+
+
+class Program:
+    """Variables between 0 and 1, a cost for each to be kept low, and rows that bound sums of them."""
+
+    def __init__(self) -> None:
+        self._costs: list[float] = []
+        self._whole: list[bool] = []
+        self._begins: list[int] = [0]
+        self._places: list[int] = []
+        self._factors: list[float] = []
+        self._least: list[float] = []
+        self._most: list[float] = []
+
+    @property
+    def variables(self) -> int:
+        """How many variables there are."""
+        return len(self._costs)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self._least)
+
+    def variable(self, cost: float = 0.0, *, whole: bool = False) -> int:
+        """A new variable; a whole one is 0 or 1."""
+        self._costs.append(cost)
+        self._whole.append(whole)
+        return len(self._costs) - 1
+
+    def row(
+        self,
+        plus: Iterable[int],
+        minus: Iterable[int] = (),
+        *,
+        least: float = -math.inf,
+        most: float = math.inf,
+    ) -> None:
+        """The sum of some variables less that of others is between two numbers."""
+        begin = len(self._places)
+        self._places += plus
+        self._factors += [1.0] * (len(self._places) - begin)
+        begin = len(self._places)
+        self._places += minus
+        self._factors += [-1.0] * (len(self._places) - begin)
+        self._begins.append(len(self._places))
+        self._least.append(least)
+        self._most.append(most)
+
+    def run(self, *, time_limit: float, gap: float = 0.0, start: Mapping[int, float] | None = None) -> Result:
+        """Solve it; ``start`` are the values of a solution that is known, zeros left out."""
+        scale = LARGEST_COST / (max(self._costs, default=0.0) or 1.0)
+        highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("time_limit", time_limit),
+            ("mip_rel_gap", gap),
+        ):
+            highs.setOptionValue(option, value)
+        highs.passModel(self._model(scale))
+        if start is not None:
+            known = highspy.HighsSolution()
+            values = np.zeros(self.variables)
+            values[list(start)] = list(start.values())
+            known.col_value = list(values)
+            highs.setSolution(known)
+        highs.run()
+        info = highs.getInfo()
+        found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        # A program without whole variables is linear, and has no bound but its own value.
+        bound = info.mip_dual_bound if any(self._whole) else info.objective_function_value
+        return Result(
+            values=tuple(highs.getSolution().col_value) if found else None,
+            cost=info.objective_function_value / scale if found else math.inf,
+            bound=max(0.0, bound / scale) if math.isfinite(bound) else 0.0,
+            seconds=highs.getRunTime(),
+        )
+
+    def _model(self, scale: float) -> highspy.HighsLp:
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = self.variables, self.rows
+        lp.col_cost_ = np.array(self._costs) * scale
+        lp.col_lower_, lp.col_upper_ = np.zeros(self.variables), np.ones(self.variables)
+        lp.row_lower_, lp.row_upper_ = np.array(self._least), np.array(self._most)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.array(self._begins, dtype=np.int32)
+        lp.a_matrix_.index_ = np.array(self._places, dtype=np.int32)
+        lp.a_matrix_.value_ = np.array(self._factors)
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[whole] for whole in self._whole]
+        return lp
