@@ -2,20 +2,21 @@
 
 Guarantees: `add` leaves the walks of all other queries and all upkeep as they are, and `remove` too. `plan_all` begins
 with the order that iterative dynamic programming gives (Figure 7b) and improves it until no move helps; where queries
-are few, it also begins with queries added one by one, smallest and largest first, and takes the best. Nothing here
-depends on a clock, and ties go to what comes first.
+are few, it also begins with queries added one by one, and takes the better. Nothing here depends on a clock, and ties
+go to what comes first. Plans have no cost yet: `Workspace.priced` gives it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import combinations
 from typing import NamedTuple
 
 from weft.optimizer.moves import improve
 from weft.optimizer.paid import Paid, Path
-from weft.optimizer.workspace import Workspace
-from weft.plan.workload import Walk, WorkloadPlan
+from weft.optimizer.workspace import Step, Workspace
+from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
 __all__ = ["Choice", "add", "changed_too_much", "plan_all", "remove", "shared_order"]
 
@@ -100,66 +101,98 @@ def _pairs(workspace: Workspace, name: str, parts: Collection[frozenset[str]]) -
 # -- All queries at once ---------------------------------------------------------------------------------------------
 
 
-def plan_all(workspace: Workspace, groups: Iterable[tuple[str, ...]] | None = None) -> WorkloadPlan:
-    """A plan for all queries. Queries of different groups are planned as if they could share nothing."""
+def plan_all(
+    workspace: Workspace,
+    groups: Iterable[tuple[str, ...]] | None = None,
+    around: WorkloadPlan | None = None,
+) -> WorkloadPlan:
+    """A plan for all queries. Queries of different groups are planned as if they could share nothing.
+
+    The queries that ``around`` has stay as they are there; the others are planned to share with them.
+    """
+    fixed = around or WorkloadPlan(())
     if groups is not None:
-        plan = WorkloadPlan(())
+        plan = fixed
         for group in groups:
-            part = plan_all(workspace.only(group))
-            plan = plan.with_answers(part.answers, part.upkeep)
-        return workspace.priced(plan)
-    few = len(_owners(workspace)) <= FEW
-    ways = (_by_shared_cost, _eager, _largest_first) if few else (_by_shared_cost,)
-    beginnings = [begin(workspace) for begin in ways]
+            part = plan_all(workspace.only(group), around=_only(fixed, group))
+            others = [answer for answer in part.answers if answer.name not in _names(plan)]
+            plan = plan.with_answers(others, part.upkeep)
+        return plan
+    owners = _owners(workspace, _names(fixed))
+    ways = (_by_shared_cost, _eager) if len(owners) <= FEW else (_by_shared_cost,)
+    beginnings = [begin(_lent(workspace, fixed), owners) for begin in ways]
     for paid in beginnings:
         improve(paid)
-    return _planned(workspace, min(beginnings, key=lambda paid: paid.total))
+    best = min(beginnings, key=lambda paid: paid.total)
+    new = [name for name in workspace.queries if name not in _names(fixed)]
+    answers = [best.answer(name, owners[workspace.whole(name)]) for name in new]
+    return fixed.with_answers(answers, best.upkeep())
 
 
-def _owners(workspace: Workspace) -> dict[int, str]:
+def _names(plan: WorkloadPlan) -> set[str]:
+    return {answer.name for answer in plan.answers}
+
+
+def _only(plan: WorkloadPlan, names: Iterable[str]) -> WorkloadPlan:
+    return plan.without(_names(plan) - set(names))
+
+
+def _owners(workspace: Workspace, others: Collection[str]) -> dict[int, str]:
     """One query for all that join the same; smaller ones first, so that larger ones find them running."""
-    names = sorted(workspace.queries, key=lambda name: len(workspace.queries[name].aliases))
+    names = [name for name in workspace.queries if name not in others]
     found: dict[int, str] = {}
-    for name in names:
+    for name in sorted(names, key=lambda name: len(workspace.queries[name].aliases)):
         found.setdefault(workspace.whole(name), name)
     return found
 
 
-def _eager(workspace: Workspace) -> Paid:
+def _lent(workspace: Workspace, fixed: WorkloadPlan) -> Paid:
+    """What the walks of a plan pay for, as far as the workspace knows their stores."""
     paid = Paid(workspace)
-    for name in _owners(workspace).values():
+    for walk, whole in _walks(workspace, fixed):
+        paid.lend(walk.start, _known_part(workspace, walk, whole))
+    for store in fixed.stores:
+        with suppress(KeyError):
+            paid.hold(workspace.store_number(store))
+    return paid
+
+
+def _walks(workspace: Workspace, plan: WorkloadPlan) -> Iterator[tuple[Walk, int]]:
+    """All walks of a plan, and the sub-joins they compute."""
+    users: dict[SharedStore, str] = {}
+    for answer in plan.answers:
+        yield from ((walk, workspace.whole(answer.name)) for walk in answer.walks)
+        users.update(dict.fromkeys(plan.stores_of(answer.name), answer.name))
+    for one in plan.upkeep:
+        whole = workspace.find(users[one.store], one.store.aliases)
+        yield from ((walk, whole) for walk in one.walks)
+
+
+def _known_part(workspace: Workspace, walk: Walk, whole: int) -> Path:
+    """The steps of a walk up to a store that no plan here would visit."""
+    for count in range(len(walk.visits), 0, -1):
+        with suppress(KeyError):
+            return tuple(workspace.taken(Walk(walk.start, walk.visits[:count]), whole))
+    return ()
+
+
+def _eager(paid: Paid, owners: Mapping[int, str]) -> Paid:
+    for name in owners.values():
         paid.add_all(name)
     return paid
 
 
-def _by_shared_cost(workspace: Workspace) -> Paid:
+def _by_shared_cost(paid: Paid, owners: Mapping[int, str]) -> Paid:
     """Every query may store the sub-joins that dynamic programming chose for it, where that looks cheaper."""
-    chosen: dict[str, set[int]] = {name: set() for name in workspace.queries}
-    for choice in shared_order(workspace):
+    chosen: dict[str, set[int]] = {name: set() for name in paid.workspace.queries}
+    for choice in shared_order(paid.workspace):
         for name in choice.queries:
             chosen[name].add(choice.join)
-    paid = Paid(workspace)
-    for name in _owners(workspace).values():
+    for name in owners.values():
         paid.limit(allowed=chosen[name])
         paid.add_all(name)
     paid.limit()
     return paid
-
-
-def _largest_first(workspace: Workspace) -> Paid:
-    """Every query may store whatever it likes; smaller ones then find it."""
-    paid = Paid(workspace)
-    for name in reversed(_owners(workspace).values()):
-        paid.limit(allowed=paid.inner(name))
-        paid.add_all(name)
-    paid.limit()
-    return paid
-
-
-def _planned(workspace: Workspace, paid: Paid) -> WorkloadPlan:
-    owners = _owners(workspace)
-    answers = [paid.answer(name, owners[workspace.whole(name)]) for name in workspace.queries]
-    return workspace.priced(WorkloadPlan(()).with_answers(answers, paid.upkeep()))
 
 
 # -- Queries come and go ---------------------------------------------------------------------------------------------
@@ -168,40 +201,40 @@ def _planned(workspace: Workspace, paid: Paid) -> WorkloadPlan:
 def add(workspace: Workspace, plan: WorkloadPlan, name: str) -> WorkloadPlan:
     """Eager sharing: the new query's best walks given all that the running ones pay for; nobody else changes.
 
-    The workspace has the new query already. The plan has no cost: what the others cost now need not be known.
+    The workspace has the new query already.
     """
     paid = Paid(workspace, lender=name)
-    for start, path in _beginnings(workspace, plan, name):
-        paid.lend(start, path)
+    steps = {
+        (step.start, step.known, workspace.stores[step.store]): step
+        for start in workspace.queries[name].aliases
+        for step in workspace.steps(name, start)
+    }
+    for walk, whole in _walks(workspace, plan):
+        if walk.start in workspace.queries[name].aliases:
+            paid.lend(walk.start, _common(workspace, walk, whole, steps, name))
+    visited = {workspace.stores[step.store]: step.store for step in steps.values()}
+    for store in plan.stores:
+        if store in visited:
+            paid.hold(visited[store])
     paid.add_all(name)
     improve(paid)
     return plan.with_answers([paid.answer(name, name)], paid.upkeep())
 
 
-def _beginnings(workspace: Workspace, plan: WorkloadPlan, name: str) -> Iterator[tuple[str, Path]]:
-    """The beginnings of running walks that the query could take too."""
-    starts = workspace.queries[name].aliases
-    steps = {
-        (start, step.known, workspace.stores[step.store]): step
-        for start in starts
-        for step in workspace.steps(name, start)
-    }
-    walks = [(walk, workspace.whole(answer.name)) for answer in plan.answers for walk in answer.walks]
-    for one in plan.upkeep:
-        whole = workspace.join_of(workspace.store_number(one.store))
-        walks += [(walk, whole) for walk in one.walks]
-    for walk, whole in walks:
-        if walk.start in starts:
-            path: Path = ()
-            known = workspace.find(name, (walk.start,))
-            for number, visit in enumerate(walk.visits, 1):
-                step = steps.get((walk.start, known, visit))
-                joined = Walk(walk.start, walk.visits[:number]).reached
-                if step is None or workspace.within(whole, joined) != step.target:
-                    break
-                path, known = (*path, step), step.target
-            if path:
-                yield walk.start, path
+_Steps = Mapping[tuple[str, int, SharedStore], Step]
+
+
+def _common(workspace: Workspace, walk: Walk, whole: int, steps: _Steps, name: str) -> Path:
+    """The beginning of a running walk that a query could take too."""
+    path: Path = ()
+    known = workspace.find(name, (walk.start,))
+    for number, visit in enumerate(walk.visits, 1):
+        step = steps.get((walk.start, known, visit))
+        joined = Walk(walk.start, walk.visits[:number]).reached
+        if step is None or workspace.within(whole, joined) != step.target:
+            break
+        path, known = (*path, step), step.target
+    return path
 
 
 def remove(plan: WorkloadPlan, names: Iterable[str]) -> WorkloadPlan:

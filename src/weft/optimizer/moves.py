@@ -1,8 +1,10 @@
 """How a plan of many queries is improved: moves, each kept only if the cost of all falls.
 
 Guarantees: `improve` never makes the walks dearer, and ends. A move takes some walks away and routes them anew, one
-after the other, each given all that is paid then: the walks of a query or of an intermediate result, those that visit
-a store, which may then be closed to them, and those that a store opened for them may suit.
+after the other, each given all that is paid then: the walks of a query or of an intermediate result; those that visit
+a store, which is then closed to them; those that take a step, which they then avoid; and those that might visit a
+store, or begin with a step, that costs nothing for the moment. The last two are what makes queries change together: as
+long as others pay for the way it takes, no query leaves it alone.
 """
 
 from __future__ import annotations
@@ -22,94 +24,111 @@ LEAST_GAIN = 1e-9
 ROUNDS = 8
 
 _Walks = list[tuple[Owner, str]]
+_Move = Callable[[], None]
 
 
 def improve(paid: Paid, rounds: int = ROUNDS) -> None:
     """Try all moves until none helps."""
+    search = _Search(paid)
     for _ in range(rounds):
         before = paid.total
-        for owner in tuple(paid.walks):
-            if owner in paid.walks:
-                _best_response(paid, owner)
-        for store in _candidates(paid):
-            _change(paid, store)
-        for step in _steps(paid):
-            _avoid(paid, step)
-        for step in _first_steps(paid):
-            _attempt(paid, partial(_with_paid, paid, step))
+        search.round()
         if before - paid.total <= LEAST_GAIN * before:
             break
 
 
-def _best_response(paid: Paid, owner: Owner) -> None:
-    """The walks of an owner given all others; it may open whatever it could visit."""
-    walks = [(owner, start) for start in paid.walks[owner]]
-    _attempt(paid, partial(_again, paid, walks, (), paid.inner(owner)))
+class _Search:
+    """The moves there are. One that failed is tried again once a walk has changed of an input that it concerns."""
 
+    def __init__(self, paid: Paid) -> None:
+        self.paid = paid
+        self._clock = 0
+        self._changed: dict[str, int] = {}
+        self._tried: dict[object, int] = {}
 
-def _candidates(paid: Paid) -> list[int]:
-    """All stores that a walk might visit, smaller ones first."""
-    workspace = paid.workspace
-    found = {store for owner in tuple(paid.walks) for store in paid.reachable(owner)}
-    return sorted(found, key=lambda store: (len(workspace.stores[store].aliases), store))
+    def round(self) -> None:
+        """Try all moves once."""
+        for owner in tuple(self.paid.walks):
+            if owner in self.paid.walks:
+                self._best_response(owner)
+        for store in self._candidates():
+            if self.paid.users.get(store):
+                self._close(store)
+            else:
+                self._open(store)
+        for step in self._steps():
+            self._avoid(step)
+        for step in self._first_steps():
+            walks = [(owner, step.start) for owner in self.paid.walks if step.start in self.paid.walks[owner]]
+            self._try(step[:-1], walks, partial(_with_paid, self.paid, step, walks))
 
+    def _try(self, key: object, walks: _Walks, move: _Move) -> bool:
+        self._clock += 1
+        latest = max((self._changed.get(start, 0) for _, start in walks), default=-1)
+        if latest < self._tried.get(key, 0):
+            return False
+        mark = self.paid.mark()
+        self._tried[key] = self._clock
+        if not _attempt(self.paid, move):
+            return False
+        for start in self.paid.touched(mark):
+            self._changed[start] = self._clock
+        return True
 
-def _change(paid: Paid, store: int) -> None:
-    if not paid.users.get(store):
-        _attempt(paid, partial(_with_open, paid, store, _suited(paid, store)))
-        return
-    visitors = paid.visitors(store)
-    allowed = frozenset(join for owner, _ in visitors for join in paid.inner(owner))
-    if _attempt(paid, partial(_again, paid, visitors, (store,), allowed)):
-        return
-    for other in paid.workspace.layouts(paid.workspace.join_of(store)):
-        if other != store and _attempt(paid, partial(_with_open, paid, other, visitors, (store,))):
+    def _best_response(self, owner: Owner) -> None:
+        """The walks of an owner given all others; it may open whatever it could visit."""
+        walks = [(owner, start) for start in self.paid.walks[owner]]
+        self._try(owner, walks, partial(_again, self.paid, walks, (), self.paid.inner(owner)))
+
+    def _candidates(self) -> list[int]:
+        """All stores that a walk might visit, smaller ones first."""
+        stores = self.paid.workspace.stores
+        found = {store for owner in self.paid.walks for store in self.paid.reachable(owner)}
+        return sorted(found, key=lambda store: (len(stores[store].aliases), store))
+
+    def _open(self, store: int) -> None:
+        paid = self.paid
+        owners = [owner for owner in paid.walks if store in paid.reachable(owner)]
+        walks = [(owner, start) for owner in owners for start in paid.walks[owner]]
+        self._try(("open", store), walks, partial(_with_open, paid, store, walks))
+
+    def _close(self, store: int) -> None:
+        paid = self.paid
+        visitors = paid.visitors(store)
+        allowed = _inner(paid, visitors)
+        if self._try(("close", store), visitors, partial(_again, paid, visitors, (store,), allowed)):
             return
+        for other in paid.workspace.layouts(paid.workspace.join_of(store)):
+            move = partial(_with_open, paid, other, visitors, (store,))
+            if other != store and self._try(("swap", store, other), visitors, move):
+                return
+
+    def _steps(self) -> list[Step]:
+        """All steps taken, those first that cost most."""
+        every = {step for paths in self.paid.walks.values() for path in paths.values() for step in path}
+        return sorted(every, key=lambda step: (-step.cost, step))
+
+    def _avoid(self, step: Step) -> None:
+        takers = self.paid.takers(step)
+        move = partial(_again, self.paid, takers, (), _inner(self.paid, takers), step)
+        self._try(("avoid", step), takers, move)
+
+    def _first_steps(self) -> list[Step]:
+        """The steps to stores there are, or to inputs, that walks might begin with."""
+        every = {step for owner in self.paid.walks for step in self.paid.first_steps(owner)}
+        return sorted(s for s in every if self.paid.users.get(s.store) or self.paid.is_input(s.store))
 
 
-def _steps(paid: Paid) -> list[Step]:
-    """All steps taken, those first that cost most."""
-    every = {step for paths in paid.walks.values() for path in paths.values() for step in path}
-    return sorted(every, key=lambda step: (-step.cost, step))
-
-
-def _first_steps(paid: Paid) -> list[Step]:
-    """The steps to stores there are, or to inputs, that walks might begin with."""
-    every = {step for owner in paid.walks for step in paid.first_steps(owner)}
-    there = [step for step in every if paid.users.get(step.store) or paid.is_input(step.store)]
-    return sorted(there)
-
-
-def _with_paid(paid: Paid, step: Step) -> None:
-    """Route all walks of an input anew, one at a time, while a first step of it costs nothing."""
-    paid.lend(step.start, (step,))
-    try:
-        for owner in tuple(paid.walks):
-            if step.start in paid.walks.get(owner, ()):
-                _again(paid, [(owner, step.start)])
-    finally:
-        paid.call_in(step.start, (step,))
-    if not paid.users[step.store] and step.store in paid.walks:
-        paid.remove_all(step.store)
-
-
-def _avoid(paid: Paid, step: Step) -> None:
-    takers = paid.takers(step)
-    if takers:
-        allowed = frozenset(join for owner, _ in takers for join in paid.inner(owner))
-        _attempt(paid, partial(_again, paid, takers, (), allowed, step))
-
-
-def _attempt(paid: Paid, move: Callable[[], None]) -> bool:
+def _attempt(paid: Paid, move: _Move) -> bool:
     """Whether a move helped; if not, it is undone."""
     mark, before = paid.mark(), paid.total
     try:
         move()
     except NoWayError:
-        paid.undo(mark)
         paid.limit()
-    if paid.total < before * (1 - LEAST_GAIN):
-        return True
+    else:
+        if paid.total < before * (1 - LEAST_GAIN):
+            return True
     paid.undo(mark)
     paid.total = before
     return False
@@ -123,6 +142,7 @@ def _again(
     avoided: Step | None = None,
 ) -> None:
     """Take walks away, and route them anew; what they visited may be opened again, if it is not banned."""
+    walks = [walk for walk in walks if walk[1] in paid.walks.get(walk[0], ())]
     paid.limit(_visited(paid, walks) if allowed is None else allowed, banned, avoided)
     for owner, start in walks:
         if start in paid.walks.get(owner, ()):
@@ -139,18 +159,12 @@ def _visited(paid: Paid, walks: Iterable[tuple[Owner, str]]) -> set[int]:
     return {paid.workspace.join_of(store) for store in stores if not paid.is_input(store)}
 
 
-def _suited(paid: Paid, store: int) -> _Walks:
-    """The walks that might visit a store, or begin as those that compute it."""
-    return [
-        (owner, start)
-        for owner in tuple(paid.walks)
-        if store in paid.reachable(owner)
-        for start in tuple(paid.walks[owner])
-    ]
+def _inner(paid: Paid, walks: _Walks) -> frozenset[int]:
+    return frozenset(join for owner, _ in walks for join in paid.inner(owner))
 
 
 def _with_open(paid: Paid, store: int, walks: _Walks, banned: Collection[int] = ()) -> None:
-    """Route walks anew, one at a time or, where something is banned, all at once, while a store costs nothing."""
+    """Route walks anew while a store costs nothing; all at once, where another is banned."""
     new = not paid.users.get(store)
     paid.hold(store)
     try:
@@ -161,10 +175,31 @@ def _with_open(paid: Paid, store: int, walks: _Walks, banned: Collection[int] = 
         if banned:
             _again(paid, walks, banned)
         else:
-            for walk in walks:
-                if walk[1] in paid.walks.get(walk[0], ()):
-                    _again(paid, [walk])
+            _by_start(paid, walks)
     finally:
         paid.release(store)
+    _close_unused(paid, store)
+
+
+def _with_paid(paid: Paid, step: Step, walks: _Walks) -> None:
+    """Route walks of one input anew while a first step of it costs nothing."""
+    paid.lend(step.start, (step,))
+    try:
+        _by_start(paid, walks)
+    finally:
+        paid.call_in(step.start, (step,))
+    _close_unused(paid, step.store)
+
+
+def _close_unused(paid: Paid, store: int) -> None:
     if not paid.users[store] and store in paid.walks:
         paid.remove_all(store)
+
+
+def _by_start(paid: Paid, walks: _Walks) -> None:
+    """Route walks anew: those of one input, which may share steps, together, or else one at a time."""
+    for start in dict.fromkeys(start for _, start in walks):
+        mine = [walk for walk in walks if walk[1] == start]
+        if not _attempt(paid, partial(_again, paid, mine)):
+            for walk in mine:
+                _attempt(paid, partial(_again, paid, [walk]))

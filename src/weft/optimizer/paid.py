@@ -168,6 +168,10 @@ class Paid:
         """A point to return to."""
         return len(self._log)
 
+    def touched(self, mark: int) -> set[str]:
+        """The inputs whose walks changed since a point."""
+        return {start for _, _, start, _ in self._log[mark:]}
+
     def undo(self, mark: int) -> None:
         """Return to a point: everything is as it was then."""
         while len(self._log) > mark:

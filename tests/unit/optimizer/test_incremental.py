@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.optimizer.ajoin import QUERIES, SAMPLE, STATISTICS, WC, ask
 from tests.unit.optimizer.workloads import workload
 from weft.optimizer.grouping import groups
-from weft.optimizer.incremental import Choice, add, changed_too_much, plan_all, remove, shared_order
+from weft.optimizer.incremental import Choice, _lent, add, changed_too_much, plan_all, remove, shared_order
 from weft.optimizer.workspace import Workspace
 from weft.plan.workload import WorkloadPlan
 
@@ -98,14 +98,22 @@ class TestPlanAll:
 
     @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.4]))
     @settings(max_examples=15, deadline=None)
-    def test_plans_are_valid_and_priced(self, seed: int, filters: float) -> None:
-        """Every query has an answer; the cost is the workspace's."""
+    def test_plans_are_valid(self, seed: int, filters: float) -> None:
+        """Every query has an answer, and the cost that guided the search is the plan's."""
         queries, statistics = workload(seed, 4, streams=6, filters=filters)
         workspace = Workspace(queries, statistics)
         plan = plan_all(workspace)
         assert [answer.name for answer in plan.answers] == list(queries)
-        assert plan.cost is not None
-        assert plan.cost.total == pytest.approx(workspace.cost_of(plan))
+        assert workspace.cost_of(plan) == pytest.approx(_lent(workspace, plan).total)
+
+    def test_some_queries_stay_as_they_are(self) -> None:
+        """The others are planned around them."""
+        queries, statistics = workload(4, 6)
+        workspace = Workspace(queries, statistics)
+        fixed = plan_all(workspace.only(["q1", "q4"]))
+        plan = plan_all(workspace, around=fixed)
+        assert {answer.name for answer in plan.answers} == set(queries)
+        assert [plan.answer(name) for name in ("q1", "q4")] == list(fixed.answers)
 
     @pytest.mark.parametrize("seed", range(6))
     def test_never_dearer_than_eager_sharing(self, seed: int) -> None:
