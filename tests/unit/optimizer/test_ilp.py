@@ -14,9 +14,12 @@ from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.test_workspace import workspace
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
+from weft.optimizer import joint_program
 from weft.optimizer.alone import best_alone
 from weft.optimizer.cost import Weights
-from weft.optimizer.ilp import Model, Node, components, relevant_steps, solve
+from weft.optimizer.ilp import components, solve
+from weft.optimizer.joint_program import Model, Node
+from weft.optimizer.relevant import relevant_steps
 from weft.optimizer.space import Options
 from weft.optimizer.workspace import PROBES_ONLY, Step, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
@@ -306,6 +309,34 @@ class TestSolving:
         hasty = solve(space, time_limit=0.0, warm=best.plan)
         assert hasty.cost == pytest.approx(best.cost)
         assert 0 <= hasty.bound <= best.cost
+
+    def test_a_good_plan_first_does_not_change_the_best(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Large programs begin with the steps that the relaxation takes; the answer is the same."""
+        space = self.many(9)
+        expected = solve(space)
+        monkeypatch.setattr(joint_program, "LARGE", 0)
+        found = solve(space)
+        assert found.gap == 0
+        assert found.cost == pytest.approx(expected.cost)
+
+    @pytest.mark.parametrize("count", [2, 5, 9])
+    def test_a_plan_is_a_solution_of_the_program(self, count: int) -> None:
+        """What the solver begins with must keep all rows, or it begins with nothing."""
+        space = self.many(count)
+        alone = [best_alone(space, name) for name in space.queries]
+        plans = [
+            solve(space).plan,
+            WorkloadPlan(()).with_answers(
+                [answer for plan in alone for answer in plan.answers],
+                [one for plan in alone for one in plan.upkeep],
+            ),
+        ]
+        for names in components(space):
+            model = Model(space, names, relevant_steps(space, names))
+            for plan in plans:
+                start = model._start(plan.without(set(space.queries) - set(names)))
+                assert start is not None
+                assert model.program.holds(start)
 
     def test_a_query_that_differs_in_names_only_is_not_solved_again(self) -> None:
         """The plan of one, with the other's names, is valid and as good."""
