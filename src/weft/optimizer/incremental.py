@@ -118,11 +118,12 @@ def plan_all(
             others = [answer for answer in part.answers if answer.name not in _names(plan)]
             plan = plan.with_answers(others, part.upkeep)
         return plan
+    workspace = workspace.only(workspace.queries)  # numbered anew, whatever it was asked before
     owners = _owners(workspace, _names(fixed))
     ways = (_by_shared_cost, _eager) if len(owners) <= FEW else (_by_shared_cost,)
     beginnings = [begin(_lent(workspace, fixed), owners) for begin in ways]
     for paid in beginnings:
-        improve(paid)
+        improve(paid, exchange=len(owners) <= FEW)
     best = min(beginnings, key=lambda paid: paid.total)
     new = [name for name in workspace.queries if name not in _names(fixed)]
     answers = [best.answer(name, owners[workspace.whole(name)]) for name in new]

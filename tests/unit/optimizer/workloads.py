@@ -13,12 +13,18 @@ from weft.stats.statistics import Statistics, StreamStatistics
 
 
 def workload(
-    seed: int, count: int, *, streams: int = 8, inputs: tuple[int, int] = (3, 5), filters: float = 0.0
+    seed: int,
+    count: int,
+    *,
+    streams: int = 8,
+    inputs: tuple[int, int] = (3, 5),
+    filters: float = 0.0,
+    faster: float = 1.0,
 ) -> tuple[dict[str, Query], Statistics]:
     """So many canonical queries, each over connected streams, and figures for all of them.
 
     The graph of streams is a tree with a few edges more; every edge has a column of its own, or of its end's. Each
-    query filters an input with the probability given.
+    query filters an input with the probability given. ``faster`` streams have as many more keys.
     """
     rng = random.Random(seed)
     edges = [(rng.randrange(i), i, rng.random() < 0.5) for i in range(1, streams)]
@@ -38,7 +44,8 @@ def workload(
     )
     figures = {
         f"s{i}": StreamStatistics(
-            round(10 ** rng.uniform(1, 3)), {name: round(10 ** rng.uniform(2, 4)) for name in names}
+            faster * round(10 ** rng.uniform(1, 3)),
+            {name: faster * round(10 ** rng.uniform(2, 4)) for name in names},
         )
         for i, names in columns.items()
     }
