@@ -62,15 +62,23 @@ def solve(
     The time limit is of the solver: each component gets of what is left as its size demands.
     """
     parts = [(names, relevant_steps(workspace, names)) for names in components(workspace)]
+    parts.sort(key=lambda part: len(part[1]))
     left, size, known = time_limit, sum(len(steps) for _, steps in parts), _Known(workspace)
-    found = []
-    for names, steps in sorted(parts, key=lambda part: len(part[1])):
+    pieces: list[Piece] = []
+    for names, steps in parts:
         share = left * len(steps) / size if size else left
         piece = known.piece(names, steps) or Model(workspace, names, steps).solve(share, gap, warm)
         known.learn(steps, piece)
-        found.append(piece)
+        pieces.append(piece)
         left, size = max(0.0, left - piece.seconds), size - len(steps)
-    return _together(workspace, found)
+    # What was too hard for its share gets what the others left over.
+    unproven = [i for i, piece in enumerate(pieces) if not piece.is_proven(workspace, gap)]
+    for count, i in enumerate(unproven):
+        share, before = left / (len(unproven) - count), pieces[i]
+        if share > before.seconds / 2:
+            pieces[i] = Model(workspace, *parts[i]).improve(before, share, gap)
+            left = max(0.0, left - (pieces[i].seconds - before.seconds))
+    return _together(workspace, pieces)
 
 
 def _together(workspace: Workspace, pieces: list[Piece]) -> Solution:

@@ -23,7 +23,7 @@ EQUAL = 1e-7
 # Of so few queries what is stored decides the rest nearly always, so only that is asked to be whole.
 FEW = 3
 # With more variables, it pays to find a good plan among the steps that the relaxation takes before the best of all.
-LARGE = 2_000
+LARGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,12 @@ class Piece:
     bound: float
     seconds: float
     variables: int
+
+    def is_proven(self, workspace: Workspace, gap: float) -> bool:
+        """Whether no plan can be cheaper, but for the gap."""
+        names = [answer.name for answer in self.plan.answers]
+        cost = workspace.cost_of(self.plan) - forced(workspace, names)
+        return self.bound >= cost * (1 - max(gap, EQUAL))
 
 
 class Node(NamedTuple):
@@ -215,10 +221,9 @@ class Model:
         piece = Piece(self._fallback(warm), 0.0, 0.0, self.program.variables)
         if self.program.variables > LARGE:
             piece = self._roughly(piece, time_limit, gap)
-        cost = self.workspace.cost_of(piece.plan) - forced(self.workspace, self.names)
-        if piece.bound >= cost * (1 - max(gap, EQUAL)):
+        if piece.is_proven(self.workspace, gap):
             return piece
-        return self._exactly(piece, max(0.0, time_limit - piece.seconds), gap)
+        return self.improve(piece, max(0.0, time_limit - piece.seconds), gap)
 
     def _roughly(self, piece: Piece, time_limit: float, gap: float) -> Piece:
         """The best plan of the steps that the relaxation takes in part, and its bound.
@@ -230,7 +235,7 @@ class Model:
             return replace(piece, seconds=relaxed.seconds)
         steps = [step for step in self.steps if relaxed.values[self.taken[step]] > EQUAL]
         fewer = Model(self.workspace, self.names, steps)
-        found = fewer._exactly(piece, (time_limit - relaxed.seconds) / 2, gap / 2)
+        found = fewer.improve(piece, (time_limit - relaxed.seconds) / 2, gap / 2)
         return replace(
             found,
             bound=relaxed.bound,
@@ -238,7 +243,7 @@ class Model:
             variables=self.program.variables,
         )
 
-    def _exactly(self, piece: Piece, time_limit: float, gap: float) -> Piece:
+    def improve(self, piece: Piece, time_limit: float, gap: float) -> Piece:
         """The best plan found, at least as good as the one given."""
         result = self.program.run(time_limit=time_limit, gap=gap, start=self._start(piece.plan))
         seconds, bound = piece.seconds + result.seconds, max(piece.bound, result.bound)
@@ -249,7 +254,7 @@ class Model:
         constant = forced(self.workspace, self.names)
         if not self.whole and self.workspace.cost_of(found) - constant > result.cost * (1 + EQUAL):
             whole = Model(self.workspace, self.names, self.steps, whole=True)
-            return whole._exactly(known, max(0.0, time_limit - result.seconds), gap)
+            return whole.improve(known, max(0.0, time_limit - result.seconds), gap)
         return replace(known, plan=min(found, piece.plan, key=self.workspace.cost_of))
 
     def _fallback(self, warm: WorkloadPlan | None) -> WorkloadPlan:
