@@ -14,8 +14,6 @@ from __future__ import annotations
 from datetime import timedelta
 from random import Random
 
-from benchmarks._clash import Workload
-
 from weft.logical.catalog import Catalog
 from weft.logical.expr import Expr
 from weft.logical.functions import call
@@ -36,8 +34,11 @@ def natural_queries(
     span: int = 3,
     attributes: int = 3,
     rate: float = 100.0,
-) -> Workload:
-    """So many queries of ``span`` relations, without those drawn before; an equality's selectivity is 1 / rate."""
+) -> tuple[tuple[Query, ...], Statistics]:
+    """So many queries of ``span`` relations, less those drawn twice, and what is known of their streams.
+
+    All have the same rate; an equality's selectivity is 1 / rate.
+    """
     rng = Random(seed)
     names = tuple(f"r{i:0{len(str(relations - 1))}}" for i in range(relations))
     has = _dealt(rng, names, attributes)
@@ -48,7 +49,7 @@ def natural_queries(
     chosen = dict.fromkeys(_connected(rng, has, span) for _ in range(drawn))
     known = {name: StreamStatistics(rate, dict.fromkeys(has[name], rate)) for name in names}
     statistics = Statistics(known, horizon=timedelta(seconds=1), origin="given")
-    return Workload(tuple(_joined(catalog, has, some) for some in chosen), statistics, catalog)
+    return tuple(_joined(catalog, has, some) for some in chosen), statistics
 
 
 def _dealt(rng: Random, names: tuple[str, ...], attributes: int) -> Attributes:

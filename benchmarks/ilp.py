@@ -70,9 +70,9 @@ class Measured:
 def workspace(row: Row, seed: int) -> Workspace:
     """A random workload."""
     streams, span, drawn, _, _ = row
-    load = natural_queries(seed, drawn=drawn, relations=streams, span=span)
-    queries = {f"q{i:03}": canonical(query).query for i, query in enumerate(load.queries)}
-    return Workspace(queries, load.statistics, Options(weights=PROBES_ONLY), replicated=False)
+    found, figures = natural_queries(seed, drawn=drawn, relations=streams, span=span)
+    queries = {f"q{i:03}": canonical(query).query for i, query in enumerate(found)}
+    return Workspace(queries, figures, Options(weights=PROBES_ONLY), replicated=False)
 
 
 def best_orders(space: Workspace) -> float:
