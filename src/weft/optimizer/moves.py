@@ -27,9 +27,13 @@ _Walks = list[tuple[Owner, str]]
 _Move = Callable[[], None]
 
 
-def improve(paid: Paid, rounds: int = ROUNDS, *, exchange: bool = False) -> None:
-    """Try all moves until none helps; with ``exchange``, whether one stored result can take the place of another."""
-    search = _Search(paid, exchange)
+def improve(paid: Paid, rounds: int = ROUNDS, *, opening: bool = True, exchange: bool = False) -> None:
+    """Try all moves until none helps; the dearest only if asked.
+
+    ``opening``: also stores and first steps that cost nothing for the moment. ``exchange``: also whether one stored
+    result can take the place of another.
+    """
+    search = _Search(paid, opening, exchange)
     for _ in range(rounds):
         before = paid.total
         search.round()
@@ -40,9 +44,9 @@ def improve(paid: Paid, rounds: int = ROUNDS, *, exchange: bool = False) -> None
 class _Search:
     """The moves there are. One that failed is tried again once a walk has changed of an input that it concerns."""
 
-    def __init__(self, paid: Paid, exchange: bool) -> None:
+    def __init__(self, paid: Paid, opening: bool, exchange: bool) -> None:
         self.paid = paid
-        self._exchange = exchange
+        self._opening, self._exchange = opening, exchange
         self._clock = 0
         self._changed: dict[str, int] = {}
         self._tried: dict[object, int] = {}
@@ -55,11 +59,11 @@ class _Search:
         for store in self._candidates():
             if self.paid.users.get(store):
                 self._close(store)
-            else:
+            elif self._opening:
                 self._open(store)
         for step in self._steps():
             self._avoid(step)
-        for step in self._first_steps():
+        for step in self._first_steps() if self._opening else ():
             walks = [(owner, step.start) for owner in self.paid.walks if step.start in self.paid.walks[owner]]
             self._try(step[:-1], walks, partial(_with_paid, self.paid, step, walks))
 

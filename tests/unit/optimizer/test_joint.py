@@ -31,15 +31,15 @@ def total(result: JointResult) -> float:
 class TestNearTheBest:
     """The incremental optimiser against the exact one.
 
-    Measured over 120 workloads of 3 to 10 queries of 2 to 5 inputs, all solved exactly: the same cost in 116, 1.24 %
+    Measured over 100 workloads of 3 to 10 queries of 2 to 5 inputs, all solved exactly: the same cost in 97, 2.57 %
     more in the worst.
     """
 
-    @pytest.mark.parametrize("seed", range(10))
+    @pytest.mark.parametrize("seed", range(6))
     @pytest.mark.parametrize("filters", [0.0, 0.4])
     def test_within_five_percent(self, seed: int, filters: float) -> None:
         """Wherever the best plan is proven to be it."""
-        queries, statistics = workload(seed, 5, streams=7, filters=filters)
+        queries, statistics = workload(seed, 4, streams=6, filters=filters)
         workspace = Workspace(queries, statistics)
         best = solve(workspace, time_limit=20.0)
         cost = workspace.cost_of(plan_all(workspace))
