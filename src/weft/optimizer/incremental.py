@@ -21,8 +21,12 @@ from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 __all__ = ["Choice", "add", "changed_too_much", "plan_all", "remove", "shared_order"]
 
 
-# Of more different joins than this, only one beginning is improved: the others end in much the same place.
-FEW = 30
+# Of more different queries than this, only one beginning is improved, and stored results are not exchanged.
+FEW = 15
+
+# With more sub-joins than this, or a query that is added with more stores, these are opened only where a walk asks.
+MOST_JOINS = 300
+MOST_STORES = 40
 
 
 class Choice(NamedTuple):
@@ -118,11 +122,12 @@ def plan_all(
             others = [answer for answer in part.answers if answer.name not in _names(plan)]
             plan = plan.with_answers(others, part.upkeep)
         return plan
+    workspace = workspace.only(workspace.queries)  # numbered anew, whatever it was asked before
     owners = _owners(workspace, _names(fixed))
     ways = (_by_shared_cost, _eager) if len(owners) <= FEW else (_by_shared_cost,)
     beginnings = [begin(_lent(workspace, fixed), owners) for begin in ways]
     for paid in beginnings:
-        improve(paid)
+        improve(paid, opening=len(workspace.joins) <= MOST_JOINS, exchange=len(owners) <= FEW)
     best = min(beginnings, key=lambda paid: paid.total)
     new = [name for name in workspace.queries if name not in _names(fixed)]
     answers = [best.answer(name, owners[workspace.whole(name)]) for name in new]
@@ -162,10 +167,13 @@ def _walks(workspace: Workspace, plan: WorkloadPlan) -> Iterator[tuple[Walk, int
     users: dict[SharedStore, str] = {}
     for answer in plan.answers:
         yield from ((walk, workspace.whole(answer.name)) for walk in answer.walks)
-        users.update(dict.fromkeys(plan.stores_of(answer.name), answer.name))
-    for one in plan.upkeep:
+        users.update(dict.fromkeys(answer.visited, answer.name))
+    for one in reversed(plan.upkeep):  # larger stores first, which may be all that visits a smaller one
         whole = workspace.find(users[one.store], one.store.aliases)
-        yield from ((walk, whole) for walk in one.walks)
+        for walk in one.walks:
+            yield walk, whole
+            for visit in walk.visits:
+                users.setdefault(visit, users[one.store])
 
 
 def _known_part(workspace: Workspace, walk: Walk, whole: int) -> Path:
@@ -209,15 +217,16 @@ def add(workspace: Workspace, plan: WorkloadPlan, name: str) -> WorkloadPlan:
         for start in workspace.queries[name].aliases
         for step in workspace.steps(name, start)
     }
+    visited = {workspace.stores[step.store]: step.store for step in steps.values()}
     for walk, whole in _walks(workspace, plan):
         if walk.start in workspace.queries[name].aliases:
             paid.lend(walk.start, _common(workspace, walk, whole, steps, name))
-    visited = {workspace.stores[step.store]: step.store for step in steps.values()}
-    for store in plan.stores:
-        if store in visited:
-            paid.hold(visited[store])
+        for store in {visited[visit] for visit in walk.visits if visit in visited}:
+            paid.hold(store)
+    paid.limit(allowed=paid.inner(name))
     paid.add_all(name)
-    improve(paid)
+    paid.limit()
+    improve(paid, opening=len(paid.reachable(name)) <= MOST_STORES)
     return plan.with_answers([paid.answer(name, name)], paid.upkeep())
 
 

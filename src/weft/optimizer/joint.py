@@ -35,7 +35,7 @@ __all__ = ["METHODS", "JointResult", "optimise_all"]
 METHODS = ("auto", "exact", "incremental", "separate")
 
 # Workloads with more steps than this are not planned exactly, unless asked.
-MOST_STEPS = 5_000
+MOST_STEPS = 20_000
 
 # Seconds that the solver may take, if it is not the user who asks for the best plan.
 PATIENCE = 5.0

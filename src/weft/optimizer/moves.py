@@ -27,9 +27,13 @@ _Walks = list[tuple[Owner, str]]
 _Move = Callable[[], None]
 
 
-def improve(paid: Paid, rounds: int = ROUNDS) -> None:
-    """Try all moves until none helps."""
-    search = _Search(paid)
+def improve(paid: Paid, rounds: int = ROUNDS, *, opening: bool = True, exchange: bool = False) -> None:
+    """Try all moves until none helps; the dearest only if asked.
+
+    ``opening``: also stores and first steps that cost nothing for the moment. ``exchange``: also whether one stored
+    result can take the place of another.
+    """
+    search = _Search(paid, opening, exchange)
     for _ in range(rounds):
         before = paid.total
         search.round()
@@ -40,8 +44,9 @@ def improve(paid: Paid, rounds: int = ROUNDS) -> None:
 class _Search:
     """The moves there are. One that failed is tried again once a walk has changed of an input that it concerns."""
 
-    def __init__(self, paid: Paid) -> None:
+    def __init__(self, paid: Paid, opening: bool, exchange: bool) -> None:
         self.paid = paid
+        self._opening, self._exchange = opening, exchange
         self._clock = 0
         self._changed: dict[str, int] = {}
         self._tried: dict[object, int] = {}
@@ -54,11 +59,11 @@ class _Search:
         for store in self._candidates():
             if self.paid.users.get(store):
                 self._close(store)
-            else:
+            elif self._opening:
                 self._open(store)
         for step in self._steps():
             self._avoid(step)
-        for step in self._first_steps():
+        for step in self._first_steps() if self._opening else ():
             walks = [(owner, step.start) for owner in self.paid.walks if step.start in self.paid.walks[owner]]
             self._try(step[:-1], walks, partial(_with_paid, self.paid, step, walks))
 
@@ -90,7 +95,8 @@ class _Search:
         paid = self.paid
         owners = [owner for owner in paid.walks if store in paid.reachable(owner)]
         walks = [(owner, start) for owner in owners for start in paid.walks[owner]]
-        self._try(("open", store), walks, partial(_with_open, paid, store, walks))
+        rivals = _rivals(paid, store) if self._exchange else []
+        self._try(("open", store), walks, partial(_with_open, paid, store, walks, (), rivals))
 
     def _close(self, store: int) -> None:
         paid = self.paid
@@ -163,8 +169,25 @@ def _inner(paid: Paid, walks: _Walks) -> frozenset[int]:
     return frozenset(join for owner, _ in walks for join in paid.inner(owner))
 
 
-def _with_open(paid: Paid, store: int, walks: _Walks, banned: Collection[int] = ()) -> None:
-    """Route walks anew while a store costs nothing; all at once, where another is banned."""
+def _rivals(paid: Paid, store: int) -> list[int]:
+    """The intermediate results there are that have an input in common with one."""
+    stores = paid.workspace.stores
+    inputs = set() if paid.is_input(store) else set(stores[store].aliases)
+    return [other for other in sorted(_open_results(paid)) if inputs & set(stores[other].aliases)]
+
+
+def _open_results(paid: Paid) -> set[int]:
+    return {owner for owner in paid.walks if isinstance(owner, int)}
+
+
+def _with_open(
+    paid: Paid,
+    store: int,
+    walks: _Walks,
+    banned: Collection[int] = (),
+    rivals: Collection[int] = (),
+) -> None:
+    """Route walks anew while a store costs nothing; all at once, where another is banned; then close its rivals."""
     new = not paid.users.get(store)
     paid.hold(store)
     try:
@@ -176,6 +199,10 @@ def _with_open(paid: Paid, store: int, walks: _Walks, banned: Collection[int] = 
             _again(paid, walks, banned)
         else:
             _by_start(paid, walks)
+        for rival in rivals:
+            visitors = paid.visitors(rival)
+            if visitors:
+                _attempt(paid, partial(_again, paid, visitors, (rival,), _inner(paid, visitors)))
     finally:
         paid.release(store)
     _close_unused(paid, store)

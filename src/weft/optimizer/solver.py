@@ -18,6 +18,8 @@ __all__ = ["Program", "Result"]
 
 # Relative to the largest cost: HiGHS takes differences below 1e-6 for nothing.
 LARGEST_COST = 1e3
+# How far a row may be broken.
+CLOSE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,24 @@ class Program:
         self._least.append(least)
         self._most.append(most)
 
-    def run(self, *, time_limit: float, gap: float = 0.0, start: Mapping[int, float] | None = None) -> Result:
-        """Solve it; ``start`` are the values of a solution that is known, zeros left out."""
+    def holds(self, values: Mapping[int, float]) -> bool:
+        """Whether some values, zeros left out, keep all rows."""
+        for row, (least, most) in enumerate(zip(self._least, self._most, strict=True)):
+            places = range(self._begins[row], self._begins[row + 1])
+            total = sum(self._factors[i] * values.get(self._places[i], 0.0) for i in places)
+            if not least - CLOSE <= total <= most + CLOSE:
+                return False
+        return True
+
+    def run(
+        self,
+        *,
+        time_limit: float,
+        gap: float = 0.0,
+        start: Mapping[int, float] | None = None,
+        relaxed: bool = False,
+    ) -> Result:
+        """Solve it; ``start``: values that are a solution, zeros left out; ``relaxed``: as if none were whole."""
         scale = LARGEST_COST / (max(self._costs, default=0.0) or 1.0)
         highs = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (
@@ -88,7 +106,7 @@ class Program:
             ("mip_rel_gap", gap),
         ):
             highs.setOptionValue(option, value)
-        highs.passModel(self._model(scale))
+        highs.passModel(self._model(scale, relaxed))
         if start is not None:
             known = highspy.HighsSolution()
             values = np.zeros(self.variables)
@@ -98,16 +116,18 @@ class Program:
         highs.run()
         info = highs.getInfo()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-        # A program without whole variables is linear, and has no bound but its own value.
-        bound = info.mip_dual_bound if any(self._whole) else info.objective_function_value
+        cost = info.objective_function_value / scale if found else math.inf
+        linear = relaxed or not any(self._whole)
+        proven = highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        bound = (cost if proven else 0.0) if linear else info.mip_dual_bound / scale
         return Result(
             values=tuple(highs.getSolution().col_value) if found else None,
-            cost=info.objective_function_value / scale if found else math.inf,
-            bound=max(0.0, bound / scale) if math.isfinite(bound) else 0.0,
+            cost=cost,
+            bound=max(0.0, bound) if math.isfinite(bound) else 0.0,
             seconds=highs.getRunTime(),
         )
 
-    def _model(self, scale: float) -> highspy.HighsLp:
+    def _model(self, scale: float, relaxed: bool) -> highspy.HighsLp:
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = self.variables, self.rows
         lp.col_cost_ = np.array(self._costs) * scale
@@ -118,5 +138,6 @@ class Program:
         lp.a_matrix_.index_ = np.array(self._places, dtype=np.int32)
         lp.a_matrix_.value_ = np.array(self._factors)
         kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        lp.integrality_ = [kinds[whole] for whole in self._whole]
+        if not relaxed:
+            lp.integrality_ = [kinds[whole] for whole in self._whole]
         return lp

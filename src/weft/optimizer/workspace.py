@@ -16,35 +16,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from weft.logical.canonical import joined_on
-from weft.logical.expr import Expr, aliases
+from weft.logical.expr import aliases
 from weft.logical.query import Query
 from weft.optimizer.cost import Weights, copies, step_cost, store_cost
-from weft.optimizer.space import Options, Space
+from weft.optimizer.part import Part, SubJoin
+from weft.optimizer.space import Options
 from weft.plan.join_plan import Cost, Layout, Names, StoreCost
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
-from weft.stats.estimate import bits
 from weft.stats.statistics import Statistics
 
 __all__ = ["PROBES_ONLY", "Step", "SubJoin", "Ways", "Workspace"]
 
 # The probe cost of 6.1 and nothing else: tuples sent, each once per copy.
 PROBES_ONLY = Weights(ship=0.0, probe=1.0, store=0.0, keep=0.0, hop=0.0)
-
-
-# A query with more connected sets than this stores only those of so many inputs.
-MANY = ((256, 1), (64, 2))
-
-
-class SubJoin(NamedTuple):
-    """What is joined, whichever query asks: the inputs, sorted, and what joins them."""
-
-    aliases: Names
-    on: tuple[Expr, ...]
 
 
 class Step(NamedTuple):
@@ -59,60 +46,6 @@ class Step(NamedTuple):
 
 # The stores, by number, that tuples of each input visit.
 Ways = Mapping[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What one query brings in: its sub-joins by mask, and its steps (start, known, store), shorter walks' first."""
-
-    space: Space
-    joins: Mapping[int, SubJoin]
-    steps: tuple[tuple[int, int, int], ...]
-    passed: Mapping[str, float]
-
-    @classmethod
-    def of(cls, query: Query, statistics: Statistics, options: Options, intermediate: bool) -> _Part:
-        space = Space(query, statistics, options)
-        stores = _storable(space) if intermediate else [1 << i for i in range(space.count)]
-        steps = [step for i in range(space.count) for step in _steps_from(space, i, stores)]
-        steps.sort(key=lambda step: step[1].bit_count())
-        masks = {*stores, *(known | store for _, known, store in steps)}
-        joins = {mask: _sub_join(space, mask) for mask in sorted(masks)}
-        passed = {
-            alias: math.prod(statistics.selectivity(query, f) for f in query.filters if aliases(f) == {alias})
-            for alias in query.aliases
-        }
-        return cls(space, joins, tuple(steps), passed)
-
-    def variant(self, names: Names) -> tuple[object, ...]:
-        """What two queries may differ in that have a sub-join of these inputs: windows and filters."""
-        query = self.space.query
-        windows = tuple(query.input(name).window for name in names)
-        return windows, tuple(f for f in query.filters if aliases(f) <= set(names))
-
-
-def _storable(space: Space) -> list[int]:
-    """What may be stored: connected sets of inputs; of many, only the small ones, since steps are many more."""
-    sets = [mask for mask in range(1, space.full + 1) if space.connected(mask)]
-    most = next((size for count, size in MANY if len(sets) > count), space.count)
-    return [mask for mask in sets if mask.bit_count() <= most]
-
-
-def _sub_join(space: Space, mask: int) -> SubJoin:
-    names = space.names(mask)
-    return SubJoin(names, joined_on(space.query, names))
-
-
-def _steps_from(space: Space, start: int, stores: list[int]) -> Iterator[tuple[int, int, int]]:
-    """All steps on the ways of an input; a cross product only where nothing else is left."""
-    waiting, seen = [1 << start], {1 << start}
-    for known in waiting:
-        free = tuple(store for store in stores if not store & known)
-        for store in space.next_steps(known, free):
-            yield start, known, store
-            if known | store not in seen:
-                seen.add(known | store)
-                waiting.append(known | store)
 
 
 class Workspace:
@@ -137,10 +70,10 @@ class Workspace:
         self.options = options or Options()
         self.replicated = replicated
         self.intermediate = intermediate
-        self._parts: dict[str, _Part] = {
+        self._parts: dict[str, Part] = {
             name: known._parts[name]
             if known is not None and known.queries.get(name) == query
-            else _Part.of(query, statistics, self.options, intermediate)
+            else Part.of(query, statistics, self.options, intermediate)
             for name, query in self.queries.items()
         }
         self._numbers: dict[SubJoin, int] = {}
@@ -237,10 +170,10 @@ class Workspace:
     def _estimate(self, join: int) -> tuple[tuple[float, ...], float]:
         """Tuples per input and size, of the union of what the queries want that have the sub-join."""
         names = self.joins[join].aliases
-        variants: dict[object, tuple[_Part, int]] = {}
+        variants: dict[object, tuple[Part, int]] = {}
         for name, mask in self._members[join]:
             variants.setdefault(self._parts[name].variant(names), (self._parts[name], mask))
-        wanted = [_wanted(part, mask) for part, mask in variants.values()]
+        wanted = [part.wanted(mask) for part, mask in variants.values()]
         if len(wanted) > 1:
             union = math.prod(self._passing(join, name) for name in names)
             parts = [math.prod(part.passed[name] for name in names) for part, _ in variants.values()]
@@ -327,7 +260,7 @@ class Workspace:
         return found
 
     def _laid_out(
-        self, part: _Part, numbers: Mapping[int, int], i: int, known: int, mask: int
+        self, part: Part, numbers: Mapping[int, int], i: int, known: int, mask: int
     ) -> Iterator[Step]:
         start, space = part.space.query.aliases[i], part.space
         tuples = self.tuples(start, numbers[known])
@@ -422,8 +355,3 @@ class Workspace:
             for i, step in enumerate(steps):
                 found.setdefault(steps[: i + 1], step)
         return list(found.values())
-
-
-def _wanted(part: _Part, mask: int) -> list[float]:
-    """Tuples per second of each input of a sub-join, and its size, as one query wants them."""
-    return [*(part.space.tuples(i, mask) for i in bits(mask)), part.space.size(mask)]

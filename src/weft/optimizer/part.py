@@ -1,0 +1,91 @@
+"""What one query brings into the space of joint plans: its sub-joins, and the steps between them.
+
+Guarantees: inputs are numbered as in `Query.aliases` and sets of them are bit masks. No step makes a cross product
+where a predicate leads on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from weft.logical.canonical import joined_on
+from weft.logical.expr import Expr, aliases
+from weft.logical.query import Query
+from weft.optimizer.space import Options, Space
+from weft.plan.join_plan import Names
+from weft.stats.estimate import bits
+from weft.stats.statistics import Statistics
+
+__all__ = ["Part", "SubJoin"]
+
+# A query with more connected sets than this stores only those of so many inputs.
+MANY = ((256, 1), (64, 2))
+
+
+class SubJoin(NamedTuple):
+    """What is joined, whichever query asks: the inputs, sorted, and what joins them."""
+
+    aliases: Names
+    on: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one query brings in: its sub-joins by mask, and its steps (start, known, store), shorter walks' first."""
+
+    space: Space
+    joins: Mapping[int, SubJoin]
+    steps: tuple[tuple[int, int, int], ...]
+    passed: Mapping[str, float]
+
+    @classmethod
+    def of(cls, query: Query, statistics: Statistics, options: Options, intermediate: bool) -> Part:
+        """The part of a query; ``intermediate``: whether intermediate results may be stored."""
+        space = Space(query, statistics, options)
+        stores = _storable(space) if intermediate else [1 << i for i in range(space.count)]
+        steps = [step for i in range(space.count) for step in _steps_from(space, i, stores)]
+        steps.sort(key=lambda step: step[1].bit_count())
+        masks = {*stores, *(known | store for _, known, store in steps)}
+        joins = {mask: _sub_join(space, mask) for mask in sorted(masks)}
+        passed = {
+            alias: math.prod(statistics.selectivity(query, f) for f in query.filters if aliases(f) == {alias})
+            for alias in query.aliases
+        }
+        return cls(space, joins, tuple(steps), passed)
+
+    def wanted(self, mask: int) -> list[float]:
+        """Tuples per second of each input of a sub-join, and its size, as this query wants them."""
+        return [*(self.space.tuples(i, mask) for i in bits(mask)), self.space.size(mask)]
+
+    def variant(self, names: Names) -> tuple[object, ...]:
+        """What two queries may differ in that have a sub-join of these inputs: windows and filters."""
+        query = self.space.query
+        windows = tuple(query.input(name).window for name in names)
+        return windows, tuple(f for f in query.filters if aliases(f) <= set(names))
+
+
+def _storable(space: Space) -> list[int]:
+    """What may be stored: connected sets of inputs; of many, only the small ones, since steps are many more."""
+    sets = [mask for mask in range(1, space.full + 1) if space.connected(mask)]
+    most = next((size for count, size in MANY if len(sets) > count), space.count)
+    return [mask for mask in sets if mask.bit_count() <= most]
+
+
+def _sub_join(space: Space, mask: int) -> SubJoin:
+    names = space.names(mask)
+    return SubJoin(names, joined_on(space.query, names))
+
+
+def _steps_from(space: Space, start: int, stores: list[int]) -> Iterator[tuple[int, int, int]]:
+    """All steps on the ways of an input; a cross product only where nothing else is left."""
+    waiting, seen = [1 << start], {1 << start}
+    for known in waiting:
+        free = tuple(store for store in stores if not store & known)
+        for store in space.next_steps(known, free):
+            yield start, known, store
+            if known | store not in seen:
+                seen.add(known | store)
+                waiting.append(known | store)

@@ -1,0 +1,90 @@
+"""The steps a best joint plan may need: of those there are, the ones that something else always replaces are left out.
+
+Guarantees: some best plan takes only the steps that `relevant_steps` gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from weft.optimizer.alone import best_ways
+from weft.optimizer.workspace import Step, Workspace
+
+__all__ = ["relevant_steps"]
+
+
+def relevant_steps(workspace: Workspace, names: Iterable[str]) -> list[Step]:
+    """The steps of some queries that a best plan may need."""
+    worthless = _worthless(workspace, names)
+    steps = _undominated(workspace, _distinct(workspace, names))
+    return [step for step in steps if workspace.join_of(step.store) not in worthless]
+
+
+def _distinct(workspace: Workspace, names: Iterable[str]) -> list[Step]:
+    """The steps of some queries, each once."""
+    every = (
+        step
+        for name in names
+        for alias in workspace.queries[name].aliases
+        for step in workspace.steps(name, alias)
+    )
+    return list(dict.fromkeys(every))
+
+
+def _undominated(workspace: Workspace, steps: list[Step]) -> list[Step]:
+    """The steps but those for which another layout is cheaper, or as cheap, even if kept for this step alone."""
+    parallel: dict[tuple[str, int, int, int], list[Step]] = {}
+    for step in steps:
+        place = step.start, step.known, step.target, workspace.join_of(step.store)
+        parallel.setdefault(place, []).append(step)
+    found = []
+    for group in parallel.values():
+        best = min(group, key=lambda step: step.cost + workspace.keeping(step.store))
+        most = best.cost + workspace.keeping(best.store)
+        found += [step for step in group if step is best or step.cost < most]
+    return found
+
+
+def _worthless(workspace: Workspace, names: Iterable[str]) -> set[int]:
+    """The intermediate results that cost more to keep than all walks together could save by them.
+
+    What a step to one can save is at most what the cheapest way around costs more, through stores of inputs, each in
+    the layout that is cheapest to keep.
+    """
+    saved: dict[int, dict[tuple[str, int, int], float]] = {}
+    for name in names:
+        inputs = [workspace.find(name, (alias,)) for alias in workspace.queries[name].aliases]
+        plain = {min(workspace.layouts(join), key=workspace.keeping): join for join in inputs}
+        for alias in workspace.queries[name].aliases:
+            _add_savings(workspace, workspace.steps(name, alias), plain, saved)
+    return {
+        join
+        for join, ways in saved.items()
+        if (least := min(map(workspace.keeping, workspace.layouts(join)))) > 0
+        and least >= math.fsum(ways.values()) + _inputs_kept(workspace, join)
+    }
+
+
+def _add_savings(
+    workspace: Workspace,
+    steps: list[Step],
+    plain: Mapping[int, int],
+    saved: dict[int, dict[tuple[str, int, int], float]],
+) -> None:
+    around = [step for step in steps if step.store in plain]
+    reached = {known: best_ways(around, known) for known in dict.fromkeys(step.known for step in steps)}
+    for step in steps:
+        join = workspace.join_of(step.store)
+        if len(workspace.joins[join].aliases) > 1:
+            way = reached[step.known].get(step.target)
+            saving = max(0.0, way[0] - step.cost) if way else math.inf
+            place = step.start, step.known, step.target
+            ways = saved.setdefault(join, {})
+            ways[place] = max(saving, ways.get(place, 0.0))
+
+
+def _inputs_kept(workspace: Workspace, join: int) -> float:
+    """The least it costs to keep the inputs of a sub-join."""
+    inputs = [workspace.within(join, (alias,)) for alias in workspace.joins[join].aliases]
+    return math.fsum(min(map(workspace.keeping, workspace.layouts(one))) for one in inputs)

@@ -1,0 +1,181 @@
+"""Which queries share: if these fail, queries with little in common slow each other down."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.optimizer.ajoin import QUERIES, SAMPLE, STATISTICS, WC, ask
+from weft.errors import StatisticsError
+from weft.optimizer.grouping import (
+    Estimated,
+    Measured,
+    SubJoin,
+    groups,
+    join_cost,
+    place,
+    query_set,
+    sub_joins,
+    union_by_formula,
+)
+from weft.stats.statistics import Statistics
+
+NAMES = tuple(QUERIES)
+
+
+class TestEquation1:
+    """Crd, by the formula and the efficient way."""
+
+    def test_three_sets(self) -> None:
+        """|A| + |B| + |C| − |A ∩ B| − |B ∩ C| − |A ∩ C| + |A ∩ B ∩ C|, as printed."""
+        sets = {"A": {1, 2, 3, 4}, "B": {3, 4, 5}, "C": {4, 5, 6, 7}}
+
+        def common(names: tuple[str, ...]) -> float:
+            return len(set.intersection(*(sets[name] for name in names)))
+
+        assert union_by_formula("ABC", common) == 4 + 3 + 4 - 2 - 2 - 1 + 1 == len({1, 2, 3, 4, 5, 6, 7})
+
+    def test_the_query_sets_of_the_text(self) -> None:
+        """Q1 and Q4 share three tuples of four; Q2, Q5 and Q6 want none."""
+        sets = ["100100", "101100", "100100", "100000"]
+        counts = {query_set(text): float(sets.count(text)) for text in sets}
+        sample = Measured(NAMES, {"V": counts})
+        assert sample.common("V", ("Q1", "Q4")) == 3 / 4
+        assert sample.part("V", ("Q1", "Q4")) == 1
+        assert sample.part("V", ("Q2", "Q5", "Q6")) == 0
+        assert sample.part("V", ("Q3", "Q6")) == 1 / 4
+
+    @given(
+        st.dictionaries(st.integers(0, 63), st.integers(1, 9), min_size=1), st.sets(st.sampled_from(NAMES))
+    )
+    def test_both_ways_agree(self, counts: dict[int, int], names: set[str]) -> None:
+        """The one look at every query-set is the formula's 2ⁿ − 1 intersections."""
+        sample = Measured(NAMES, {"V": counts})
+        formula = union_by_formula(sorted(names), lambda some: sample.common("V", some))
+        assert sample.part("V", names) == pytest.approx(formula, abs=1e-9)
+
+    def test_impossible_samples_are_refused(self) -> None:
+        """A query-set with a query that is not there would count for nobody."""
+        with pytest.raises(StatisticsError, match="cannot be"):
+            Measured(("Q1",), {"V": {0b10: 1.0}})
+
+
+class TestEquation2:
+    """COST and its booleans."""
+
+    def test_everything(self) -> None:
+        """Indexing both sides, the smaller number of keys, all matches."""
+        assert join_cost((100, 50), (20, 10), 500) == 100 + 50 + 10 + 500
+
+    def test_what_is_indexed_is_not_indexed_again(self) -> None:
+        """b_i1 = 0: an intermediate result that stays in place."""
+        assert join_cost((100, 50), (20, 10), 500, index=(False, True)) == 50 + 10 + 500
+
+    def test_late_materialisation(self) -> None:
+        """b_m = 0: not the last join."""
+        assert join_cost((100, 50), (20, 10), 500, materialise=False) == 160
+
+
+class TestEstimatedOverlap:
+    """What is assumed before anything is measured."""
+
+    STATISTICS = Statistics(selectivities={"W.geo = 'EU'": 0.5, "W.duration < 10": 0.2}, origin="given")
+
+    def part(self, *where: str) -> float:
+        queries = {str(i): ask("W, C", f"{WC}{filters}") for i, filters in enumerate(where)}
+        return Estimated(queries, self.STATISTICS).part("W", tuple(queries))
+
+    def test_equal_filters_overlap_wholly(self) -> None:
+        """However they are written."""
+        assert self.part(" AND W.geo = 'EU'", " AND 'EU' = W.geo") == 0.5
+
+    def test_no_filter_lets_everything_through(self) -> None:
+        """So others add nothing."""
+        assert self.part("", " AND W.geo = 'EU'") == 1
+
+    def test_more_conditions_add_nothing(self) -> None:
+        """Who passes both passes the one."""
+        assert self.part(" AND W.geo = 'EU'", " AND W.geo = 'EU' AND W.duration < 10") == 0.5
+
+    def test_others_are_independent(self) -> None:
+        """A half and a fifth are three fifths together."""
+        assert self.part(" AND W.geo = 'EU'", " AND W.duration < 10") == pytest.approx(0.6)
+
+
+def join_of(left: str, right: str) -> SubJoin:
+    every = {join for query in QUERIES.values() for join in sub_joins(query)}
+    return next(join for join in every if {join.left, join.right} == {left, right})
+
+
+class TestFigure7a:
+    """The groups of Q1-Q6."""
+
+    def test_groups_of_v_join_w(self) -> None:
+        """Q1 and Q2 are in one group; Q5 is not with Q4 (Figure 6), Q6 not with Q2."""
+        found = groups(QUERIES, SAMPLE, STATISTICS, join=join_of("V", "W"))
+        assert found == (("Q1", "Q2"), ("Q4", "Q6"), ("Q5",))
+
+    def test_groups_of_w_join_c(self) -> None:
+        """Q2 can share with Q3; the other group is Q4 and Q6."""
+        assert groups(QUERIES, SAMPLE, STATISTICS, join=join_of("W", "C")) == (("Q2", "Q3"), ("Q4", "Q6"))
+
+    def test_groups_of_queries(self) -> None:
+        """Over all their joins."""
+        assert groups(QUERIES, SAMPLE, STATISTICS) == (("Q1", "Q2", "Q3"), ("Q4", "Q6"), ("Q5",))
+
+    def test_q7_joins_the_group_it_has_most_in_common_with(self) -> None:
+        """W ⋈ C.G2, so that only Q4 and Q6 are affected."""
+        queries = {**QUERIES, "Q7": ask("W, C", f"{WC} AND W.duration > 45")}
+        sample = Measured(
+            tuple(queries),
+            {
+                "W": {query_set("1110000"): 3, query_set("0001011"): 3, query_set("0000100"): 2, 0: 2},
+                "C": {query_set("0110000"): 4, query_set("0001011"): 4, 0: 2},
+            },
+            otherwise=SAMPLE,
+        )
+        before = groups(QUERIES, sample, STATISTICS, join=join_of("W", "C"))
+        after = place(before, "Q7", queries, sample, STATISTICS, join=join_of("W", "C"))
+        assert after == (("Q2", "Q3"), ("Q4", "Q6", "Q7"))
+
+    def test_a_query_with_nothing_in_common_gets_a_group_of_its_own(self) -> None:
+        """Else the others would carry what only it wants."""
+        queries = {**QUERIES, "Q7": ask("W, C", f"{WC} AND W.duration = 7")}
+        sample = Measured(
+            tuple(queries),
+            {
+                "W": {query_set("1110000"): 3, query_set("0001010"): 3, query_set("0000001"): 4},
+                "C": {query_set("0110000"): 4, query_set("0001010"): 4, query_set("0000001"): 2},
+            },
+            otherwise=SAMPLE,
+        )
+        before = groups(QUERIES, sample, STATISTICS)
+        assert place(before, "Q7", queries, sample, STATISTICS) == (*before, ("Q7",))
+
+
+class TestGroups:
+    """Whatever the workload."""
+
+    def test_queries_without_a_common_join_are_apart(self) -> None:
+        """V ⋈ W and C ⋈ R have nothing to share."""
+        queries = {"a": ask("V, W", "V.vID = W.vID"), "b": ask("C, R", "C.usrID = R.usrID")}
+        assert groups(queries, Estimated(queries, STATISTICS), STATISTICS) == (("a",), ("b",))
+
+    def test_queries_without_filters_share(self) -> None:
+        """Their tuples are the same."""
+        queries = {name: ask("V, W", "V.vID = W.vID") for name in "abc"}
+        assert groups(queries, Estimated(queries, STATISTICS), STATISTICS) == (("a", "b", "c"),)
+
+    @given(st.lists(st.integers(0, 63), min_size=1, max_size=8))
+    def test_every_query_is_in_one_group(self, sets: list[int]) -> None:
+        """And every group gains by sharing, so that none is dearer than its queries apart."""
+        counts = {bits: float(sets.count(bits)) for bits in sets}
+        sample = Measured(NAMES, dict.fromkeys("VWCR", counts))
+        found = groups(QUERIES, sample, STATISTICS)
+        assert sorted(name for group in found for name in group) == sorted(NAMES)
+        for group in found:
+            for pair in combinations(group, 2) if len(group) == 2 else ():
+                assert place((pair[:1],), pair[1], QUERIES, sample, STATISTICS) == (pair,)

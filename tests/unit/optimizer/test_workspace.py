@@ -1,0 +1,108 @@
+"""What many queries share: if one of these fails, they share too little, or pay for the wrong things."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.unit.optimizer.queries import join, rates
+from weft.logical.canonical import canonical
+from weft.logical.query import Query
+from weft.optimizer.alone import best_alone
+from weft.optimizer.optimizer import optimise
+from weft.optimizer.space import Options
+from weft.optimizer.workspace import PROBES_ONLY, Workspace
+from weft.plan.workload import share
+from weft.stats.statistics import Statistics
+from weft.testing import random_case
+
+
+def workspace(
+    *queries: Query,
+    statistics: Statistics | None = None,
+    options: Options | None = None,
+    replicated: bool = False,
+) -> Workspace:
+    """Queries q1, q2, … together, in probe cost only."""
+    named = {f"q{i}": canonical(query).query for i, query in enumerate(queries, 1)}
+    return Workspace(
+        named, statistics or Statistics(), options or Options(weights=PROBES_ONLY), replicated=replicated
+    )
+
+
+class TestSubJoins:
+    def test_what_two_queries_join_alike_is_one(self) -> None:
+        """S ⋈ T is in both; R ⋈ S and T ⋈ U are in one."""
+        found = workspace(join("R.b = S.b", "S.c = T.c"), join("S.c = T.c", "T.d = U.d"))
+        assert found.find("q1", "ST") == found.find("q2", "ST")
+        assert found.users(found.find("q1", "ST")) == ("q1", "q2")
+        assert found.users(found.find("q1", "RS")) == ("q1",)
+
+    def test_other_predicates_make_another_sub_join(self) -> None:
+        """Or a query would be answered from the wrong store."""
+        found = workspace(join("S.c = T.c", "T.d = U.d"), join("S.a = T.a", "T.d = U.d"))
+        assert found.find("q1", "ST") != found.find("q2", "ST")
+        assert found.find("q1", "TU") == found.find("q2", "TU")
+
+    def test_cross_products_are_not_stored(self) -> None:
+        """R and T have nothing in common."""
+        found = workspace(join("R.b = S.b", "S.c = T.c"))
+        names = {"".join(found.joins[n].aliases) for n in found.sub_joins("q1")}
+        assert names == {"R", "S", "T", "RS", "ST"}
+
+    def test_filters_of_several_queries_let_their_union_through(self) -> None:
+        """A third of R passes either filter, 1 - (2/3)² = 5/9 one of them; T has no filter in one query."""
+        first = join("R.a = S.a", "R.x < 1", "T.x < 1", "S.b = T.b")
+        second = join("R.a = S.a", "R.x < 2", "S.b = T.b")
+        both = workspace(first, second, statistics=rates(R=900, T=900))
+        assert both.tuples("R", both.find("q1", "R")) == pytest.approx(500)
+        assert both.tuples("T", both.find("q1", "T")) == pytest.approx(900)
+        assert workspace(first, statistics=rates(R=900)).rate(0) == pytest.approx(300)
+
+    def test_windows_of_several_queries_count_as_the_widest(self) -> None:
+        """A store that serves both keeps what the longer window needs."""
+        short = join("R.a = S.a", window="[RANGE 1 SECOND]")
+        long = join("R.a = S.a", window="[RANGE 9 SECONDS]")
+        both, alone = workspace(short, long), workspace(long)
+        assert both.size(both.find("q1", "S")) == alone.size(alone.find("q1", "S"))
+        assert both.rate(both.find("q1", "RS")) == alone.rate(alone.find("q1", "RS"))
+
+
+class TestEditing:
+    def test_adding_and_leaving_out_queries_is_building_anew(self) -> None:
+        """A running workload is planned as if it had been so from the start."""
+        queries = [join("R.b = S.b", "S.c = T.c"), join("S.c = T.c", "T.d = U.d")]
+        both = workspace(*queries)
+        again = both.without(["q2"]).adding({"q2": both.queries["q2"]})
+        assert again.joins == both.joins
+        assert both.only(["q1"]).joins == workspace(queries[0]).joins
+        for name, query in both.queries.items():
+            for alias in query.aliases:
+                assert again.steps(name, alias) == both.steps(name, alias)
+
+
+class TestCost:
+    OPTIONS = Options(partitions=3)
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_a_plan_alone_is_no_dearer_than_that_of_the_optimiser_of_one_query(self, seed: int) -> None:
+        """In the costs both know; that one saves hops besides, so it may choose otherwise."""
+        case = random_case(seed, least=2, most=5)
+        query = canonical(case.query).query
+        space = Workspace({"q": query}, case.statistics, self.OPTIONS)
+        other = share({"q": optimise(query, case.statistics, self.OPTIONS)})
+        plan = best_alone(space, "q")
+        assert plan.cost is not None
+        assert space.cost_of(plan) == pytest.approx(plan.cost.total)
+        assert space.cost_of(plan) <= 1.25 * space.cost_of(other)
+
+    def test_equal_beginnings_of_walks_are_paid_once(self) -> None:
+        """Both queries send S to T first; whatever either does then is its own."""
+        statistics = Statistics(rates(R=100, S=100, T=100, U=100).streams, horizon=timedelta(seconds=1))
+        both = workspace(join("S.c = T.c"), join("S.c = T.c", "T.d = U.d"), statistics=statistics)
+        plan = best_alone(both, "q1")
+        assert both.cost_of(plan) == pytest.approx(200)
+        second = best_alone(both, "q2")
+        together = plan.with_answers(second.answers, second.upkeep)
+        assert both.cost_of(together) <= both.cost_of(plan) + both.cost_of(second)
