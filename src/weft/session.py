@@ -36,7 +36,7 @@ from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT, POLICIES
 from weft.runtime.measure import measured
 from weft.runtime.observe import observed
-from weft.runtime.progress import QueryProgress, complete_from, own_metrics
+from weft.runtime.progress import History, QueryProgress, complete_from, own_metrics
 from weft.sinks.describe import described, made, same_place
 from weft.sinks.memory import MemorySink
 from weft.sinks.protocol import Sink
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from weft.runtime.metrics import BatchMetrics
-    from weft.runtime.program import Program
     from weft.runtime.spark import Running
 
 __all__ = ["PlannedQuery", "Session"]
@@ -303,6 +302,7 @@ class Session:
 
         streams = {name: self.catalog.stream(name) for name in sorted(self._sources)}
         root = Path(self._checkpoint)
+        self._parts.clear()
         self._run = self._running = launch(
             self._spark or self._master,
             root,
@@ -384,20 +384,23 @@ class Session:
         if self._run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
         found: dict[str, list[BatchMetrics]] = {name: [] for name in self._sinks}
-        for program, metrics in self._run.runner.history:
-            if program is None:
-                continue
-            for name in program.members:
-                part = self._part(program, name)
+        history = self._run.runner.history
+        for number, metrics in list(history.batches):
+            for name in metrics.answers:
+                part = self._part(history, number, name)
                 found.setdefault(name, []).append(own_metrics(metrics, name, part))
         return found
 
-    def _part(self, program: Program, name: str) -> Part:
-        """A query's part of a graph."""
-        if (id(program), name) not in self._parts:
+    def _part(self, history: History, number: int, name: str) -> Part | None:
+        """A query's part of a graph; None if that is forgotten."""
+        graph = history.graphs.get(number)
+        if graph is None:
+            self._parts.pop((number, name), None)
+            return None
+        if (number, name) not in self._parts:
             authors = dict(self._asked[name].names) if name in self._asked else {}
-            self._parts[id(program), name] = part_of(program.graph, name, authors)
-        return self._parts[id(program), name]
+            self._parts[number, name] = part_of(graph, name, authors)
+        return self._parts[number, name]
 
     def measured(self) -> Statistics:
         """The statistics given, with what the queries measured since they began; queries are planned by it."""
@@ -408,15 +411,16 @@ class Session:
 
     def _seen(self) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does."""
-        history = self._run.runner.history if self._run else []
-        current = history[-1][0] if history else None
-        if current is None:
+        if self._run is None:
             return {}
-        recent = [metrics for program, metrics in history if program is current]
+        history = self._run.runner.history
+        graph, recent = history.current
         found = {}
-        for name in current.members:
-            part = self._part(current, name)
-            found[name] = part.graph, [own_metrics(metrics, name, part) for metrics in recent]
+        for member in graph.members if graph else ():
+            part = self._part(history, max(history.graphs), member.name)
+            if part is not None:
+                batches = [own_metrics(metrics, member.name, part) for metrics in recent]
+                found[member.name] = part.graph, batches
         return found
 
     def _runs(self) -> Running:

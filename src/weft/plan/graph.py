@@ -89,11 +89,12 @@ class StoreNode:
     retention: tuple[timedelta | None, ...]
     users: Users = ()
     on: tuple[Expr, ...] = ()
+    group: str = ""
 
     @property
     def identity(self) -> str:
         """What the store is called for as long as it exists, whoever comes and goes."""
-        return store_identity(self.aliases, self.layout, self.on)
+        return store_identity(self.aliases, self.layout, self.on, self.group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,15 @@ class _Lowering:
         kept = widest_retention([self.queries[user] for user in users], store.aliases)
         indexes = indexes_of(self.rules, name)
         return StoreNode(
-            name, store.aliases, store.layout, self.complete[store], indexes, kept, users, store.on
+            name,
+            store.aliases,
+            store.layout,
+            self.complete[store],
+            indexes,
+            kept,
+            users,
+            store.on,
+            store.group,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.errors import PlanError
 from weft.logical.canonical import joined_on
@@ -22,11 +22,15 @@ __all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of
 
 @dataclass(frozen=True, slots=True)
 class SharedStore:
-    """A stored relation, whoever uses it: its inputs, what joins them, how it is spread."""
+    """A stored relation, whoever uses it: its inputs, what joins them, how it is spread.
+
+    Queries that have little in common may be kept apart: then equal relations have stores of their own in each group.
+    """
 
     aliases: Names
     layout: Layout
     on: tuple[Expr, ...] = ()
+    group: str = ""
 
     def __post_init__(self) -> None:
         if list(self.aliases) != sorted(set(self.aliases)) or not self.aliases:
@@ -48,14 +52,14 @@ class SharedStore:
     @property
     def identity(self) -> str:
         """What the store is called for as long as it exists, whoever comes and goes."""
-        return store_identity(self.aliases, self.layout, self.on)
+        return store_identity(self.aliases, self.layout, self.on, self.group)
 
 
-def store_identity(names: Names, layout: Layout, on: tuple[Expr, ...]) -> str:
+def store_identity(names: Names, layout: Layout, on: tuple[Expr, ...], group: str) -> str:
     """A text that is equal for equal stores."""
     joined = " AND ".join(map(to_sql, on))
     digest = f" {hashlib.blake2b(joined.encode(), digest_size=6).hexdigest()}" if joined else ""
-    return f"{store_name(names)} {layout}{digest}"
+    return f"{store_name(names)} {layout}{digest}{f' of {group}' if group else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,16 @@ class WorkloadPlan:
         found = {store for answer in self.answers for store in self.stores_of(answer.name)}
         return tuple(sorted(found, key=_place))
 
+    def in_group(self, group: str) -> WorkloadPlan:
+        """The plan with all its stores in one group."""
+        answers = (Answer(a.name, a.query, _walks_in(a.walks, group)) for a in self.answers)
+        upkeep = (Upkeep(replace(u.store, group=group), _walks_in(u.walks, group)) for u in self.upkeep)
+        return WorkloadPlan(tuple(answers), tuple(upkeep), self.cost)
+
+    def group_of(self, name: str) -> str:
+        """The group that a query's stores are in; a query without stores is in none."""
+        return next((store.group for store in self.answer(name).visited), "")
+
     def without(self, names: Iterable[str]) -> WorkloadPlan:
         """The plan for fewer queries."""
         gone = set(names)
@@ -171,8 +185,13 @@ class WorkloadPlan:
         return _assembled((*self.answers, *answers), (*self.upkeep, *upkeep))
 
 
-def _place(store: SharedStore) -> tuple[int, Names, str, str]:
-    return len(store.aliases), store.aliases, str(store.layout), " AND ".join(map(str, store.on))
+def _walks_in(walks: Iterable[Walk], group: str) -> tuple[Walk, ...]:
+    return tuple(Walk(w.start, tuple(replace(store, group=group) for store in w.visits)) for w in walks)
+
+
+def _place(store: SharedStore) -> tuple[int, Names, str, str, str]:
+    on = " AND ".join(map(str, store.on))
+    return len(store.aliases), store.aliases, str(store.layout), on, store.group
 
 
 def _assembled(answers: Iterable[Answer], upkeep: Iterable[Upkeep]) -> WorkloadPlan:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
@@ -42,6 +43,9 @@ from weft.runtime.step import Found, execute
 from weft.runtime.turn import Turn
 
 __all__ = ["Boundary", "Outcome", "Parcel", "StepCount", "leave_past", "leave_source", "run_hop"]
+
+SAMPLED = 8  # every so many batches the query-sets
+SAMPLE = 500  # of about so many tuples per input and task are told
 
 Arrived = Mapping[str, Sequence[pa.RecordBatch]]
 Here = dict[str, list[pa.RecordBatch]]
@@ -87,6 +91,7 @@ class Outcome:
     results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     steps: list[StepCount] = field(default_factory=list)
+    sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
     failed: dict[str, Exception] = field(default_factory=dict)
 
     def answers(self, name: str) -> bool:
@@ -112,8 +117,20 @@ def leave_source(
 ) -> Outcome:
     """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
     outcome = Outcome(counting)
-    _leave(program, alias, _filtered(program, alias, batch), turn, outcome, None)
+    wanted = _filtered(program, alias, batch)
+    if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
+        outcome.sample = _sampled(program, wanted)
+    _leave(program, alias, wanted, turn, outcome, None)
     return outcome
+
+
+def _sampled(program: Program, batch: pa.RecordBatch) -> dict[str, int]:
+    """The query-sets of some tuples, as hexadecimal numbers, and how many have them."""
+    step = max(1, batch.num_rows // SAMPLE)
+    sets = sets_of([column(batch, name) for name in program.sets])[::-1, ::step]
+    found, counts = np.unique(np.ascontiguousarray(sets.T), axis=0, return_counts=True)
+    words = found.view(np.uint64).tolist()
+    return {"".join(f"{word:016x}" for word in one): n for one, n in zip(words, counts.tolist(), strict=True)}
 
 
 def leave_past(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, job: Boundary) -> Outcome:

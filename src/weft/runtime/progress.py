@@ -6,15 +6,19 @@ Guarantees: plain data; under the names that the query's author gave.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from weft.plan.graph import Member
+from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.part import Part
 from weft.runtime.metrics import BatchMetrics
 
-__all__ = ["QueryProgress", "complete_from", "own_metrics"]
+__all__ = ["History", "QueryProgress", "complete_from", "own_metrics"]
+
+
+KEPT = 999  # batches, beside the last one
+GRAPHS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,45 @@ def complete_from(member: Member) -> datetime | None:
     return datetime.fromtimestamp(max(times) / 1e6, timezone.utc)
 
 
-def own_metrics(metrics: BatchMetrics, name: str, part: Part) -> BatchMetrics:
-    """What a batch did for one query; steps and stores that it shares count in full."""
+@dataclass
+class History:
+    """What batches did, the last ones, and the graphs they ran by, as far as these are few."""
+
+    batches: list[tuple[int, BatchMetrics]] = field(
+        default_factory=list
+    )  # the graph's number, and the figures
+    graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
+
+    def add(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
+        """One batch more."""
+        last = max(self.graphs, default=-1)
+        if last < 0 or self.graphs[last] is not graph:
+            last += 1
+            self.graphs = {n: g for n, g in self.graphs.items() if n > last - GRAPHS} | {last: graph}
+        self.batches = [*self.batches[-KEPT:], (last, metrics)]
+
+    @property
+    def last(self) -> BatchMetrics | None:
+        """The last batch."""
+        return self.batches[-1][1] if self.batches else None
+
+    @property
+    def current(self) -> tuple[PhysicalGraph | None, list[BatchMetrics]]:
+        """The last graph, and the batches it ran."""
+        if not self.batches:
+            return None, []
+        last = self.batches[-1][0]
+        return self.graphs[last], [metrics for number, metrics in self.batches if number == last]
+
+
+def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMetrics:
+    """What a batch did for one query; steps and stores that it shares count in full.
+
+    Of a batch whose graph is forgotten, only the results and the times are known.
+    """
+    if part is None:
+        known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={})
+        return replace(known, order=(), results=metrics.answers.get(name, 0))
     inputs = {part.aliases[alias]: one for alias, one in metrics.inputs.items() if alias in part.aliases}
     return replace(
         metrics,

@@ -34,10 +34,11 @@ from weft.runtime.log import log_batch
 from weft.runtime.messages import Exchange
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.program import Program
+from weft.runtime.progress import History
 from weft.runtime.relay import Relay
 from weft.runtime.spark_session import create_spark, is_on_one_machine, own_session, sources_have_names
 from weft.runtime.stages import run_boundary, run_stages
-from weft.runtime.standing import Decide, Standing
+from weft.runtime.standing import Decide, Samples, Standing
 from weft.runtime.told import Told, facts_of, next_manifest, relaid_manifest
 from weft.runtime.turn import Turn
 from weft.runtime.worker import Job
@@ -46,7 +47,6 @@ __all__ = ["Running", "SparkRunner", "launch"]
 
 _LOG = logging.getLogger("weft")
 ATTEMPTS = 3  # of a batch
-KEPT = 999  # batches whose metrics are remembered, beside the last one
 
 # The one graph that all queries share.
 GRAPH = "queries"
@@ -76,7 +76,8 @@ class SparkRunner:
     log: Changelog = field(default_factory=Changelog)
     standing: Standing = field(default_factory=Standing)
     sinks: dict[str, Any] = field(default_factory=dict)
-    history: list[tuple[Program | None, BatchMetrics]] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    samples: Samples | None = None
     failure: WeftError | None = None
     query: StreamingQuery | None = None
     busy: threading.Lock = field(default_factory=threading.Lock)  # held while a batch runs
@@ -106,7 +107,9 @@ class SparkRunner:
             self.standing = Standing.from_blueprint(self.checkpoint.blueprint(plan.standing))
         before = self.checkpoint.manifest(last) or Manifest()
         if GRAPH in before.metrics and self.standing.program:
-            self.history = [(self._program(last), BatchMetrics.from_dict(before.metrics[GRAPH]))]
+            program = self._program(last)
+            if program is not None:
+                self.history.add(program.graph, BatchMetrics.from_dict(before.metrics[GRAPH]))
         for name, asked in self.standing.asked.items():
             self.sinks[name] = self._known_sink(name, asked, queries)
         for name, (asked, sink) in queries.items():
@@ -214,12 +217,12 @@ class SparkRunner:
         gone = {**self.standing.stopped, **stopped}
         try:
             wanted = {**asked, **begun}
-            decision = self.decide(self.standing, wanted, facts) if wanted else None
+            decision = self.decide(self.standing, wanted, facts, self.samples) if wanted else None
         except WeftError as error:
             _LOG.warning("new queries are refused: %s", error)
             gone |= dict.fromkeys(begun, f"refused: {error.message}")
             wanted = asked
-            decision = self.decide(self.standing, wanted, facts) if wanted else None
+            decision = self.decide(self.standing, wanted, facts, self.samples) if wanted else None
         if decision is None:
             self.standing = Standing(stopped=gone)
             return Relay()
@@ -234,7 +237,7 @@ class SparkRunner:
     def _order(self, program: Program, number: int, before: Manifest) -> tuple[str, ...]:
         """The driver order, from what the batches so far did; this one's rows are taken to be the last one's."""
         graph = program.graph
-        last = self.history[-1][1] if self.history else None
+        last = self.history.last
         inputs = last.inputs if last else {}
         held = last.stores if last else {}
         seen = Observed(
@@ -321,8 +324,9 @@ class SparkRunner:
         self.checkpoint.commit(manifest)
         if program is not None:
             metrics = BatchMetrics.from_dict(manifest.metrics[GRAPH])
-            self.history = [*self.history[-KEPT:], (program, metrics)]
+            self.history.add(program.graph, metrics)
             log_batch(GRAPH, metrics)
+            self.samples = _samples(program, told) or self.samples
             self._police(program, manifest, told)
 
     def _answer(self, name: str, number: int, told: Told) -> None:
@@ -381,6 +385,15 @@ def state_of(program: Program, manifest: Manifest, name: str) -> float:
     """The bytes that a query's stores hold; those of stores it shares are divided among their users."""
     mine = [store for store in program.stores.values() if name in store.node.users]
     return sum(manifest.bytes_of(GRAPH, store.identity) / len(store.node.users) for store in mine)
+
+
+def _samples(program: Program, told: Told) -> Samples | None:
+    """The query-sets that tasks told of; what is no query's place is nobody's."""
+    if not told.samples:
+        return None
+    slots = {member.slot: name for name, member in program.members.items()}
+    names = tuple(slots.get(slot, "") for slot in range(1 + max(slots)))
+    return Samples(names, told.samples)
 
 
 @dataclass(frozen=True, slots=True)

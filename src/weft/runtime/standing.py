@@ -15,7 +15,7 @@ from weft.runtime.checkpoint import Blueprint
 from weft.runtime.program import Program, program_of
 from weft.runtime.relay import Facts, Relay
 
-__all__ = ["Decide", "Decision", "Standing"]
+__all__ = ["Decide", "Decision", "Samples", "Standing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,5 +54,13 @@ class Decision:
     fresh: int
 
 
-# From what stands, the queries that are to run, and what is known of the state.
-Decide = Callable[[Standing, Mapping[str, Asked], Facts], Decision]
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The query-sets of some tuples of every input: how many have which; bit i is the i-th of ``names``."""
+
+    names: tuple[str, ...]
+    sets: Mapping[str, Mapping[int, float]]
+
+
+# From what stands, the queries that are to run, what is known of the state, and a sample of query-sets, if any.
+Decide = Callable[[Standing, Mapping[str, Asked], Facts, Samples | None], Decision]

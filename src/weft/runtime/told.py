@@ -38,6 +38,9 @@ class Told:
     counts: dict[str, int] = field(default_factory=dict)  # results, by query
     results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)  # why, by query
+    samples: dict[str, dict[int, float]] = field(
+        default_factory=dict
+    )  # query-sets and their number, by input
     bad: list[bytes] = field(default_factory=list)
     times: dict[int, float] = field(default_factory=dict)
     errors: list[WeftError] = field(default_factory=list)
@@ -68,6 +71,10 @@ class Told:
             self.runs.append((content["graph"], content["store"], content["partition"], found))
         elif kind == "answers":
             self._answered(content)
+        elif kind == "sample":
+            sample = self.samples.setdefault(content["alias"], {})
+            for bits, number in content["sets"].items():
+                sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
         elif kind == "failed":
             self.failed.setdefault(content["query"], content["message"])
         elif kind == "seconds":

@@ -167,6 +167,8 @@ class _Reading:
             batch = numbered(program, alias, one.batch, 0)
             outcome = leave_source(program, alias, batch, turn, self.job.counting)
             yield from _outgoing(self.job, graph, Sender(0, self.task), outcome)
+            if outcome.sample:
+                yield note(0, "sample", graph=graph, alias=alias, sets=outcome.sample)
             figures = {"rows": rows, "late": one.late, "untimed": one.untimed}
             times = {"oldest": one.oldest, "newest": one.newest}
             yield note(0, "input", graph=graph, alias=alias, stream=stream, **figures, **times)
