@@ -36,7 +36,7 @@ from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT, POLICIES
 from weft.runtime.measure import measured
 from weft.runtime.observe import observed
-from weft.runtime.progress import History, QueryProgress, complete_from, own_metrics
+from weft.runtime.progress import History, OwnProgress, QueryProgress, complete_from, own_metrics
 from weft.sinks.describe import described, made, same_place
 from weft.sinks.memory import MemorySink
 from weft.sinks.protocol import Sink
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from weft.runtime.spark import Running
 
 __all__ = ["PlannedQuery", "Session"]
+
+TELLING = 16  # queries whose figures say enough of the data
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,8 +356,8 @@ class Session:
         if self._run is None:
             return QueryProgress(name, "planned")
         runner = self._run.runner
-        standing, batches = runner.standing, self.progress.get(name, [])
-        first, done = (batches[0].number if batches else None), sum(batch.results for batch in batches)
+        standing, batches = runner.standing, runner.history.of(name)
+        first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
         if name in standing.stopped:
             return QueryProgress(name, "stopped", first, len(batches), done, reason=standing.stopped[name])
         if name not in standing.asked or standing.program is None:
@@ -379,17 +381,14 @@ class Session:
             self._running = None
 
     @property
-    def progress(self) -> dict[str, list[BatchMetrics]]:
+    def progress(self) -> Mapping[str, list[BatchMetrics]]:
         """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
         if self._run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
-        found: dict[str, list[BatchMetrics]] = {name: [] for name in self._sinks}
         history = self._run.runner.history
-        for number, metrics in list(history.batches):
-            for name in metrics.answers:
-                part = self._part(history, number, name)
-                found.setdefault(name, []).append(own_metrics(metrics, name, part))
-        return found
+        return OwnProgress(
+            history, tuple(self._sinks), lambda number, name: self._part(history, number, name)
+        )
 
     def _part(self, history: History, number: int, name: str) -> Part | None:
         """A query's part of a graph; None if that is forgotten."""
@@ -405,18 +404,19 @@ class Session:
     def measured(self) -> Statistics:
         """The statistics given, with what the queries measured since they began; queries are planned by it."""
         statistics = self.statistics
-        for graph, batches in self._seen().values():
+        for graph, batches in self._seen(most=TELLING).values():
             statistics = measured(statistics, graph, batches)
         return statistics
 
-    def _seen(self) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
-        """The graph that each query runs by, and its batches since it does."""
+    def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
+        """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
         if self._run is None:
             return {}
         history = self._run.runner.history
         graph, recent = history.current
         found = {}
-        for member in graph.members if graph else ():
+        members = sorted(graph.members, key=lambda m: -len(m.query.inputs)) if graph else []
+        for member in members[:most]:
             part = self._part(history, max(history.graphs), member.name)
             if part is not None:
                 batches = [own_metrics(metrics, member.name, part) for metrics in recent]

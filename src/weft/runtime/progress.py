@@ -5,7 +5,7 @@ Guarantees: plain data; under the names that the query's author gave.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -14,7 +14,7 @@ from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.part import Part
 from weft.runtime.metrics import BatchMetrics
 
-__all__ = ["History", "QueryProgress", "complete_from", "own_metrics"]
+__all__ = ["History", "OwnProgress", "QueryProgress", "complete_from", "own_metrics"]
 
 
 KEPT = 999  # batches, beside the last one
@@ -68,6 +68,10 @@ class History:
             self.graphs = {n: g for n, g in self.graphs.items() if n > last - GRAPHS} | {last: graph}
         self.batches = [*self.batches[-KEPT:], (last, metrics)]
 
+    def of(self, name: str) -> list[BatchMetrics]:
+        """The batches that a query was in."""
+        return [metrics for _, metrics in self.batches if name in metrics.answers]
+
     @property
     def last(self) -> BatchMetrics | None:
         """The last batch."""
@@ -80,6 +84,27 @@ class History:
             return None, []
         last = self.batches[-1][0]
         return self.graphs[last], [metrics for number, metrics in self.batches if number == last]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProgress(Mapping[str, list[BatchMetrics]]):
+    """The batches of every query, under its author's names, worked out when they are asked for."""
+
+    history: History
+    names: tuple[str, ...]
+    part: Callable[[int, str], Part | None]
+
+    def __getitem__(self, name: str) -> list[BatchMetrics]:
+        if name not in self.names:
+            raise KeyError(name)
+        mine = [(number, metrics) for number, metrics in self.history.batches if name in metrics.answers]
+        return [own_metrics(metrics, name, self.part(number, name)) for number, metrics in mine]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMetrics:
