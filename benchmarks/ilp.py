@@ -33,7 +33,7 @@ Row = tuple[int, int, int, int, float]
 ROWS: tuple[Row, ...] = (
     *((10, 3, drawn, 5, 10.0) for drawn in (10, 25, 50, 100)),
     *((100, 3, drawn, 5, 10.0) for drawn in (10, 25, 50, 100)),
-    *((100, 5, drawn, 1, limit) for drawn, limit in ((10, 3.0), (30, 3.0), (60, 8.0), (100, 14.0))),
+    *((100, 5, drawn, 1, limit) for drawn, limit in ((10, 3.0), (30, 3.0), (60, 8.0), (100, 11.0))),
 )
 
 
