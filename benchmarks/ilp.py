@@ -33,7 +33,7 @@ Row = tuple[int, int, int, int, float]
 ROWS: tuple[Row, ...] = (
     *((10, 3, drawn, 5, 10.0) for drawn in (10, 25, 50, 100)),
     *((100, 3, drawn, 5, 10.0) for drawn in (10, 25, 50, 100)),
-    *((100, 5, drawn, 1, limit) for drawn, limit in ((10, 3.0), (30, 3.0), (60, 8.0), (100, 14.0))),
+    *((100, 5, drawn, 1, limit) for drawn, limit in ((10, 3.0), (30, 3.0), (60, 8.0), (100, 11.0))),
 )
 
 
@@ -175,8 +175,10 @@ def verdicts(results: list[Measured]) -> list[tuple[str, bool]]:
     proven = [one.behind for one in results if one.solution.gap == 0]
     if proven:
         found.append((f"incremental within 5 % of what is proven ({max(proven):.2%})", max(proven) <= 0.05))
-    slowest = max((one.added_seconds for one in results if one.row[2] == 100), default=0.0)
-    found.append((f"one query more than 100 in 200 ms ({1000 * slowest:.0f} ms)", slowest < 0.2))
+    adding = [one.added_seconds for one in results if one.row[2] == 100]
+    if adding:
+        slowest = max(adding)
+        found.append((f"one query more than 100 in 200 ms ({1000 * slowest:.0f} ms)", slowest < 0.2))
     return found
 
 

@@ -28,10 +28,13 @@ from dataclasses import dataclass, replace
 from weft.optimizer.alike import Label, Likeness, likeness, renamed
 from weft.optimizer.joint_program import EQUAL, Model, Piece, forced, is_choice
 from weft.optimizer.relevant import relevant_steps
-from weft.optimizer.workspace import Step, Workspace
+from weft.optimizer.workspace import Workspace
 from weft.plan.workload import WorkloadPlan
 
 __all__ = ["Solution", "components", "relevant_steps", "solve"]
+
+# How often what is not proven yet gets of the time that is left.
+ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +62,30 @@ def solve(
 ) -> Solution:
     """The best plan of all queries; ``warm`` is a plan to begin with, ``gap`` a part of the cost not worth more time.
 
-    The time limit is of the solver: each component gets of what is left as its size demands.
+    The time limit is of the solver. First every component gets a plan and a bound, then what is left of the time goes
+    to proving them, small ones first; each gets as much as its size demands, and what it leaves over is for the others.
     """
-    parts = [(names, relevant_steps(workspace, names)) for names in components(workspace)]
-    parts.sort(key=lambda part: len(part[1]))
-    left, size, known = time_limit, sum(len(steps) for _, steps in parts), _Known(workspace)
-    pieces: list[Piece] = []
-    for names, steps in parts:
-        share = left * len(steps) / size if size else left
-        piece = known.piece(names, steps) or Model(workspace, names, steps).solve(share, gap, warm)
-        known.learn(steps, piece)
-        pieces.append(piece)
-        left, size = max(0.0, left - piece.seconds), size - len(steps)
-    # What was too hard for its share gets what the others left over.
-    unproven = [i for i, piece in enumerate(pieces) if not piece.is_proven(workspace, gap)]
-    for count, i in enumerate(unproven):
-        share, before = left / (len(unproven) - count), pieces[i]
-        if share > before.seconds / 2:
-            pieces[i] = Model(workspace, *parts[i]).improve(before, share, gap)
+    models = [Model(workspace, names, relevant_steps(workspace, names)) for names in components(workspace)]
+    models.sort(key=lambda model: len(model.steps))
+    left, known, pieces = time_limit, _Known(workspace), list[Piece]()
+    for i, model in enumerate(models):
+        pieces.append(model.begin(left * _share(models[i:]), gap, warm))
+        left = max(0.0, left - pieces[i].seconds)
+    for _ in range(ROUNDS):
+        waiting = [i for i, piece in enumerate(pieces) if not piece.is_proven(workspace, gap)]
+        for count, i in enumerate(waiting):
+            share = left * _share([models[k] for k in waiting[count:]])
+            before, model = pieces[i], models[i]
+            pieces[i] = known.piece(model, before) or model.improve(before, share, gap)
             left = max(0.0, left - (pieces[i].seconds - before.seconds))
+            if pieces[i].is_proven(workspace, gap):
+                known.learn(model, pieces[i])
     return _together(workspace, pieces)
+
+
+def _share(models: list[Model]) -> float:
+    """The part of the time that the first of some models should have."""
+    return len(models[0].steps) / (sum(len(model.steps) for model in models) or 1)
 
 
 def _together(workspace: Workspace, pieces: list[Piece]) -> Solution:
@@ -105,22 +112,22 @@ class _Known:
         self._workspace = workspace
         self._pieces: dict[tuple[Label, ...], tuple[Likeness, Piece]] = {}
 
-    def piece(self, names: tuple[str, ...], steps: list[Step]) -> Piece | None:
+    def piece(self, model: Model, own: Piece) -> Piece | None:
         """The solution of a query that is like one solved."""
-        if len(names) > 1 or not steps:
+        if len(model.names) > 1:
             return None
-        own = likeness(self._workspace, steps)
-        if own.key not in self._pieces:
+        like = likeness(self._workspace, model.steps)
+        if like.key not in self._pieces:
             return None
-        other, piece = self._pieces[own.key]
-        plan = renamed(self._workspace, piece.plan, other, names[0], own)
-        return replace(piece, plan=plan, seconds=0.0) if plan else None
+        other, piece = self._pieces[like.key]
+        plan = renamed(self._workspace, piece.plan, other, model.names[0], like)
+        return replace(own, plan=plan, bound=piece.bound) if plan else None
 
-    def learn(self, steps: list[Step], piece: Piece) -> None:
+    def learn(self, model: Model, piece: Piece) -> None:
         """Remember a solution."""
-        if len(piece.plan.answers) == 1 and steps:
-            own = likeness(self._workspace, steps)
-            self._pieces.setdefault(own.key, (own, piece))
+        if len(model.names) == 1:
+            like = likeness(self._workspace, model.steps)
+            self._pieces.setdefault(like.key, (like, piece))
 
 
 # -- What can be solved apart ------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ EQUAL = 1e-7
 FEW = 3
 # With more variables, it pays to find a good plan among the steps that the relaxation takes before the best of all.
 LARGE = 500
+# What the relaxation may take, however little time there is.
+LEAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,32 +218,20 @@ class Model:
 
     # -- Solving -------------------------------------------------------------------------------------------------------
 
-    def solve(self, time_limit: float, gap: float, warm: WorkloadPlan | None) -> Piece:
-        """The best plan found of these queries; of many, a good one and a bound first."""
-        piece = Piece(self._fallback(warm), 0.0, 0.0, self.program.variables)
-        if self.program.variables > LARGE:
-            piece = self._roughly(piece, time_limit, gap)
-        if piece.is_proven(self.workspace, gap):
-            return piece
-        return self.improve(piece, max(0.0, time_limit - piece.seconds), gap)
-
-    def _roughly(self, piece: Piece, time_limit: float, gap: float) -> Piece:
-        """The best plan of the steps that the relaxation takes in part, and its bound.
+    def begin(self, time_limit: float, gap: float, warm: WorkloadPlan | None) -> Piece:
+        """A plan and a bound: the relaxation's, and of many variables the best plan of the steps it takes in part.
 
         There is one: all that it takes in part, taken whole.
         """
-        relaxed = self.program.run(time_limit=time_limit, relaxed=True)
-        if relaxed.values is None:
-            return replace(piece, seconds=relaxed.seconds)
+        piece = Piece(self._fallback(warm), 0.0, 0.0, self.program.variables)
+        relaxed = self.program.run(time_limit=max(time_limit, LEAST_SECONDS), relaxed=True)
+        piece = replace(piece, bound=relaxed.bound, seconds=relaxed.seconds)
+        if relaxed.values is None or self.program.variables <= LARGE or piece.is_proven(self.workspace, gap):
+            return piece
         steps = [step for step in self.steps if relaxed.values[self.taken[step]] > EQUAL]
         fewer = Model(self.workspace, self.names, steps)
-        found = fewer.improve(piece, (time_limit - relaxed.seconds) / 2, gap / 2)
-        return replace(
-            found,
-            bound=relaxed.bound,
-            seconds=relaxed.seconds + found.seconds,
-            variables=self.program.variables,
-        )
+        found = fewer.improve(piece, max(0.0, time_limit - relaxed.seconds), gap / 2)
+        return replace(found, bound=relaxed.bound)
 
     def improve(self, piece: Piece, time_limit: float, gap: float) -> Piece:
         """The best plan found, at least as good as the one given."""

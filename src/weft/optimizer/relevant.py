@@ -52,6 +52,13 @@ def _worthless(workspace: Workspace, names: Iterable[str]) -> set[int]:
     What a step to one can save is at most what the cheapest way around costs more, through stores of inputs, each in
     the layout that is cheapest to keep.
     """
+    if not any(
+        workspace.keeping(s) > 0
+        for name in names
+        for j in workspace.sub_joins(name)
+        for s in workspace.layouts(j)
+    ):
+        return set()
     saved: dict[int, dict[tuple[str, int, int], float]] = {}
     for name in names:
         inputs = [workspace.find(name, (alias,)) for alias in workspace.queries[name].aliases]

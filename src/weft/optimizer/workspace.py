@@ -84,6 +84,7 @@ class Workspace:
         self.joins: list[SubJoin] = list(self._numbers)
         self.stores: list[SharedStore] = []
         self._store_numbers: dict[SharedStore, int] = {}
+        self._own: dict[int, int] = {}  # by the identity of a store in `stores`: its number
         self._stored: list[int] = []  # by store: its sub-join
         self._kept: list[float] = []
         self._layouts: dict[int, tuple[int, ...]] = {}
@@ -218,7 +219,7 @@ class Workspace:
 
     def _store(self, join: int, layout: Layout) -> int:
         store = SharedStore(self.joins[join].aliases, layout, self.joins[join].on)
-        self._store_numbers[store] = len(self.stores)
+        self._store_numbers[store] = self._own[id(store)] = len(self.stores)
         self.stores.append(store)
         self._stored.append(join)
         self._kept.append(self._keeping(join, layout))
@@ -231,6 +232,10 @@ class Workspace:
 
     def store_number(self, store: SharedStore) -> int:
         """The number of a store."""
+        # Most plans are made of the workspace's own stores, and hashing a store takes long.
+        known = self._own.get(id(store))
+        if known is not None:
+            return known
         if store not in self._store_numbers:
             self.layouts(self._numbers[SubJoin(store.aliases, store.on)])
         return self._store_numbers[store]
