@@ -10,9 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import highspy
 import numpy as np
+
+if TYPE_CHECKING:
+    import highspy
 
 __all__ = ["Program", "Result"]
 
@@ -98,6 +101,8 @@ class Program:
     ) -> Result:
         """Solve it; ``start``: values that are a solution, zeros left out; ``relaxed``: as if none were whole."""
         scale = LARGEST_COST / (max(self._costs, default=0.0) or 1.0)
+        import highspy  # takes as long to load as all of the planner
+
         highs = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (
             ("output_flag", False),
@@ -128,6 +133,8 @@ class Program:
         )
 
     def _model(self, scale: float, relaxed: bool) -> highspy.HighsLp:
+        import highspy
+
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = self.variables, self.rows
         lp.col_cost_ = np.array(self._costs) * scale

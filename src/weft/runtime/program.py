@@ -18,6 +18,7 @@ from weft.kernels.predicate_index import PredicateIndex
 from weft.kernels.query_set import set_names, words_for
 from weft.logical.expr import Column, Expr, columns
 from weft.logical.query import Query
+from weft.logical.window import Window
 from weft.plan.derive import filters_of, retention_of
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import Names
@@ -270,7 +271,16 @@ class Program:
             len(node.aliases) > 1 and set(rule.users) & set(node.users) for node in self.graph.stores
         )
         users = [self.members[name] for name in rule.users]
-        return limits_of(users, self.graph.members, self.words, stored)
+        return limits_of(users, self._windows, self.words, stored)
+
+    @cached_property
+    def _windows(self) -> Mapping[str, frozenset[Window]]:
+        """The windows through which queries see every input."""
+        found: dict[str, set[Window]] = {}
+        for member in self.graph.members:
+            for input_ in member.query.inputs:
+                found.setdefault(input_.alias, set()).add(input_.window)
+        return {alias: frozenset(windows) for alias, windows in found.items()}
 
     def _need(self, edge: str) -> frozenset[Item]:
         """The columns that are read at the end of an edge or later."""

@@ -42,8 +42,10 @@ class Limits:
     rows: Mapping[str, Bounds]
 
 
-def limits_of(users: Sequence[Member], everyone: Sequence[Member], words: int, stored: bool) -> Limits:
-    """What has to be checked for some queries, given all those that may have been probed for.
+def limits_of(
+    users: Sequence[Member], windows: Mapping[str, frozenset[Window]], words: int, stored: bool
+) -> Limits:
+    """What has to be checked for some queries, given all windows that inputs may have been probed with.
 
     ``stored`` says whether intermediate results are: they may have been made for others that have gone since.
     """
@@ -51,9 +53,8 @@ def limits_of(users: Sequence[Member], everyone: Sequence[Member], words: int, s
     rows: dict[str, Bounds] = {}
     aliases = users[0].query.aliases
     for alias in aliases if len(aliases) > 1 else ():  # a tuple alone is its own newest
-        windows = {m.query.input(alias).window for m in everyone if alias in m.query.aliases}
         mine = {member.slot: member.query.input(alias).window for member in users}
-        if not words or (len(windows) == 1 and not stored):
+        if not words or (len(windows[alias]) == 1 and not stored):
             continue
         if any(isinstance(window, Range) for window in mine.values()):
             ranges[alias] = _bounds(mine, words)
