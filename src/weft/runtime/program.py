@@ -1,10 +1,10 @@
 """A physical graph prepared for execution: everything about it that no batch changes.
 
 Guarantees: a function of the graph alone, so every task of a cluster makes the same of the same JSON. A batch on an
-edge carries the columns that something behind the edge reads, and no others; a store of an intermediate result keeps the
-columns that something behind its probes reads. A store of an input keeps all that any query reads, filters included,
-and, where tuples carry query-sets, the batch in which each came: so that a query that comes later can tell which of them
-are for it.
+edge carries the columns that something behind the edge reads, and no others; a store of an intermediate result keeps
+the columns that something behind its probes reads. A store of an input keeps all that any query reads, filters
+included, and, where tuples carry query-sets, the batch in which each came: so that a query that comes later can tell
+which of them are for it.
 """
 
 from __future__ import annotations

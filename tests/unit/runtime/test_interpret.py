@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.runtime.joins import c, graph, sorted_rows, v, w
-from weft.bucket import Bucket
+from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
 from weft.errors import PlanError
 from weft.runtime.interpret import Parcel, leave_source, run_hop

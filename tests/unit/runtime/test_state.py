@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
-from weft.bucket import Bucket
+from weft.bucket.bucket import Bucket
 from weft.runtime.local import LocalRunner
 from weft.runtime.program import Program, StorePlan
 from weft.runtime.state import FANOUT, Forget, PartitionState, make_run, settle
