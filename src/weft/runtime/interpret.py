@@ -265,7 +265,8 @@ def _finish(program: Program, rule: ResultRule, batch: pa.RecordBatch, turn: Tur
     slots = program.slots(rule.users)
     if all(name in outcome.counting for name in rule.users):
         for name, count in zip(rule.users, count_per_query(sets, slots).tolist(), strict=True):
-            outcome.counts[name] = outcome.counts.get(name, 0) + count
+            if outcome.answers(name):
+                outcome.counts[name] = outcome.counts.get(name, 0) + count
         return
     offsets, rows = rows_per_query(sets, slots)
     for name, first, last in zip(rule.users, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
