@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
-from weft.bucket import by_hash, by_value
 from weft.bucket.bucket import build
+from weft.bucket.index import by_hash, by_value
 from weft.kernels.band import Band, band
 from weft.kernels.probe import in_order, probe
 from weft.kernels.ranges import Matches, Window

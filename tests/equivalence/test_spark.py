@@ -1,11 +1,12 @@
 """On Spark, too, the answer is the definition's: a sample of the random joins, as files, through the Spark runner.
 
-Starting a streaming query costs more than a batch, so a run takes many joins at once, each over streams of its own.
+Starting a streaming query costs more than a batch, so a run takes many joins at once, each over streams of its own, in
+one graph that carries query-sets; one run in five takes them one by one, without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -17,14 +18,21 @@ from tests.equivalence.files import Layout, random_layouts, write
 from tests.equivalence.oracle import Oracle, differs
 from tests.equivalence.streams import Join, random_join
 from tests.equivalence.test_plans import random_options
+from weft.logical.canonical import canonical
 from weft.optimizer.optimizer import STRATEGIES, optimise
-from weft.plan.graph import PhysicalGraph
-from weft.plan.lower import lower
-from weft.runtime.checkpoint import Checkpoint
+from weft.optimizer.space import Options
+from weft.plan.lower import lower_workload
+from weft.plan.part import part_of
+from weft.plan.workload import share
+from weft.runtime.asked import Asked
 from weft.runtime.driver import POLICIES
 from weft.runtime.metrics import BatchMetrics
-from weft.runtime.spark import SparkRunner, Target
+from weft.runtime.progress import own_metrics
+from weft.runtime.relay import Facts, Relay
+from weft.runtime.spark import SparkRunner, launch
+from weft.runtime.standing import Decision, Standing
 from weft.sinks import to_memory
+from weft.sinks.describe import made
 from weft.stats.statistics import Statistics
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
@@ -38,9 +46,15 @@ class Case:
 
     name: str
     join: Join
-    graph: PhysicalGraph
+    options: Options
     sources: dict[str, Any]
     sink: Any
+
+    @property
+    def asked(self) -> Asked:
+        """The join as it is asked for."""
+        common = canonical(self.join.query)
+        return Asked(common.query, common.names)
 
 
 def draw(number: int) -> tuple[Join, dict[str, Layout]]:
@@ -62,23 +76,54 @@ def make_case(number: int, partitions: int, root: Path) -> Case:
     join, layouts = draw(number)
     names = [name for name in STRATEGIES if name != "exhaustive" or len(join.query.inputs) < 4]
     options = replace(random_options(number, names[number % len(names)]), partitions=partitions)
-    graph = lower(optimise(join.query, Statistics({}), options))
-    return Case(f"q{number}", join, graph, write(join, layouts, root / "in", number), to_memory())
+    return Case(f"q{number}", join, options, write(join, layouts, root / "in", number), to_memory())
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Plans every join by its own options, and puts all of them into one graph."""
+
+    options: Mapping[str, Options]
+
+    def __call__(self, _: Standing, asked: Mapping[str, Asked], __: Facts) -> Decision:
+        plan = share(
+            {
+                name: optimise(one.query, Statistics({}), self.options[name])
+                for name, one in sorted(asked.items())
+            }
+        )
+        return Decision(plan, lower_workload(plan), Relay(), 0)
 
 
 def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: str) -> SparkRunner:
     """All cases in one streaming query, until all files are read."""
-    streams = {stream.name: stream for case in cases for stream in case.join.catalog.streams}
-    sources = {name: source for case in cases for name, source in case.sources.items()}
-    targets = {case.name: Target(case.graph, case.sink) for case in cases}
-    runner = SparkRunner(spark, Checkpoint(root / "ck"), streams, sources, targets, partitions, policy)
-    query = runner.start({"availableNow": True})
+    running = launch(
+        spark,
+        root / "ck",
+        {stream.name: stream for case in cases for stream in case.join.catalog.streams},
+        {name: source for case in cases for name, source in case.sources.items()},
+        {case.name: (case.asked, case.sink) for case in cases},
+        Apart({case.name: case.options for case in cases}),
+        made,
+        partitions,
+        driver=policy,
+        available_now=True,
+    )
     try:
-        query.awaitTermination(300)
+        running.await_termination(300)
     finally:
-        query.stop()
-        runner.checkpoint.close()
-    return runner
+        running.stop()
+    return running.runner
+
+
+def metrics_of(case: Case, runner: SparkRunner) -> list[BatchMetrics]:
+    """What every batch did for a case, under the names its query has."""
+    found = []
+    for program, metrics in runner.history:
+        assert program is not None
+        part = part_of(program.graph, case.name, dict(case.asked.names))
+        found.append(own_metrics(metrics, case.name, part))
+    return found
 
 
 def wrong(case: Case, metrics: Sequence[BatchMetrics]) -> str:
@@ -96,7 +141,11 @@ def test_random_joins_answer_like_the_definition(
     partitions, policy = 1 + block % 3, list(POLICIES)[block % len(POLICIES)]
     numbers = range(block, spark_cases, RUNS)
     cases = [make_case(number, partitions, tmp_path) for number in numbers]
-    runner = run(spark, cases, tmp_path, partitions, policy)
-    assert all(len(runner.metrics[case.name]) >= len(case.join.batches) for case in cases)
-    assert not [text for case in cases if (text := wrong(case, runner.metrics[case.name]))]
+    groups = [cases] if block < RUNS - 1 else [[case] for case in cases]
+    for number, group in enumerate(groups):
+        runner = run(spark, group, tmp_path / str(number), partitions, policy)
+        for case in group:
+            metrics = metrics_of(case, runner)
+            assert len(metrics) >= len(case.join.batches)
+            assert not wrong(case, metrics)
     assert sum(case.sink.results().num_rows > 0 for case in cases) > len(cases) // 2

@@ -14,17 +14,11 @@ import pytest
 
 import weft
 from weft.errors import CatalogError, ConfigError, QueryError, StateError
-from weft.logical.catalog import Catalog
+from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.optimizer.optimizer import optimise
-from weft.optimizer.space import Options
-from weft.plan.graph import PhysicalGraph
-from weft.plan.lower import lower
 from weft.runtime.checkpoint import Checkpoint
-from weft.runtime.spark import SparkRunner, Target
 from weft.sinks import to_memory, to_parquet
-from weft.sources.spec import files
-from weft.sql.bind import parse_query
+from weft.sinks.protocol import Sink
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing import reference_join
 
@@ -34,17 +28,11 @@ STREAMS = {
     name: Stream(name, Schema.parse(f"{columns}, ts timestamp"), "ts")
     for name, columns in (("v", "vid long, a long"), ("w", "vid long, uid long"), ("c", "uid long, b string"))
 }
-CATALOG = Catalog(tuple(STREAMS.values()))
+RATES = Statistics(
+    {name: StreamStatistics(rate=50_000, distinct={"vid": 300, "uid": 300}) for name in STREAMS}
+)
 CHAIN = """SELECT v.a, w.uid, c.b FROM v [RANGE 2 SECONDS], w [RANGE 1 SECOND], c [RANGE 3 SECONDS]
            WHERE v.vid = w.vid AND w.uid = c.uid AND v.a > 10"""
-
-
-def graph_of(sql: str, strategy: str = "auto") -> PhysicalGraph:
-    """A plan for two partitions."""
-    rates = Statistics(
-        {name: StreamStatistics(rate=50_000, distinct={"vid": 300, "uid": 300}) for name in STREAMS}
-    )
-    return lower(optimise(parse_query(sql, CATALOG), rates, Options(strategy=strategy, partitions=2)))
 
 
 def write_files(root: Path, first: int, count: int, rows: int = 300) -> None:
@@ -66,31 +54,32 @@ def _times(first: int, rows: int) -> pa.Array:
     return pa.array(micros).cast(pa.timestamp("us", "UTC"))
 
 
-def runner(spark: Any, root: Path, graph: PhysicalGraph, sink: Any) -> SparkRunner:
-    """A runner over the files below a directory, one file of each stream a batch."""
-    names = {input_.stream.name for input_ in graph.query.inputs}
-    sources = {
-        name: files("parquet", str(root / "in" / name), schema=STREAMS[name].schema, max_files_per_batch=1)
-        for name in sorted(names)
-    }
-    streams = {name: STREAMS[name] for name in sources}
-    return SparkRunner(spark, Checkpoint(root / "ck"), streams, sources, {"q": Target(graph, sink)}, 2)
+def session_of(
+    spark: Any, root: Path, sink: Sink, sql: str = CHAIN, strategy: str = "auto", **wishes: Any
+) -> weft.Session:
+    """A session of two partitions over the files below a directory, one file of each stream a batch."""
+    options = weft.Options(partitions=2)
+    session = weft.Session(checkpoint=root / "ck", spark=spark, options=options, statistics=RATES, **wishes)
+    for name, stream in STREAMS.items():
+        source = weft.files("parquet", str(root / "in" / name), schema=stream.schema, max_files_per_batch=1)
+        session.stream(name, source, event_time="ts")
+    session.query(sql, name="q", sink=sink, strategy=strategy)
+    return session
 
 
-def run(runner_: SparkRunner) -> None:
+def run(session: weft.Session) -> None:
     """All that is there, then stop."""
-    query = runner_.start({"availableNow": True})
-    query.awaitTermination(120)
-    runner_.checkpoint.close()
-    error = query.exception()
-    if error:
-        raise error
+    try:
+        session.start(available_now=True)
+        assert session.await_termination(120)
+    finally:
+        session.stop()
 
 
-def expected(root: Path, graph: PhysicalGraph) -> Counter[tuple[Any, ...]]:
+def expected(root: Path, query: Query) -> Counter[tuple[Any, ...]]:
     """The definition's answer."""
-    tables = {i.alias: pq.read_table(root / "in" / i.stream.name) for i in graph.query.inputs}
-    return rows_of(reference_join(graph.query, tables))
+    tables = {i.alias: pq.read_table(root / "in" / i.stream.name) for i in query.inputs}
+    return rows_of(reference_join(query, tables))
 
 
 def rows_of(table: pa.Table) -> Counter[tuple[Any, ...]]:
@@ -102,56 +91,57 @@ def rows_of(table: pa.Table) -> Counter[tuple[Any, ...]]:
 def test_a_chain_of_three_equals_the_definition(spark: Any, tmp_path: Path, strategy: str) -> None:
     """Several batches, several hops, stored intermediate results."""
     write_files(tmp_path, 0, 3)
-    graph, sink = graph_of(CHAIN, strategy), to_memory()
-    run(found := runner(spark, tmp_path, graph, sink))
+    sink = to_memory()
+    run(session := session_of(spark, tmp_path, sink, strategy=strategy))
     answer = rows_of(sink.results())
-    assert answer == expected(tmp_path, graph)
+    assert answer == expected(tmp_path, session.queries[0].query)
     assert sum(answer.values()) > 100
-    assert [m.number for m in found.metrics["q"]] == [0, 1, 2]
-    assert sum(m.results for m in found.metrics["q"]) == sink.results().num_rows
+    progress = session.progress["q"]
+    assert [batch.number for batch in progress] == [0, 1, 2]
+    assert sum(batch.results for batch in progress) == sink.results().num_rows
 
 
 def test_a_restart_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
     """Tuples of before the restart join with those of after it, and nothing comes twice."""
-    graph = graph_of(CHAIN, "left_deep")
-    write_files(tmp_path, 0, 2)
-    run(runner(spark, tmp_path, graph, to_parquet(tmp_path / "out")))
-    write_files(tmp_path, 2, 2)
-    run(runner(spark, tmp_path, graph, to_parquet(tmp_path / "out")))
-    assert rows_of(pq.read_table(tmp_path / "out")) == expected(tmp_path, graph)
+    for first in (0, 2):
+        write_files(tmp_path, first, 2)
+        sink = to_parquet(tmp_path / "out")
+        run(session := session_of(spark, tmp_path, sink, strategy="left_deep"))
+    found = rows_of(pq.read_table(tmp_path / "out"))
+    assert found == expected(tmp_path, session.queries[0].query)
 
 
 def test_state_is_forgotten(spark: Any, tmp_path: Path) -> None:
     """Windows of seconds over minutes of stream: what no tuple can reach any more must go."""
     write_files(tmp_path, 0, 6)
-    found = runner(spark, tmp_path, graph_of(CHAIN, "flat"), to_memory())
-    run(found)
-    held = [sum(store.rows for store in m.stores.values()) for m in found.metrics["q"]]
-    assert max(held) < 0.8 * sum(sum(i.rows for i in m.inputs.values()) for m in found.metrics["q"])
-    files_left = len(list(found.checkpoint.buckets.iterdir()))
-    named = found.checkpoint.manifest(5), found.checkpoint.manifest(4)
+    run(session := session_of(spark, tmp_path, to_memory(), strategy="flat"))
+    progress = session.progress["q"]
+    held = [sum(store.rows for store in batch.stores.values()) for batch in progress]
+    assert max(held) < 0.8 * sum(sum(i.rows for i in batch.inputs.values()) for batch in progress)
+    checkpoint = Checkpoint(tmp_path / "ck")
+    named = checkpoint.manifest(5), checkpoint.manifest(4)
+    files_left = len(list(checkpoint.buckets.iterdir()))
     assert files_left == len(set().union(*(m.files() for m in named if m)))
 
 
 def test_two_sessions_cannot_share_a_checkpoint(spark: Any, tmp_path: Path) -> None:
     """They would overwrite each other's state."""
     write_files(tmp_path, 0, 1)
-    graph = graph_of(CHAIN)
-    first = runner(spark, tmp_path, graph, to_memory())
-    query = first.start({"availableNow": True})
+    first = session_of(spark, tmp_path, to_memory())
+    first.start(available_now=True)
     with pytest.raises(StateError, match="in use by another session"):
-        runner(spark, tmp_path, graph, to_memory()).start({"availableNow": True})
-    query.awaitTermination(120)
-    first.checkpoint.close()
+        session_of(spark, tmp_path, to_memory()).start(available_now=True)
+    assert first.await_termination(120)
+    first.stop()
 
 
 def test_a_checkpoint_of_other_queries_is_refused(spark: Any, tmp_path: Path) -> None:
     """Its state would mean something else."""
     write_files(tmp_path, 0, 1)
-    run(runner(spark, tmp_path, graph_of(CHAIN), to_memory()))
-    other = graph_of(CHAIN.replace("v.a > 10", "v.a > 20"))
+    run(session_of(spark, tmp_path, to_memory()))
+    other = CHAIN.replace("v.a > 10", "v.a > 20")
     with pytest.raises(StateError, match="other streams or queries"):
-        runner(spark, tmp_path, other, to_memory()).start({"availableNow": True})
+        session_of(spark, tmp_path, to_memory(), other).start(available_now=True)
 
 
 def test_a_session_runs_what_the_readme_shows(spark: Any, tmp_path: Path) -> None:
@@ -164,10 +154,10 @@ def test_a_session_runs_what_the_readme_shows(spark: Any, tmp_path: Path) -> Non
     planned = session.query(CHAIN, name="chain", sink=sink)
     session.start()
     session.process_all_available()
-    assert rows_of(sink.results()) == expected(tmp_path, planned.graph)
+    assert rows_of(sink.results()) == expected(tmp_path, planned.query)
     assert sum(batch.results for batch in session.progress["chain"]) == sink.results().num_rows
-    with pytest.raises(QueryError, match="running session"):
-        session.query(CHAIN, name="other")
+    with pytest.raises(QueryError, match="writes to this sink already"):
+        session.query(CHAIN, name="other", sink=sink)
     session.stop()
 
 

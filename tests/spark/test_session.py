@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 import weft
 from weft.errors import CatalogError, ConfigError, QueryError, SinkError, SourceError, StateError
-from weft.runtime.checkpoint import Checkpoint, Plan
+from weft.runtime.checkpoint import Checkpoint
 from weft.testing import reference_join
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -184,9 +185,8 @@ def test_a_query_added_after_a_crash_begins_with_the_batch_after_it(spark: Any, 
     checkpoint = Checkpoint(tmp_path / "ck")
     last = checkpoint.plan(1)
     assert last is not None
-    checkpoint.write_plan(
-        Plan(2, last.now, last.graphs, {q: {**t, "number": 2} for q, t in last.turns.items()})
-    )
+    turns = {graph: {**turn, "number": 2} for graph, turn in last.turns.items()}
+    checkpoint.write_plan(replace(last, number=2, turns=turns, relays={}, changed=()))
     for number in range(2, 4):
         for stream in "ab":
             write(tmp_path, stream, number)

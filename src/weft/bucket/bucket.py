@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from weft.bucket.bounds import Bounds
 from weft.bucket.compiled import Array, Ints, Longs, frozen
 from weft.bucket.index import Index, Order, Sorted, make_index, sort_rows, words_for
 from weft.bucket.memory import take
@@ -22,23 +23,11 @@ from weft.bucket.position import POSITION
 from weft.bucket.words import Words, flatten, key_words
 from weft.errors import StateError, nearest
 
-__all__ = ["FARTHEST", "Bounds", "Bucket", "build", "column", "finish", "gather", "laid_out", "words_of"]
+__all__ = ["FARTHEST", "Bucket", "build", "column", "finish", "gather", "laid_out", "words_of"]
 
 
 # Microseconds, 36,000 years: four such times can be added up in 64 bits, so no window overflows.
 FARTHEST = 1 << 60
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What is known of a bucket without opening it; times in microseconds, positions packed (`position`)."""
-
-    rows: int
-    bytes: int
-    min_time: int | None = None
-    max_time: int | None = None
-    first: int | None = None
-    last: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,7 +25,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weft.bucket.bucket import Bounds, Bucket, words_of
+from weft.bucket.bounds import Bounds
+from weft.bucket.bucket import Bucket, words_of
 from weft.bucket.compiled import Array, compiled, frozen
 from weft.bucket.index import Index, Order
 from weft.bucket.words import Words, validity

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from weft.bucket.bucket import Bounds, Bucket, event_times, finish, gather, laid_out, words_of
+from weft.bucket.bounds import Bounds
+from weft.bucket.bucket import Bucket, event_times, finish, gather, laid_out, words_of
 from weft.bucket.compiled import Array, Ints, frozen
 from weft.bucket.index import Index, Order, make_index, merge_rows, sort_rows
 from weft.bucket.memory import concatenate, take

@@ -30,6 +30,7 @@ __all__ = ["validate"]
 def validate(graph: PhysicalGraph) -> None:
     """Refuse a graph that would lose or repeat a result."""
     _check_names(graph)
+    _check_users(graph)
     _check_members(graph)
     _check_nodes(graph)
     replay = _Replay(graph)
@@ -53,6 +54,19 @@ def _check_names(graph: PhysicalGraph) -> None:
     outputs = [name for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs]
     if len(set(outputs)) < len(outputs) or not set(outputs) <= set(edges):
         raise PlanError("a probe sends its matches over an edge that is not there, or not its own")
+
+
+def _check_users(graph: PhysicalGraph) -> None:
+    """A probe is for those whom something behind it is for; only what is stored can be without a value."""
+    rules = {rule.edge: rule for rule in graph.rules}
+    for edge in graph.edges:
+        rule = rules[edge.name]
+        if edge.nulls and not isinstance(rule, StoreRule):
+            raise PlanError(f"edge {edge.name} keeps what cannot be looked up")
+        if isinstance(rule, ProbeRule):
+            behind = {name for output in rule.outputs for name in rules[output].users}
+            if set(rule.users) != behind:
+                raise PlanError(f"probe {rule.edge} is for queries that have no part in it")
 
 
 def _check_members(graph: PhysicalGraph) -> None:

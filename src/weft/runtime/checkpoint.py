@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.bucket.bucket import Bounds
+from weft.bucket.bounds import Bounds
 from weft.errors import StateError
 
 __all__ = ["FORMAT", "Blueprint", "Checkpoint", "Manifest", "Plan", "RunFile", "Runs"]

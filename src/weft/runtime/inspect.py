@@ -2,23 +2,26 @@
 
 Guarantees: only reads, and takes no lock, so it can be asked while a session runs; what it shows is the state after the
 last committed batch. Files of a batch under way are in no manifest yet and count as *unnamed*, as do those that a crash
-left; the next commit deletes what is still unnamed then.
+left; the next commit deletes what is still unnamed then. Needs no kernels. Where the plan of the last batch is gone or
+damaged, who uses a store is not known, and the rest is shown.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError, WeftError
-from weft.plan.graph import PhysicalGraph
-from weft.runtime.batch import longest
-from weft.runtime.checkpoint import FORMAT, Checkpoint, Manifest, RunFile
+from weft.logical.window import Rows
+from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.join_plan import store_name
+from weft.runtime.asked import Asked
+from weft.runtime.checkpoint import FORMAT, Checkpoint, Manifest
 
-__all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "inspect"]
+__all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "StreamState", "inspect"]
 
 _TRIES = 5  # a running session may delete what is about to be read
 
@@ -32,13 +35,26 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreState:
-    """A store: its tuples and bytes, copies included; the runs and partitions they are in; their times.
-
-    ``oldest`` and ``newest`` are microseconds, or, if it is ``counted`` (a `ROWS` window), numbers of tuples.
-    """
+class StreamState:
+    """A stream: its columns and event time, the tuples that came, and its watermark in microseconds."""
 
     name: str
+    text: str
+    arrived: int = 0
+    watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """A store: its tuples and bytes, copies included; the runs and partitions they are in; their times; its users.
+
+    ``oldest`` and ``newest`` are microseconds, or, if it is ``counted`` (a `ROWS` window), numbers of tuples.
+    ``layout`` is empty and there are no ``users`` where the plan is not known.
+    """
+
+    identity: str
+    name: str
+    layout: str
     rows: int
     bytes: int
     runs: int
@@ -46,29 +62,38 @@ class StoreState:
     oldest: int | None
     newest: int | None
     counted: bool = False
+    users: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class QueryState:
-    """A query: its text, its watermarks by stream in microseconds, the tuples that came by input, its stores."""
+    """A query that runs: its text in its author's names, the first batch it is in, and its results so far.
+
+    ``bytes`` are those of its stores; those of stores it shares are divided among their users.
+    """
 
     name: str
     text: str
-    watermarks: Mapping[str, int]
-    arrived: Mapping[str, int]
-    stores: tuple[StoreState, ...]
+    first: int
+    results: int
+    bytes: float
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """A checkpoint: whose it is, how far it got (``last_batch`` -1: nowhere yet), and what lies in it."""
+    """A checkpoint: whose it is, how far it got (``last_batch`` -1: nowhere yet), and what lies in it.
+
+    ``stopped`` are the queries that ran before, and why they run no longer.
+    """
 
     directory: str
     format: int
     partitions: int | None
-    streams: Mapping[str, str]
     last_batch: int
+    streams: tuple[StreamState, ...]
+    stores: tuple[StoreState, ...]
     queries: tuple[QueryState, ...]
+    stopped: Mapping[str, str]
     live: Files
     unnamed: Files
     dead_letters: int
@@ -78,24 +103,46 @@ class CheckpointState:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sketch:
+    """The queries and stores of the last batch, as far as they can be read."""
+
+    graphs: Mapping[str, PhysicalGraph] = field(default_factory=dict)
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    stopped: Mapping[str, str] = field(default_factory=dict)
+
+    def node(self, graph: str, identity: str) -> StoreNode | None:
+        """A store of a graph."""
+        stores = self.graphs[graph].stores if graph in self.graphs else ()
+        return next((store for store in stores if store.identity == identity), None)
+
+    def is_counted(self, graph: str, node: StoreNode) -> bool:
+        """Whether a store's clock counts tuples."""
+        window = self.graphs[graph].input(node.aliases[0]).window
+        return len(node.aliases) == 1 and isinstance(window, Rows)
+
+    def first(self, name: str) -> int:
+        """The first batch that a query is in."""
+        members = (member for graph in self.graphs.values() for member in graph.members)
+        return next((member.first for member in members if member.name == name), 0)
+
+
 def inspect(root: Path) -> CheckpointState:
     """What is in a checkpoint directory."""
     identity = _identity(root)
-    files, last, manifests = _consistent(root)
+    files, last, manifests, sketch = _consistent(root)
     now = manifests[-1] if manifests else Manifest()
     named = set().union(*(manifest.files() for manifest in manifests))
-    texts: Mapping[str, Any] = identity.get("queries", {})
-    counted = _counted(root, last)
+    stores = _stores(now, sketch)
     return CheckpointState(
         directory=str(root),
         format=identity["format"],
         partitions=identity.get("partitions"),
-        streams={name: _stream(found) for name, found in identity.get("streams", {}).items()},
         last_batch=last,
-        queries=tuple(
-            _query(name, str(texts.get(name, "")), now, counted)
-            for name in sorted({*texts, *now.runs, *now.arrived})
-        ),
+        streams=tuple(_stream(name, now, found) for name, found in identity.get("streams", {}).items()),
+        stores=stores,
+        queries=tuple(_query(name, one, sketch, now, stores) for name, one in sorted(sketch.asked.items())),
+        stopped=dict(sorted(sketch.stopped.items())),
         live=_sum(size for name, size in files.items() if name in named),
         unnamed=_sum(size for name, size in files.items() if name not in named),
         dead_letters=_dead_letters(root / "dead_letters"),
@@ -122,18 +169,26 @@ def _identity(root: Path) -> dict[str, Any]:
     return found
 
 
-def _stream(found: Any) -> str:
+def _stream(name: str, manifest: Manifest, found: Any) -> StreamState:
+    return StreamState(name, _columns(found), manifest.arrived.get(name, 0), manifest.marks.get(name))
+
+
+def _columns(found: Any) -> str:
     """A stream's columns and its event time, as the checkpoint has them."""
     if not isinstance(found, list) or not found:
         return str(found)
     return f"{found[0]}, event time {found[1]}" if len(found) > 1 and found[1] else str(found[0])
 
 
-def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest]]:
-    """The bucket files and the kept manifests, oldest first, of one moment as far as a running session allows."""
+def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest], _Sketch]:
+    """The bucket files, the kept manifests, oldest first, and what the last batch was planned to be.
+
+    All of one moment, as far as a running session allows.
+    """
     checkpoint = Checkpoint(root)
     for _ in range(_TRIES):
         files, numbers = _sizes(checkpoint.buckets), _numbers(root)
+        last = max(numbers, default=-1)
         try:
             found = [manifest for number in numbers if (manifest := checkpoint.manifest(number))]
         except FileNotFoundError:
@@ -142,11 +197,25 @@ def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest]]:
             raise StateError(
                 f"a manifest in {root / 'state'} is damaged", hint="restore it from a copy of the checkpoint"
             ) from None
-        if len(found) == len(numbers) == len(_numbers(root)) and checkpoint.last() == max(
-            numbers, default=-1
-        ):
-            return files, max(numbers, default=-1), found
+        sketch = _sketch(checkpoint, last)
+        if len(found) == len(numbers) == len(_numbers(root)) and checkpoint.last() == last:
+            return files, last, found, sketch
     raise StateError(f"{root} changes faster than it can be read", hint="try again")
+
+
+def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
+    """What the last batch was planned to be; before there is one, the first."""
+    try:
+        plan = checkpoint.plan(max(last, 0))
+        if plan is None:
+            return _Sketch()
+        blueprint = checkpoint.blueprint(plan.standing)
+        graph = PhysicalGraph.from_json(blueprint.graph) if blueprint.graph else None
+        graphs = {} if graph is None else dict.fromkeys(plan.graphs, graph)
+        asked = {name: Asked.from_dict(one) for name, one in blueprint.asked.items()}
+        return _Sketch(graphs, asked, dict(blueprint.stopped))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, WeftError):
+        return _Sketch()  # no plan, no answer; what the manifest says is shown all the same
 
 
 def _numbers(root: Path) -> list[int]:
@@ -163,30 +232,20 @@ def _sizes(folder: Path) -> dict[str, int]:
     return sizes
 
 
-def _counted(root: Path, last: int) -> set[tuple[str, str]]:
-    """The stores, by query, whose clock counts tuples, as the plan of the last batch says."""
-    try:
-        plan = Checkpoint(root).plan(last)
-        graphs = {name: PhysicalGraph.from_json(text) for name, text in plan.graphs.items()} if plan else {}
-    except (OSError, ValueError, KeyError, TypeError, WeftError):
-        return set()  # no plan, no answer; times are then shown as they are
-    return {
-        (name, store.name)
-        for name, graph in graphs.items()
-        for store in graph.stores
-        if len(store.aliases) == 1 and longest(graph.query, store.aliases[0]) is not None
-    }
+def _query(
+    name: str, asked: Asked, sketch: _Sketch, manifest: Manifest, stores: Iterable[StoreState]
+) -> QueryState:
+    text = str(asked.query.renamed(dict(asked.names)))
+    held = sum(store.bytes / len(store.users) for store in stores if name in store.users)
+    return QueryState(name, text, sketch.first(name), manifest.results.get(name, 0), held)
 
 
-def _query(name: str, text: str, manifest: Manifest, counted: set[tuple[str, str]]) -> QueryState:
-    stores = manifest.runs.get(name, {})
-    return QueryState(
-        name,
-        text,
-        dict(manifest.marks.get(name, {})),
-        dict(manifest.arrived.get(name, {})),
-        tuple(_store(store, stores[store], (name, store) in counted) for store in sorted(stores, key=_rank)),
-    )
+def _stores(manifest: Manifest, sketch: _Sketch) -> tuple[StoreState, ...]:
+    """The stores of all graphs: those that a graph has, empty or not, and those of which there are runs."""
+    found = {(graph, identity) for graph, stores in manifest.runs.items() for identity in stores}
+    found |= {(name, store.identity) for name, graph in sketch.graphs.items() for store in graph.stores}
+    ranked = sorted(found, key=lambda pair: (_rank(pair[1]), pair))
+    return tuple(_store(graph, identity, manifest, sketch) for graph, identity in ranked)
 
 
 def _rank(store: str) -> tuple[int, str]:
@@ -194,17 +253,22 @@ def _rank(store: str) -> tuple[int, str]:
     return store.count("⋈"), store
 
 
-def _store(name: str, partitions: Mapping[int, tuple[RunFile, ...]], counted: bool) -> StoreState:
+def _store(graph: str, identity: str, manifest: Manifest, sketch: _Sketch) -> StoreState:
+    node = sketch.node(graph, identity)
+    partitions = manifest.runs.get(graph, {}).get(identity, {})
     bounds = [run.bounds for runs in partitions.values() for run in runs]
     return StoreState(
-        name,
+        identity,
+        identity if node is None else store_name(node.aliases),
+        "" if node is None else str(node.layout),
         sum(one.rows for one in bounds),
         sum(one.bytes for one in bounds),
         len(bounds),
         sum(1 for runs in partitions.values() if runs),
         min((one.min_time for one in bounds if one.min_time is not None), default=None),
         max((one.max_time for one in bounds if one.max_time is not None), default=None),
-        counted,
+        node is not None and sketch.is_counted(graph, node),
+        () if node is None else node.users,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels
-    from weft.bucket.bucket import Bounds
+    from weft.bucket.bounds import Bounds
     from weft.runtime.interpret import StepCount
 
 __all__ = ["BatchMetrics", "InputMetrics", "StepMetrics", "StoreMetrics", "sum_steps", "sum_stores"]

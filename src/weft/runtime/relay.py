@@ -232,8 +232,8 @@ def _kept_for(old: Program, new: Program, alias: str, name: str) -> str | None:
 
 
 def is_replicated(identity: str) -> bool:
-    """Whether a store holds every tuple in every partition."""
-    return " replicated" in identity
+    """Whether an input's store holds every tuple in every partition; its layout ends its identity."""
+    return identity.endswith(" replicated")
 
 
 def edges_for(graph: PhysicalGraph, relay: Relay) -> frozenset[str]:

@@ -7,7 +7,7 @@ never read as markup.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
@@ -21,11 +21,12 @@ from rich.text import Text
 from weft.plan.explain import number
 
 if TYPE_CHECKING:
-    from weft.runtime.inspect import CheckpointState, QueryState, StoreState
+    from weft.runtime.inspect import CheckpointState, QueryState, StoreState, StreamState
 
 __all__ = ["StateFormat", "show_state", "state_json", "state_tables"]
 
-_WIDTH = 110
+_WIDTH = 10_000  # a narrow terminal breaks the lines; Rich would cut the figures off
+_NAMED = 4  # users of a store; of more, the number
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -38,14 +39,13 @@ class StateFormat(str, Enum):
 
 def show_state(directory: Path, shown: StateFormat) -> None:
     """Show what a checkpoint directory holds on the standard output."""
-    from weft.runtime.inspect import inspect  # loads the kernels, which other commands need not
+    from weft.runtime.inspect import inspect  # other commands need not load it
 
     state = inspect(directory)
     if shown is StateFormat.JSON:
         print(state_json(state))
     else:
-        # A narrow terminal breaks the lines; Rich would cut the figures off.
-        state_tables(state, Console(highlight=False, width=max(_WIDTH, Console().width)))
+        state_tables(state, Console(highlight=False, width=_WIDTH))
 
 
 def state_json(state: CheckpointState) -> str:
@@ -54,23 +54,26 @@ def state_json(state: CheckpointState) -> str:
 
 
 def state_tables(state: CheckpointState, console: Console) -> None:
-    """Show a checkpoint: what it is, then every query with its inputs and stores."""
+    """Show a checkpoint: what it is, its streams and stores, then the queries that share them."""
     for line in _summary(state):
         console.print(Text(line), soft_wrap=True)
+    _show(console, "Streams", ("stream", "arrived", "watermark", "columns"), map(_stream, state.streams))
+    heads = ("store", "layout", "rows", "bytes", "runs", "partitions", "oldest", "newest", "used by")
+    _show(console, "Stores", heads, map(_store, state.stores))
+    if state.queries:
+        console.print(Text(f"\nQueries ({len(state.queries)})", style="bold"))
     for query in state.queries:
-        console.print()
-        console.print(Text(f"Query {query.name}", style="bold"))
-        console.print(Text(query.text), soft_wrap=True)
-        for table in _tables(query):
-            console.print(Padding(table, (0, 0, 0, 2), expand=False))
+        console.print(Text(f"  {_query(query)}"), soft_wrap=True)
+        console.print(Text(f"    {query.text}", style="dim"), soft_wrap=True)
+    _show(console, "Stopped", ("query", "why"), state.stopped.items())
 
 
-def _tables(query: QueryState) -> Iterator[Table]:
-    yield _table(("input", "arrived"), ((alias, f"{count:,}") for alias, count in query.arrived.items()))
-    yield _table(("stream", "watermark"), ((name, _time(mark)) for name, mark in query.watermarks.items()))
-    if query.stores:
-        heads = ("store", "rows", "bytes", "runs", "partitions", "oldest", "newest")
-        yield _table(heads, map(_store, query.stores))
+def _show(console: Console, title: str, heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """A table under its title; nothing, if it has no rows."""
+    table = _table(heads, rows)
+    if table.row_count:
+        console.print(Text(f"\n{title}", style="bold"))
+        console.print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
 def _summary(state: CheckpointState) -> list[str]:
@@ -80,8 +83,16 @@ def _summary(state: CheckpointState) -> list[str]:
     files = [f"{state.live.count} bucket files, {_bytes(state.live.bytes)}"]
     files.append(f"{state.unnamed.count} that no manifest names, {_bytes(state.unnamed.bytes)}")
     files.append(f"{state.dead_letters} dead letters")
-    streams = [f"Stream {name}: {text}" for name, text in state.streams.items()]
-    return [" · ".join(parts), " · ".join(files), *streams]
+    return [" · ".join(parts), " · ".join(files)]
+
+
+def _stream(stream: StreamState) -> tuple[str, ...]:
+    return stream.name, f"{stream.arrived:,}", _time(stream.watermark), stream.text
+
+
+def _query(query: QueryState) -> str:
+    held = f"{_bytes(round(query.bytes))} of state"
+    return f"{query.name} · since batch {query.first} · {query.results:,} results · {held}"
 
 
 def _store(store: StoreState) -> tuple[str, ...]:
@@ -89,12 +100,21 @@ def _store(store: StoreState) -> tuple[str, ...]:
     shown = [("-" if end is None else f"tuple {end:,}") if store.counted else _time(end) for end in ends]
     return (
         store.name,
+        store.layout or "-",
         f"{store.rows:,}",
         _bytes(store.bytes),
         str(store.runs),
         str(store.partitions),
         *shown,
+        _users(store.users),
     )
+
+
+def _users(users: tuple[str, ...]) -> str:
+    """The names of a few; of more, how many they are."""
+    if len(users) > _NAMED:
+        return f"{len(users)} queries"
+    return ", ".join(users) or "-"
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.kernels.columns import KEY_TYPES, VALUE_TYPES, batches, less, same
-from weft.bucket import POSITION, Bucket, Order, build, by_hash, by_value
-from weft.bucket.bucket import words_of
+from weft.bucket.bucket import Bucket, build, words_of
 from weft.bucket.compiled import mix
-from weft.bucket.index import Index
-from weft.bucket.position import assign, start, unpack
+from weft.bucket.index import Index, Order, by_hash, by_value
+from weft.bucket.position import POSITION, assign, start, unpack
 from weft.errors import StateError
 
 

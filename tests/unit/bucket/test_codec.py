@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tests.unit.bucket.test_bucket import tables
 from tests.unit.kernels.columns import KEY_TYPES
-from weft.bucket import Bucket, build, by_hash, by_value
+from weft.bucket.bucket import Bucket, build
 from weft.bucket.codec import FORMAT, decode, encode, read, write
+from weft.bucket.index import by_hash, by_value
 from weft.errors import StateError, WeftError
 from weft.kernels.probe import in_order, probe
 

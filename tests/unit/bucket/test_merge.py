@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from tests.unit.bucket.test_bucket import check_index, rows
 from tests.unit.kernels.columns import KEY_TYPES, batches
-from weft.bucket import POSITION, Bounds, build, by_hash, by_value
+from weft.bucket.bounds import Bounds
+from weft.bucket.bucket import build
+from weft.bucket.index import by_hash, by_value
 from weft.bucket.merge import due, expired, merge
-from weft.bucket.position import assign
+from weft.bucket.position import POSITION, assign
 from weft.errors import StateError
 
 

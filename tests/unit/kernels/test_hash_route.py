@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.kernels.columns import KEY_TYPES, batches, chunked, columns, same
-from weft.bucket import Bucket, build, by_hash
+from weft.bucket.bucket import Bucket, build
+from weft.bucket.index import by_hash
 from weft.errors import StateError
 from weft.kernels.hash import equal_values, hash_columns
 from weft.kernels.materialise import gather, stored_column

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.kernels.columns import KEY_TYPES, VALUE_TYPES, batches, chunked, less, same
-from weft.bucket import POSITION, Bucket, Order, build, by_hash, by_value
-from weft.bucket.position import assign, start
+from weft.bucket.bucket import Bucket, build
+from weft.bucket.index import Order, by_hash, by_value
+from weft.bucket.position import POSITION, assign, start
 from weft.errors import StateError
 from weft.kernels.band import Band, band, band_portions
 from weft.kernels.probe import in_order, of_bucket, probe, probe_portions

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weft.bucket import build, by_hash
+from weft.bucket.bucket import build
+from weft.bucket.index import by_hash
 from weft.kernels import cells, equal, expand, predicate_index, query_set
 from weft.kernels.probe import in_order, probe
 from weft.kernels.ranges import Window

@@ -10,6 +10,7 @@ import pytest
 
 from tests.equivalence.test_plans import random_options
 from tests.unit.optimizer.queries import join, rates
+from tests.unit.plan.workloads import overlapping
 from weft.errors import PlanError
 from weft.logical.catalog import Catalog
 from weft.logical.schema import Schema, Stream
@@ -17,10 +18,10 @@ from weft.optimizer.cost import Weights
 from weft.optimizer.optimizer import optimise
 from weft.optimizer.space import Options
 from weft.plan.explain import diagram, explain
-from weft.plan.graph import CODEC, PhysicalGraph
+from weft.plan.graph import CODEC, PhysicalGraph, StoreNode
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
-from weft.plan.lower import lower
-from weft.plan.rules import ProbeRule, Rule
+from weft.plan.lower import lower, lower_workload
+from weft.plan.rules import ProbeRule, Rule, StoreRule
 from weft.sql.bind import parse_query
 from weft.testing import random_case
 
@@ -95,6 +96,21 @@ def wrong_rules(graph: PhysicalGraph) -> Mutants:
     yield "backwards", lambda: replace(graph, rules=graph.rules[::-1])
 
 
+def wrong_shared_rules(graph: PhysicalGraph) -> Mutants:
+    """The same of a graph of many queries, and probes that check what one of them asks and others do not."""
+    for at, rule in enumerate(graph.rules):
+        yield f"without {rule.edge}", without(graph, rule)
+        if isinstance(rule, ProbeRule):
+            yield f"{rule.edge} start", changed(graph, "rules", at, start="nobody")
+            if rule.equalities:
+                yield f"{rule.edge} fewer", changed(graph, "rules", at, equalities=rule.equalities[1:])
+            for predicate in {p: None for m in graph.members for p in m.query.conditions}:
+                if predicate not in rule.predicates:
+                    more = (*rule.predicates, predicate)
+                    yield f"{rule.edge} more", changed(graph, "rules", at, predicates=more)
+    yield "backwards", lambda: replace(graph, rules=graph.rules[::-1])
+
+
 def wrong_nodes(graph: PhysicalGraph) -> Mutants:
     """Stores complete too early, forgetting too soon, without index; sources that pass too little on."""
     for at, store in enumerate(graph.stores):
@@ -124,6 +140,65 @@ def test_no_wrong_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mutants])
             else:
                 pytest.fail(f"seed {seed}: {name} was accepted")
     assert refused > 300
+
+
+def wrong_users(graph: PhysicalGraph) -> Mutants:
+    """Rules and stores that are for one query less, for one more, for somebody else, or for nobody."""
+    everyone = [member.name for member in graph.members]
+    for field, parts in (("rules", graph.rules), ("stores", graph.stores)):
+        for at, part in enumerate(parts):
+            name = part.name if isinstance(part, StoreNode) else part.edge
+            others = [other for other in everyone if other not in part.users]
+            for user in part.users:
+                fewer = tuple(other for other in part.users if other != user)
+                yield f"{name} without {user}", changed(graph, field, at, users=fewer)
+                for other in others:
+                    swapped = tuple(sorted((*fewer, other)))
+                    yield f"{name} for {other}, not {user}", changed(graph, field, at, users=swapped)
+            for other in (*others, "stranger"):
+                more = tuple(sorted((*part.users, other)))
+                yield f"{name} for {other} too", changed(graph, field, at, users=more)
+
+
+def wrong_ways(graph: PhysicalGraph) -> Mutants:
+    """Tuples that ride on an edge that does not lead there, and those without a value lost or kept for nothing."""
+    stores = [rule.edge for rule in graph.rules if isinstance(rule, StoreRule)]
+    for at, edge in enumerate(graph.edges):
+        yield f"{edge.name} nulls", changed(graph, "edges", at, nulls=not edge.nulls)
+        if edge.rides is not None:
+            yield f"{edge.name} walks", changed(graph, "edges", at, rides=None)
+        for other in stores:
+            if other not in (edge.rides, edge.name):
+                yield f"{edge.name} rides on {other}", changed(graph, "edges", at, rides=other)
+
+
+def wrong_members(graph: PhysicalGraph) -> Mutants:
+    """Queries without a place of their own in query-sets, or without query-sets."""
+    slot = graph.members[0].slot
+    yield "one place", changed(graph, "members", 1, slot=slot)
+    yield "no place", changed(graph, "members", 0, slot=-1)
+    yield "one name", changed(graph, "members", 1, name=graph.members[0].name)
+    yield "backwards", lambda: replace(graph, members=graph.members[::-1])
+    yield "untracked", lambda: replace(graph, tracked=False)
+    yield "one less", lambda: replace(graph, members=graph.members[1:])
+
+
+@pytest.mark.parametrize(
+    "mutate", [wrong_edges, wrong_shared_rules, wrong_nodes, wrong_users, wrong_ways, wrong_members]
+)
+def test_no_wrong_shared_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mutants]) -> None:
+    """One query's results must not depend on who else is there."""
+    refused = 0
+    for seed in range(25):
+        graph = lower_workload(overlapping(seed))
+        for name, build in mutate(graph):
+            try:
+                build()
+            except PlanError:
+                refused += 1
+            else:
+                pytest.fail(f"seed {seed}: {name} was accepted")
+    assert refused > 100
 
 
 def test_a_tuple_is_sent_where_its_partners_are() -> None:

@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.runtime.joins import graph
-from weft.bucket.bucket import Bounds
+from tests.unit.runtime.joins import session
+from weft.bucket.bounds import Bounds
 from weft.errors import StateError
-from weft.runtime.checkpoint import FORMAT, Checkpoint, Manifest, Plan, RunFile, Runs
-from weft.runtime.inspect import Files, StoreState, inspect
+from weft.logical.canonical import canonical
+from weft.optimizer.optimizer import optimise
+from weft.optimizer.space import Options
+from weft.plan.graph import CODEC
+from weft.plan.lower import lower_workload
+from weft.plan.workload import share
+from weft.runtime.asked import Asked
+from weft.runtime.checkpoint import FORMAT, Blueprint, Checkpoint, Manifest, Plan, RunFile, Runs
+from weft.runtime.inspect import Files, QueryState, StoreState, StreamState, inspect
 
-SQL = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS], w [ROWS 10] WHERE v.vid = w.vid"
+COUNTED = "SELECT a.x AS x, b.uid AS uid FROM v [RANGE 5 SECONDS] AS a, w [ROWS 10] AS b WHERE a.vid = b.vid"
+PAIR = "SELECT v.x AS x, w.uid AS uid FROM v [RANGE 5 SECONDS], w [RANGE 3 SECONDS] WHERE v.vid = w.vid"
+QUERIES = {"counted": COUNTED, "pair": PAIR}
+STOPPED = {"old": "stopped", "wrong": "failed: SinkError: no room"}
+V = "v partitioned by v.vid"
+W = "w partitioned by w.vid"
+ROWS = "w$rows partitioned by `w$rows`.vid"
 IDENTITY: dict[str, Any] = {
     "streams": {"v": ["vid long, x long, ts timestamp", "ts"], "u": ["vid long", None]},
-    "queries": {"pair": SQL},
     "partitions": 2,
 }
+
+
+def blueprint() -> Blueprint:
+    """Two queries that share the store of v, and two that have stopped."""
+    made = {name: canonical(session().parse(text)) for name, text in QUERIES.items()}
+    options = Options(partitions=2, strategy="flat")
+    plan = share({name: optimise(one.query, session().statistics, options) for name, one in made.items()})
+    asked = {name: Asked(one.query, one.names).to_dict() for name, one in made.items()}
+    return Blueprint(lower_workload(plan).to_json(), CODEC.dumps(plan), asked, STOPPED)
 
 
 def checkpoint(root: Path) -> Checkpoint:
@@ -28,9 +51,14 @@ def checkpoint(root: Path) -> Checkpoint:
     made.open(**IDENTITY)
     made.claim()
     for number in range(3):
-        made.write_plan(Plan(number, 0, {"pair": graph(SQL).to_json()}, {}))
+        _write_plan(made, number)
         made.commit(_manifest(made, number))
     return made
+
+
+def _write_plan(made: Checkpoint, number: int) -> None:
+    name = made.write_blueprint(blueprint())
+    made.write_plan(Plan(number, 0, name, {"queries": name}, {}))
 
 
 def _manifest(made: Checkpoint, number: int) -> Manifest:
@@ -39,13 +67,13 @@ def _manifest(made: Checkpoint, number: int) -> Manifest:
         return RunFile(name, Bounds(rows, 10 * rows, first, last))
 
     runs: Runs = {
-        "pair": {
+        "queries": {
             "v⋈w": {0: (run(f"{number}-c", 1, 5, 5),)},
-            "v": {0: (run(f"{number}-a", 3, 1, 5), run(f"{number}-b", 2, 0, 9)), 1: (run("1", 4, 3, 4),)},
-            "w": {1: (run(f"{number}-d", 6, 90, 95),)},
+            V: {0: (run(f"{number}-a", 3, 1, 5), run(f"{number}-b", 2, 0, 9)), 1: (run("1", 4, 3, 4),)},
+            ROWS: {1: (run(f"{number}-d", 6, 90, 95),)},
         }
     }
-    return Manifest(number, runs, {"pair": {"v": 7}}, {}, {"pair": {"v": 9, "w": 6}}, {})
+    return Manifest(number, runs, {"v": 7}, arrived={"v": 9, "w": 6}, results={"pair": 12})
 
 
 def test_a_checkpoint_is_shown_as_its_last_manifest_says(tmp_path: Path) -> None:
@@ -56,18 +84,53 @@ def test_a_checkpoint_is_shown_as_its_last_manifest_says(tmp_path: Path) -> None
     (tmp_path / "dead_letters" / "batch-000000000001.jsonl").write_bytes(b'{"a": 1}\n{"a": 2}\n')
     found = inspect(tmp_path)
     assert (found.format, found.partitions, found.last_batch, found.dead_letters) == (FORMAT, 2, 2, 2)
-    assert found.streams == {"v": "vid long, x long, ts timestamp, event time ts", "u": "vid long"}
+    assert found.streams == (
+        StreamState("v", "vid long, x long, ts timestamp, event time ts", 9, 7),
+        StreamState("u", "vid long"),
+    )
     assert found.live == Files(9, 2 * (1 + 3 + 2 + 6) + 4)
     assert found.unnamed == Files(1, 5)
-    (query,) = found.queries
-    assert (query.name, query.text) == ("pair", SQL)
-    assert (query.watermarks, query.arrived) == ({"v": 7}, {"v": 9, "w": 6})
-    assert query.stores == (
-        StoreState("v", 9, 90, 3, 2, 0, 9),
-        StoreState("w", 6, 60, 1, 1, 90, 95, counted=True),
-        StoreState("v⋈w", 1, 10, 1, 1, 5, 5),
-    )
     made.close()
+
+
+def test_a_store_is_shown_once_with_all_who_use_it(tmp_path: Path) -> None:
+    """One without runs too; one that no query knows is not hidden."""
+    checkpoint(tmp_path).close()
+    layouts = [f"partitioned by {by}" for by in ("v.vid", "w.vid", "`w$rows`.vid")]
+    assert inspect(tmp_path).stores == (
+        StoreState(V, "v", layouts[0], 9, 90, 3, 2, 0, 9, users=("counted", "pair")),
+        StoreState(W, "w", layouts[1], 0, 0, 0, 0, None, None, users=("pair",)),
+        StoreState(ROWS, "w$rows", layouts[2], 6, 60, 1, 1, 90, 95, counted=True, users=("counted",)),
+        StoreState("v⋈w", "v⋈w", "", 1, 10, 1, 1, 5, 5),
+    )
+
+
+def test_queries_are_shown_as_their_authors_wrote_them(tmp_path: Path) -> None:
+    """With what their part of the state takes; those that stopped with the reason."""
+    checkpoint(tmp_path).close()
+    found = inspect(tmp_path)
+    assert found.queries == (
+        QueryState("counted", COUNTED, 0, 0, 90 / 2 + 60),
+        QueryState("pair", PAIR, 0, 12, 90 / 2),
+    )
+    assert found.stopped == STOPPED
+
+
+def test_a_session_all_of_whose_queries_stopped_has_no_stores(tmp_path: Path) -> None:
+    """It goes on, and waits for others."""
+    made = checkpoint(tmp_path)
+    name = made.write_blueprint(Blueprint("", "", {}, STOPPED))
+    made.write_plan(Plan(3, 0, name, {}, {}))
+    made.commit(Manifest(3, {}, {"v": 7}))
+    made.close()
+    found = inspect(tmp_path)
+    assert (found.stores, found.queries, found.stopped) == ((), (), STOPPED)
+
+
+def test_looking_needs_no_kernels() -> None:
+    """To load them takes longer than to look."""
+    code = "import sys, weft.runtime.inspect, weft.service.state_view; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_looking_changes_nothing(tmp_path: Path) -> None:
@@ -81,22 +144,40 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_without_a_batch_is_one(tmp_path: Path) -> None:
-    """A session that has just started."""
+    """A session that has just started; its queries are known once its first batch is planned."""
     made = Checkpoint(tmp_path)
     made.open(**IDENTITY)
     made.claim()
-    made.close()
     found = inspect(tmp_path)
     assert (found.last_batch, found.live, found.unnamed) == (-1, Files(0, 0), Files(0, 0))
-    assert [query.stores for query in found.queries] == [()]
-    assert json.loads(json.dumps(found.to_dict()))["queries"][0]["name"] == "pair"
+    assert (found.stores, found.queries) == ((), ())
+    _write_plan(made, 0)
+    made.close()
+    found = inspect(tmp_path)
+    assert [(store.rows, store.bytes) for store in found.stores] == [(0, 0)] * 3
+    assert json.loads(json.dumps(found.to_dict()))["queries"][1]["name"] == "pair"
 
 
-def test_a_plan_that_is_gone_leaves_the_rest_visible(tmp_path: Path) -> None:
-    """Then only what the numbers mean is unknown."""
-    checkpoint(tmp_path).close()
-    (tmp_path / "plan" / "2.json").unlink()
-    assert not any(store.counted for store in inspect(tmp_path).queries[0].stores)
+@pytest.mark.parametrize("damage", ["plan gone", "blueprint gone", "plan", "blueprint", "graph"])
+def test_a_plan_that_is_gone_leaves_the_rest_visible(tmp_path: Path, damage: str) -> None:
+    """Then only who uses what, and what the numbers mean, is unknown."""
+    made = checkpoint(tmp_path)
+    plan = made.plan(2)
+    assert plan is not None
+    files = {"plan": tmp_path / "plan" / "2.json"}
+    files["blueprint"] = tmp_path / "blueprints" / f"{plan.standing}.json"
+    if damage == "graph":
+        data = json.loads(files["blueprint"].read_text(encoding="utf-8"))
+        files["blueprint"].write_text(json.dumps({**data, "graph": "[]"}), encoding="utf-8")
+    elif damage.endswith("gone"):
+        files[damage.split()[0]].unlink()
+    else:
+        files[damage].write_text("[1", encoding="utf-8")
+    made.close()
+    found = inspect(tmp_path)
+    assert [(store.identity, store.rows) for store in found.stores] == [(V, 9), (ROWS, 6), ("v⋈w", 1)]
+    assert not any(store.counted or store.users for store in found.stores)
+    assert (found.queries, found.stopped) == ((), {})
 
 
 @pytest.mark.parametrize(

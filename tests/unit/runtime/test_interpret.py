@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.runtime.joins import c, graph, sorted_rows, v, w
-from weft.bucket import Bucket
+from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
 from weft.errors import PlanError
 from weft.runtime.interpret import Parcel, leave_source, run_hop
 from weft.runtime.local import LocalRunner
-from weft.runtime.program import Program
+from weft.runtime.program import Program, StorePlan
 from weft.runtime.source import admit
 from weft.runtime.state import PartitionState
 from weft.runtime.turn import Count, Turn
@@ -35,18 +35,18 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def settled(self, store: str) -> Sequence[Bucket]:
+    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
         """What the manifest lists: nothing, since this is the first batch."""
-        return [read(path) for path in sorted(self.folder.glob(f"settled-{store}-*"))]
+        return [read(path) for path in sorted(self.folder.glob(f"settled-{plan.name}-*"))]
 
-    def added(self, store: str, start: str) -> Sequence[Bucket]:
+    def added(self, plan: StorePlan, start: str) -> Sequence[Bucket]:
         """What is there now."""
-        return [read(path) for path in sorted(self.folder.glob(f"{store}-{start}-*"))]
+        return [read(path) for path in sorted(self.folder.glob(f"{plan.name}-{start}-*"))]
 
-    def add(self, store: str, start: str, run: Bucket) -> None:
+    def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
         """A file more."""
-        number = len(list(self.folder.glob(f"{store}-{start}-*")))
-        write(run, self.folder / f"{store}-{start}-{number}")
+        number = len(list(self.folder.glob(f"{plan.name}-{start}-*")))
+        write(run, self.folder / f"{plan.name}-{start}-{number}")
 
 
 @pytest.mark.parametrize("strategy", ["flat", "left_deep", "chain"])
@@ -68,7 +68,7 @@ def test_hops_work_on_additions_that_are_files(strategy: str, tmp_path: Path) ->
             arrived = {p.edge: [q.batch for q in mine if q.edge == p.edge] for p in mine}
             outcome = run_hop(program, hop, arrived, Files(folder), turn)
             parcels += pickle.loads(pickle.dumps(outcome.sent))
-            results += outcome.results
+            results += outcome.results.get(text.members[0].name, [])
     table = pa.Table.from_batches(results)
     assert sorted_rows(table.filter(pa.compute.is_valid(table["s"]))) == RESULTS
 
@@ -107,4 +107,4 @@ def test_beyond_the_last_hop_nothing_happens() -> None:
     """Queries that run together have different numbers of hops, and the tasks of a hop are told of all."""
     program = Program(graph(CHAIN, "flat"))
     outcome = run_hop(program, len(program.hops), {}, PartitionState(), Turn(0, ("w", "v", "c"), 2))
-    assert (outcome.sent, outcome.results, outcome.steps) == ([], [], [])
+    assert (outcome.sent, outcome.results, outcome.steps) == ([], {}, [])

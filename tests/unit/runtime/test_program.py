@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from tests.unit.runtime.joins import graph
-from weft.bucket import by_hash, by_value
+from weft.bucket.index import by_hash, by_value
 from weft.runtime.access import Access
 from weft.runtime.program import Program
 

@@ -31,9 +31,9 @@ def test_tuples_without_a_time_are_set_aside_and_counted() -> None:
 def test_numbers_count_what_takes_part() -> None:
     """ROWS windows count them."""
     found = admit(PROGRAM, "v", v((1, 1, 3), (2, 2, 4)), watermark=4 * SECOND)
-    assert numbered(PROGRAM.query, "v", found.batch, 7)["v.$seq"].to_pylist() == [7]
+    assert numbered(PROGRAM, "v", found.batch, 7)["v.$seq"].to_pylist() == [7]
     other = admit(PROGRAM, "w", pa.table({"vid": [1], "ts": pa.array([0], pa.timestamp("us"))}))
-    assert "w.$seq" not in numbered(PROGRAM.query, "w", other.batch, 0).schema.names
+    assert "w.$seq" not in numbered(PROGRAM, "w", other.batch, 0).schema.names
 
 
 def test_arrow_types_are_brought_to_the_declared_ones() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
-from weft.bucket import Bucket
+from weft.bucket.bucket import Bucket
 from weft.runtime.local import LocalRunner
 from weft.runtime.program import Program, StorePlan
 from weft.runtime.state import FANOUT, Forget, PartitionState, make_run, settle
@@ -27,7 +27,7 @@ def run_of(plan: StorePlan, first: int, rows: int) -> Bucket:
     """Tuples of v, one a millisecond."""
     ticks = np.arange(first, first + rows)
     columns = {"v.vid": ticks, "v.x": ticks, "v.ts": (ticks * 1000).astype("M8[us]")}
-    return make_run(plan, pa.RecordBatch.from_pydict(columns))
+    return make_run(plan, pa.RecordBatch.from_pydict(columns), 0)
 
 
 def test_runs_stay_few(plan: StorePlan) -> None:
@@ -65,9 +65,9 @@ def test_an_unchanged_run_is_the_same_object(plan: StorePlan) -> None:
 def test_a_partition_can_be_pickled(plan: StorePlan) -> None:
     """Spark may move it to another worker."""
     state = PartitionState()
-    state.add("v", "v", run_of(plan, 0, 5))
+    state.add(plan, "v", run_of(plan, 0, 5))
     again = pickle.loads(pickle.dumps(state))
-    assert again.added("v", "v")[0].batch.equals(state.added("v", "v")[0].batch)
+    assert again.added(plan, "v")[0].batch.equals(state.added(plan, "v")[0].batch)
 
 
 @pytest.mark.parametrize("window", ["[RANGE 2 SECONDS]", "[ROWS 20]"])

@@ -14,7 +14,7 @@ from tests.unit.runtime.joins import times
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
-from weft.runtime.checkpoint import Checkpoint, Plan
+from weft.runtime.checkpoint import Blueprint, Checkpoint, Plan
 from weft.runtime.messages import NOTE, Message
 from weft.runtime.turn import Turn
 from weft.runtime.worker import Job, hop_task, read_task
@@ -50,12 +50,13 @@ def planned() -> PlannedQuery:
 def begin(root: Path, query: PlannedQuery, now: int = 0) -> Job:
     """A new checkpoint with its first batch planned."""
     checkpoint = Checkpoint(root)
-    identity = checkpoint.open({}, {})
+    identity = checkpoint.open({})
     turn = Turn(0, tuple("abcd"), PARTITIONS)
-    checkpoint.write_plan(Plan(0, now, {"q": query.graph.to_json()}, {"q": turn.to_dict()}))
+    name = checkpoint.write_blueprint(Blueprint(query.graph.to_json(), "", {}))
+    checkpoint.write_plan(Plan(0, now, name, {"queries": name}, {"queries": turn.to_dict()}))
     checkpoint.close()
     streams = {name: query.query.input(name).stream for name in "abcd"}
-    return Job(str(root), identity, 0, dict.fromkeys(streams, Made()), streams, {"q": None})
+    return Job(str(root), identity, 0, dict.fromkeys(streams, Made()), streams, {})
 
 
 def parcels(messages: Iterable[Message]) -> list[tuple[int, str, bytes]]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.unit.runtime.test_inspect import checkpoint
+import pytest
+from rich.console import Console
+
+from tests.unit.runtime.test_inspect import COUNTED, PAIR, checkpoint
 from tests.unit.service.test_cli import weft
 from weft.runtime.checkpoint import FORMAT
+from weft.runtime.inspect import CheckpointState, Files, QueryState, StoreState
+from weft.service.state_view import state_tables
 
 
-def test_state_shows_queries_stores_and_files(tmp_path: Path) -> None:
+def test_state_shows_streams_stores_and_queries(tmp_path: Path) -> None:
     """Without the session that made it."""
     checkpoint(tmp_path).close()
     done = weft("state", str(tmp_path))
@@ -19,14 +24,28 @@ def test_state_shows_queries_stores_and_files(tmp_path: Path) -> None:
     for expected in (
         f"Checkpoint {tmp_path} · format {FORMAT} · last batch 2 · 2 partitions",
         "9 bucket files, 28 B · 0 that no manifest names, 0 B · 0 dead letters",
-        "Stream v: vid long, x long, ts timestamp, event time ts",
-        "Query pair",
-        "v 1970-01-01 00:00:00.000",
-        "v 9 90 B 3 2 1970-01-01 00:00:00.000 1970-01-01 00:00:00.000",
-        "w 6 60 B 1 1 tuple 90 tuple 95",
+        "v 9 1970-01-01 00:00:00.000 vid long, x long, ts timestamp, event time ts",
+        "v partitioned by v.vid 9 90 B 3 2 1970-01-01 00:00:00.000 1970-01-01 00:00:00.000 counted, pair",
+        "w$rows partitioned by `w$rows`.vid 6 60 B 1 1 tuple 90 tuple 95 counted",
+        "Queries (2)",
+        "counted · since batch 0 · 0 results · 105 B of state",
+        COUNTED,  # brackets are no markup
+        "wrong failed: SinkError: no room",
     ):
         assert expected in lines, done.stdout
-    assert "[RANGE 5 SECONDS]" in done.stdout  # brackets are no markup
+
+
+def test_state_of_a_hundred_queries_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two lines per query, and no store lists a hundred names."""
+    names = tuple(f"q{number:02}" for number in range(100))
+    store = StoreState("v scattered", "v", "scattered", 1, 100, 1, 1, 0, 0, users=names)
+    queries = tuple(QueryState(name, PAIR, 0, 5, 1.0) for name in names)
+    nothing = Files(0, 0)
+    state = CheckpointState("ck", FORMAT, 2, 7, (), (store,), queries, {}, nothing, nothing, 0)
+    state_tables(state, Console(highlight=False, width=200))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 2 * len(names) + 10
+    assert next(line for line in lines if "scattered" in line).rstrip().endswith("100 queries")
 
 
 def test_state_as_json_is_read_by_other_tools(tmp_path: Path) -> None:
@@ -36,7 +55,14 @@ def test_state_as_json_is_read_by_other_tools(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["last_batch"] == 2
-    assert found["queries"][0]["stores"][0]["rows"] == 9
+    assert found["streams"][0] == {
+        "name": "v",
+        "text": "vid long, x long, ts timestamp, event time ts",
+        "arrived": 9,
+        "watermark": 7,
+    }
+    assert (found["stores"][0]["rows"], found["stores"][0]["users"]) == (9, ["counted", "pair"])
+    assert (found["queries"][0]["text"], found["stopped"]["old"]) == (COUNTED, "stopped")
 
 
 def test_what_is_no_checkpoint_is_said_so(tmp_path: Path) -> None:
