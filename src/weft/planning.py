@@ -44,9 +44,9 @@ class Planner:
             known=self._known,
         )
         self._known, self.last = found.workspace, found
-        members = newcomers(standing.program, found.plan, queries, facts)
-        graph = lower_workload(found.plan, members, tracked=facts.number > 0 or len(queries) > 1)
         new = [name for name in queries if name not in standing.asked]
         backfill = [name for name in new if asked[name].backfill]
+        members = newcomers(standing.program, found.plan, queries, facts, backfill)
+        graph = lower_workload(found.plan, members, tracked=facts.number > 0 or len(queries) > 1)
         relay = relay_of(standing.program, Program(graph), backfill)
         return Decision(found.plan, graph, relay, found.changes)

@@ -137,7 +137,7 @@ class _Draw:
 
     def _pattern(self) -> Pattern:
         rng = self.rng
-        count = rng.choices((2, 3, 4, 5), weights=(2, 5, 4, 1))[0]
+        count = rng.choices((2, 3, 4, 5), weights=(3, 8, 3, 1))[0]
         streams = rng.sample(self.names, min(count, len(self.names)))
         while len(streams) < count and rng.random() < 0.4:
             streams.append(rng.choice(self.names))
@@ -223,7 +223,7 @@ def _changes(rng: random.Random, draw: _Draw, count: int) -> Iterator[Change]:
     """The changes before each batch; names come in no order, so that neither do places in query-sets."""
     names = [f"q{number:02}" for number in range(60)]
     rng.shuffle(names)
-    most = rng.choice((3, 5, 5, 8, 8, 12, 20))
+    most = rng.choices((3, 4, 6, 9, 20), weights=(30, 30, 20, 10, 1))[0]
     restless = rng.choice((0.0, 0.5, 0.8))
     running: list[str] = []
     for number in range(count):
