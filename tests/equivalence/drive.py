@@ -98,7 +98,9 @@ class _Drive:
                 self._change(number, change)
             if self.standing.program is not None and self.runner is not None:
                 tables, batch = self.workload.streams.tables, self.workload.streams.batches[number]
-                data = {name: tables[name].slice(first, last - first) for name, (first, last) in batch.items()}
+                data = {
+                    name: tables[name].slice(first, last - first) for name, (first, last) in batch.items()
+                }
                 self.course.take(number, self.runner.process_all(data, now=number * PERIOD))
                 self.course.metrics[number] = self.runner.metrics[-1]
         return self.course

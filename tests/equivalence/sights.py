@@ -56,6 +56,15 @@ class Matches:
         return what[self.table[row_column(alias)].to_numpy()]
 
 
+@dataclass(frozen=True)
+class Expected:
+    """The results that must be found and those that may, each with its batch; how many are of old and new tuples."""
+
+    least: Rows
+    most: Rows
+    across: int
+
+
 class Chronicle:
     """What happened: the batches of streams, when they came, and which queries ran; and what follows for these."""
 
@@ -116,17 +125,18 @@ class Chronicle:
         table = self.streams.tables[stream].take(tuples.rows)
         return table.append_column(TIME, pa.array(self.arrivals[tuples.batch]))
 
-    def expected(self, member: Member, orders: Sequence[Sequence[str]]) -> tuple[Rows, Rows]:
-        """What a query must and what it may give, each with its batch; ``orders`` are those of all batches."""
+    def expected(self, member: Member, orders: Sequence[Sequence[str]]) -> Expected:
+        """What a query must and what it may give; ``orders`` are those of all batches."""
         life, found = self.lives[member.name], self.matches(member.name)
         query, rows = life.query, found.table.num_rows
         seen, sure = np.ones(rows, np.bool_), np.ones(rows, np.bool_)
-        last = np.full(rows, -1, np.int64)
+        first, last = np.full(rows, life.last, np.int64), np.full(rows, -1, np.int64)
         for input_ in query.inputs:
             tuples = found.tuples[input_.alias]
             seen &= found.of(input_.alias, _visible(tuples, member, input_.alias, life)).astype(np.bool_)
             sure &= found.of(input_.alias, tuples.on_time).astype(np.bool_)
-            last = np.maximum(last, found.of(input_.alias, tuples.batch).astype(np.int64))
+            batch = found.of(input_.alias, tuples.batch).astype(np.int64)
+            first, last = np.minimum(first, batch), np.maximum(last, batch)
         positions = {i.alias: _positions(found.tuples[i.alias], i.alias, orders) for i in query.inputs}
         seen &= inside_counts(query, found.table, positions)
         if not life.backfill:
@@ -135,7 +145,9 @@ class Chronicle:
         shown = found.table.select([output.name for output in query.projection])
         marked = shown.append_column("$came", pa.array(came))
         most = rows_of(marked.filter(pa.array(seen)))
-        return (most if sure[seen].all() else rows_of(marked.filter(pa.array(seen & sure)))), most
+        least = most if sure[seen].all() else rows_of(marked.filter(pa.array(seen & sure)))
+        across = seen & (first < life.first) & (last >= life.first)
+        return Expected(least, most, int(across.sum()))
 
 
 def _components(queries: Iterable[Query]) -> list[set[str]]:
@@ -175,7 +187,7 @@ def _positions(tuples: Tuples, alias: str, orders: Sequence[Sequence[str]]) -> L
     return positions
 
 
-def marked(tables: Iterable[tuple[int, pa.Table]]) -> Rows:
+def came_in(tables: Iterable[tuple[int, pa.Table]]) -> Rows:
     """Results with the batch they came in."""
     found: Rows = Counter()
     for came, table in tables:
@@ -184,9 +196,9 @@ def marked(tables: Iterable[tuple[int, pa.Table]]) -> Rows:
     return found
 
 
-def difference(expected: tuple[Rows, Rows], found: Rows) -> str:
+def difference(expected: Expected, found: Rows) -> str:
     """What is wrong with results; nothing if nothing is."""
-    lost, wrong = expected[0] - found, found - expected[1]
+    lost, wrong = expected.least - found, found - expected.most
     if not lost and not wrong:
         return ""
     return f"lost {lost.total()} {lost.most_common(3)}, not to be had {wrong.total()} {wrong.most_common(3)}"

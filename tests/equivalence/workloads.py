@@ -28,7 +28,10 @@ CONDITIONS = (
     *("{a}.d > 1", "{a}.d >= 1", "{a}.d < 2", "{a}.d = 1", "{a}.f <= 1", "{a}.m < 2", "{a}.m = 1"),
     *("{a}.b", "{a}.b IS NOT NULL", "{a}.k = 1 OR {a}.s = 'a'", "{a}.k + {a}.n > 1"),
 )
-RANGES = ("", "[RANGE 3 SECONDS]", "[RANGE 8 SECONDS]", "[RANGE 20 SECONDS]", "[RANGE 1 MINUTE]")
+RANGES = (
+    *("", "[RANGE 3 SECONDS]", "[RANGE 8 SECONDS]", "[RANGE 20 SECONDS]", "[RANGE 40 SECONDS]"),
+    "[RANGE 1 MINUTE]",
+)
 COUNTS = ("[ROWS 1]", "[ROWS 4]", "[ROWS 9]", "[ROWS 30]")
 
 
@@ -112,7 +115,7 @@ def random_workload(
 
 def _few(rng: random.Random, join: Join) -> Join:
     """The streams with no more tuples than make a test quick."""
-    most = rng.choice((8, 14, 14, 20))
+    most = rng.choice((10, 16, 16, 24))
     tables = {name: table.slice(0, most) for name, table in join.tables.items()}
     batches = tuple(
         {name: (min(first, most), min(last, most)) for name, (first, last) in batch.items()}
@@ -129,7 +132,7 @@ class _Draw:
         self.names = [stream.name for stream in catalog.streams]
         self.patterns = [self._pattern() for _ in range(rng.choice((1, 1, 2, 3)))]
         self.filters = rng.sample(CONDITIONS, rng.randint(1, 4))
-        self.filtered = rng.choice((0.0, 0.2, 0.5, 0.8))
+        self.filtered = rng.choice((0.0, 0.1, 0.3, 0.6))
         self.windows = rng.sample(RANGES, rng.randint(1, 3))
         if rng.random() < 0.3:
             self.windows += rng.sample(COUNTS, rng.randint(1, 2))
@@ -160,12 +163,10 @@ class _Draw:
     def wish(self) -> Wish:
         """One more query: a variant of a pattern or, at times, the twin of one that was drawn before."""
         rng = self.rng
-        if self.wishes and rng.random() < 0.2:
-            found = _narrowed(rng, rng.choice(self.wishes))
-        else:
-            found = self._variant()
+        known = rng.choice(self.wishes) if self.wishes and rng.random() < 0.25 else None
+        found = _narrowed(rng, known) if known else self._variant()
         counted = any(isinstance(input_.window, Rows) for input_ in found.query.inputs)
-        backfill = not counted and rng.random() < 0.35
+        backfill = not counted and rng.random() < 0.5
         names = [name for name in STRATEGIES if name != "exhaustive"]
         strategy = rng.choice(names) if rng.random() < 0.1 else None
         self.wishes.append(replace(found, backfill=backfill, strategy=strategy))
@@ -224,12 +225,12 @@ def _changes(rng: random.Random, draw: _Draw, count: int) -> Iterator[Change]:
     names = [f"q{number:02}" for number in range(60)]
     rng.shuffle(names)
     most = rng.choices((3, 4, 6, 9, 20), weights=(30, 30, 20, 10, 1))[0]
-    restless = rng.choice((0.0, 0.5, 0.8))
+    restless = rng.choice((0.0, 0.5, 0.8, 0.8))
     running: list[str] = []
     for number in range(count):
         stop: list[str] = []
         if number and rng.random() < restless:
-            all_ = rng.random() < 0.12
+            all_ = rng.random() < 0.06
             stop = [name for name in running if all_ or rng.random() < 0.3]
         running = [name for name in running if name not in stop]
         room = most - len(running)

@@ -155,9 +155,7 @@ class LocalRunner:
     def _relayed(self, new: Program, relay: Relay) -> tuple[list[PartitionState], _Done]:
         """The stores to be filled, by running what is stored through the new graph as one batch."""
         states = [PartitionState() for _ in self.states]
-        turn = Turn(
-            self.number, new.graph.aliases, self.partitions, dict.fromkeys(new.counted, Count(0, 0))
-        )
+        turn = Turn(self.number, new.graph.aliases, self.partitions, dict.fromkeys(new.counted, Count(0, 0)))
         job = Boundary(edges_for(new.graph, relay), relay.backfill)
         waiting: Waiting = {}
         done = _Done(0.0)
