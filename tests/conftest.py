@@ -36,6 +36,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many random joins are run on Spark and compared with the reference",
     )
     parser.addoption(
+        "--workload-cases",
+        type=int,
+        default=500,
+        metavar="N",
+        help="how many random workloads (queries that come and go, method, plan) are compared with the reference",
+    )
+    parser.addoption(
+        "--spark-workload-cases",
+        type=int,
+        default=15,
+        metavar="N",
+        help="how many random workloads are run on Spark by each method and compared with the reference",
+    )
+    parser.addoption(
         "--kills", type=int, default=8, metavar="N", help="how many processes of running sessions are killed"
     )
     parser.addoption(
@@ -62,6 +76,18 @@ def equivalence_cases(request: pytest.FixtureRequest) -> int:
 def spark_cases(request: pytest.FixtureRequest) -> int:
     """How many random joins to run on Spark."""
     return int(request.config.getoption("--spark-cases"))
+
+
+@pytest.fixture(scope="session")
+def workload_cases(request: pytest.FixtureRequest) -> int:
+    """How many random workloads to compare with the reference."""
+    return int(request.config.getoption("--workload-cases"))
+
+
+@pytest.fixture(scope="session")
+def spark_workload_cases(request: pytest.FixtureRequest) -> int:
+    """How many random workloads to run on Spark by each method."""
+    return int(request.config.getoption("--spark-workload-cases"))
 
 
 @pytest.fixture(scope="session")

@@ -44,10 +44,10 @@ class Planner:
         statistics = self._statistics()
         groups, regrouped = self._groups(standing, queries, statistics, samples)
         plan, changes = self._plan(standing, asked, groups, statistics, regrouped)
-        members = newcomers(standing.program, plan, queries, facts)
-        graph = lower_workload(plan, members, tracked=facts.number > 0 or len(queries) > 1)
         new = [name for name in queries if name not in standing.asked]
         backfill = [name for name in new if asked[name].backfill]
+        members = newcomers(standing.program, plan, queries, facts, backfill)
+        graph = lower_workload(plan, members, tracked=facts.number > 0 or len(queries) > 1)
         relay = relay_of(standing.program, Program(graph), backfill)
         return Decision(plan, graph, relay, changes)
 

@@ -20,7 +20,7 @@ Flags = dict[str, NDArray[np.bool_]]
 
 
 @dataclass
-class _Source:
+class Source:
     """What is known of a source while batches come."""
 
     stream: Stream
@@ -60,24 +60,26 @@ class _Source:
 
 def admitted(join: Join, arrivals: NDArray[np.int64]) -> tuple[Flags, Flags]:
     """By stream, which tuples take part, and which are on time."""
-    sources = {stream.name: _Source(stream, _times(join, stream.name)) for stream in join.catalog.streams}
+    sources = {stream.name: Source(stream, times_of(join, stream.name)) for stream in join.catalog.streams}
     for number, batch in enumerate(join.batches):
         now = int(arrivals[number])
         for name, source in sources.items():
             if not number:
                 source.active = now
             source.take(*batch[name], now)
-        _go_along(list(sources.values()), now)
+        go_along(list(sources.values()), now)
     part = {name: np.array(source.part, np.bool_) for name, source in sources.items()}
     return part, {name: np.array(source.on_time, np.bool_) for name, source in sources.items()}
 
 
-def _times(join: Join, stream: str) -> list[int | None]:
+def times_of(join: Join, stream: str) -> list[int | None]:
+    """The event times of a stream's tuples, in their order."""
     times: list[int | None] = join.tables[stream]["ts"].cast("int64").to_pylist()
     return times
 
 
-def _go_along(sources: list[_Source], now: int) -> None:
+def go_along(sources: list[Source], now: int) -> None:
+    """Sources that are joined, after a batch: the idle ones do not hold the others back."""
     marks = [source.mark for source in sources if not source.is_idle(now)]
     known = [mark for mark in marks if mark is not None]
     if known and len(known) == len(marks):

@@ -116,7 +116,7 @@ def _flat(workspace: Workspace, name: str) -> tuple[Ways, dict[int, Ways]]:
     """Only inputs are stored, each in the layout that is best given the others'."""
     query = workspace.queries[name]
     choices = {alias: workspace.layouts(workspace.find(name, (alias,))) for alias in query.aliases}
-    allowed = {alias: min(stores, key=workspace.keeping) for alias, stores in choices.items()}
+    allowed = {alias: min(stores, key=workspace.keeping) for alias, stores in choices.items() if stores}
     cost, ways = _price(workspace, name, allowed.values())
     improved = True
     while improved:

@@ -61,6 +61,8 @@ def _worthless(workspace: Workspace, names: Iterable[str]) -> set[int]:
         return set()
     saved: dict[int, dict[tuple[str, int, int], float]] = {}
     for name in names:
+        if len(workspace.queries[name].inputs) == 1:
+            continue  # it visits no store, and if nobody else does, its input has none
         inputs = [workspace.find(name, (alias,)) for alias in workspace.queries[name].aliases]
         plain = {min(workspace.layouts(join), key=workspace.keeping): join for join in inputs}
         for alias in workspace.queries[name].aliases:

@@ -128,7 +128,7 @@ class _Lowering:
         ends = [self._walk(walk, self.queries[min(self.users[store])]) for walk in walks]
         hops = []
         for end in ends:
-            way = storing(self._representative(end.users), _placed(end), store.layout)
+            way = storing(self._representative(self.users[store]), _placed(end), store.layout)
             self._store(store, end, way.kind, way.hop)
             hops.append(way.hop)
         self.complete[store] = max(hops)

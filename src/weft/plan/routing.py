@@ -71,13 +71,17 @@ def _sides(residual: Expr) -> list[tuple[Expr, Expr]]:
 
 
 def equalities(query: Query, known: frozenset[str], store: frozenset[str]) -> tuple[Equality, ...]:
-    """The equalities by which tuples that know some inputs can look up a store."""
-    found = []
+    """The equalities by which tuples that know some inputs can look up a store.
+
+    Their order, like they themselves, is that of all queries that join these inputs alike, whatever else they join.
+    """
+    found: list[Equality] = []
     for key in query.keys:
         probe = next((m for m in key.members if aliases(m) <= known), None)
         stored = next((m for m in key.members if aliases(m) <= store), None)
         if probe is not None and stored is not None:
             found.append(Equality(probe, stored))
+    found.sort(key=str)
     for residual in query.residuals:
         found += [
             Equality(other, one)

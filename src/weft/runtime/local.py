@@ -70,12 +70,23 @@ class LocalRunner:
         self.kept = kept_after(None, self.program, Relay(), Facts())
         self.evicted: dict[str, int] = {}
         self.metrics: list[BatchMetrics] = []
+        self.number = 0  # of the next batch
         self._results: dict[str, list[pa.RecordBatch]] = {}
 
     @property
     def graph(self) -> PhysicalGraph:
         """What runs."""
         return self.program.graph
+
+    def resumed(self, graph: PhysicalGraph, number: int) -> LocalRunner:
+        """A runner that goes on with a batch after some in which no query ran: nothing is stored any more.
+
+        What is known of the streams is still known.
+        """
+        runner = LocalRunner(graph, partitions=self.partitions, driver=self.driver)
+        runner.watermarks, runner.arrived, runner.newest = self.watermarks, self.arrived, self.newest
+        runner.number, runner.metrics = number, self.metrics
+        return runner
 
     def process(self, data: Mapping[str, Data], *, now: datetime | int = 0) -> pa.Table:
         """The results of a batch of a graph of one query: tables by alias, or by stream for all of its aliases.
@@ -119,7 +130,7 @@ class LocalRunner:
     def facts(self) -> Facts:
         """What is known of the state before the next batch."""
         marks = dict(self.watermarks.marks)
-        return Facts(len(self.metrics), self.kept, self.evicted, marks, self.newest)
+        return Facts(self.number, self.kept, self.evicted, marks, self.newest)
 
     def change(self, graph: PhysicalGraph, relay: Relay) -> dict[str, pa.Table]:
         """Go on by another graph from the next batch on; what queries have in the stored past, if they asked for it."""
@@ -139,14 +150,12 @@ class LocalRunner:
 
     def _refreshed(self, new: Program, plan: StorePlan, state: PartitionState) -> Iterator[Bucket]:
         for run in state.settled(plan):
-            yield refreshed(new, plan, run, len(self.metrics) - 1)
+            yield refreshed(new, plan, run, self.number - 1)
 
     def _relayed(self, new: Program, relay: Relay) -> tuple[list[PartitionState], _Done]:
         """The stores to be filled, by running what is stored through the new graph as one batch."""
         states = [PartitionState() for _ in self.states]
-        turn = Turn(
-            len(self.metrics), new.graph.aliases, self.partitions, dict.fromkeys(new.counted, Count(0, 0))
-        )
+        turn = Turn(self.number, new.graph.aliases, self.partitions, dict.fromkeys(new.counted, Count(0, 0)))
         job = Boundary(edges_for(new.graph, relay), relay.backfill)
         waiting: Waiting = {}
         done = _Done(0.0)
@@ -175,9 +184,9 @@ class LocalRunner:
         oldest = {alias: one.oldest for alias, one in admitted.items() if one.oldest is not None}
         results = sum(metrics.results for metrics in self.metrics)
         before = {alias: self._before(alias) for alias in rows}
-        seen = Observed(len(self.metrics), rows, oldest, self._stored(), before, results)
+        seen = Observed(self.number, rows, oldest, self._stored(), before, results)
         counts = {alias: Count(before[alias], rows[alias]) for alias in self.program.counted}
-        return Turn(len(self.metrics), driver_order(self.driver, seen), self.partitions, counts)
+        return Turn(self.number, driver_order(self.driver, seen), self.partitions, counts)
 
     def _before(self, alias: str) -> int:
         return self.arrived.get(self.graph.input(alias).stream.name, 0)
@@ -235,6 +244,7 @@ class LocalRunner:
                 state.commit(plan, turn.order, forget)
         done.seconds.append(perf_counter() - began)
         self.metrics.append(self._measured(admitted, turn, now, done))
+        self.number += 1
 
     def _measured(self, admitted: Mapping[str, Admitted], turn: Turn, now: int, done: _Done) -> BatchMetrics:
         names = {plan.identity: plan.name for plan in self.program.stores.values()}

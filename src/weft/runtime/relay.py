@@ -9,7 +9,7 @@ through the new graph as one batch that finds nothing stored. What no query uses
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,7 +85,11 @@ class Relay:
 
 
 def newcomers(
-    old: Program | None, plan: WorkloadPlan, queries: Mapping[str, Query], facts: Facts
+    old: Program | None,
+    plan: WorkloadPlan,
+    queries: Mapping[str, Query],
+    facts: Facts,
+    backfill: Collection[str] = (),
 ) -> tuple[Member, ...]:
     """All queries of a plan as members: those of the old graph as they are, new ones with a place and their sights."""
     known = {} if old is None else {m.name: m for m in old.graph.members if m.name in queries}
@@ -93,7 +97,8 @@ def newcomers(
     free = _free_slots({member.slot for member in known.values()}, len(queries))
     for name in sorted(queries):
         if name not in members:
-            sights = _sights(old, plan, name, queries[name], facts) if facts.number else ()
+            asks = _Asks(queries[name], name in backfill)
+            sights = _sights(old, plan, name, asks, facts) if facts.number else ()
             members[name] = Member(name, queries[name], free.pop(0), facts.number, sights)
     return tuple(members[name] for name in sorted(members))
 
@@ -102,17 +107,25 @@ def _free_slots(taken: set[int], count: int) -> list[int]:
     return [slot for slot in range(count + len(taken)) if slot not in taken]
 
 
+@dataclass(frozen=True, slots=True)
+class _Asks:
+    """A new query, and whether it asks for results that lie in the past."""
+
+    query: Query
+    backfill: bool
+
+
 def _sights(
-    old: Program | None, plan: WorkloadPlan, name: str, query: Query, facts: Facts
+    old: Program | None, plan: WorkloadPlan, name: str, asks: _Asks, facts: Facts
 ) -> tuple[Sight, ...]:
     found = []
-    for alias in query.aliases:
+    for alias in asks.query.aliases:
         wanted = {store.identity for store in plan.stores_of(name) if store.aliases == (alias,)}
         stores = _stores_of(old, alias)
         mine = [store for store in stores if store.identity in wanted]
-        best = [_sight(old, store, query, alias, facts) for store in mine or stores] if old else []
+        best = [_sight(old, store, asks, alias, facts) for store in mine or stores] if old else []
         if not best:
-            found.append(_blind(query, alias, facts))
+            found.append(_blind(asks.query, alias, facts))
         else:
             found.append(_narrowest(best) if mine else min(best, key=_breadth))
     return tuple(found)
@@ -143,38 +156,41 @@ def _stores_of(program: Program | None, alias: str) -> list[StorePlan]:
     return sorted(stores, key=lambda store: (store.node.layout.kind == "replicated", store.identity))
 
 
-def _sight(old: Program | None, store: StorePlan, query: Query, alias: str, facts: Facts) -> Sight:
+def _sight(old: Program | None, store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> Sight:
     """What a new query sees in a store: the best that one of its users, whose tuples include all of it, sees."""
-    blind = _blind(query, alias, facts)
+    blind = _blind(asks.query, alias, facts)
     users = [] if old is None else [old.members[name] for name in store.node.users]
-    filters = filters_of(query, alias)
+    filters = filters_of(asks.query, alias)
     covering = [m for m in users if implied(filters_of(m.query, alias), filters)]
-    sights = [_through(member, store, query, alias, facts) for member in covering]
+    sights = [_through(member, store, asks, alias, facts) for member in covering]
     return min((sight for sight in sights if sight.batch < facts.number), key=_breadth, default=blind)
 
 
-def _through(member: Member, store: StorePlan, query: Query, alias: str, facts: Facts) -> Sight:
+def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> Sight:
     """What a query sees of the tuples that another one has been given."""
-    base = member.sight(alias)
+    base, query = member.sight(alias), asks.query
     since = facts.kept.get(store.identity, {})
     columns = [since.get(full_name(column), facts.number) for column in query.columns_of(alias)]
     if is_foreign(query, store.node.layout):
         columns.append(since.get(NULLS, facts.number))
     batch = max([base.batch, *columns])
     complete = base.complete if batch == base.batch else _blind(query, alias, facts).complete
-    gone = _gone(store, query, alias, facts)
+    gone = _gone(store, asks, alias, facts)
     if gone is None:
         return Sight(alias, batch, base.since, complete, store.identity)
     since_when = gone if base.since is None else max(gone, base.since)
     return Sight(alias, batch, since_when, gone if complete is None else max(gone, complete), store.identity)
 
 
-def _gone(store: StorePlan, query: Query, alias: str, facts: Facts) -> int | None:
-    """The clock below which a query would see tuples that may be gone; None: it would not."""
+def _gone(store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> int | None:
+    """The clock below which a query would see tuples that may be gone; None: it would not.
+
+    What no result to come can have, one that lies in the past can.
+    """
     evicted = facts.evicted.get(store.identity)
-    if evicted is None or store.counted:
+    if evicted is None or store.counted or asks.backfill:
         return evicted
-    life = lifetime(query, (alias,))
+    life = lifetime(asks.query, (alias,))
     marks = [facts.marks.get(name) for name in life.streams]
     known = [mark for mark in marks if mark is not None]
     if life.span is None or not known or len(known) < len(marks):

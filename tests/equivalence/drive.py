@@ -1,0 +1,139 @@
+"""A workload through the local runner, its changes decided as in production."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from tests.equivalence.oracle import PERIOD
+from tests.equivalence.sights import PAST
+from tests.equivalence.test_plans import random_options
+from tests.equivalence.workloads import Change, Workload
+from weft.optimizer.space import Options
+from weft.plan.graph import Member
+from weft.planning import Planner
+from weft.runtime.asked import Asked
+from weft.runtime.driver import POLICIES
+from weft.runtime.local import LocalRunner
+from weft.runtime.metrics import BatchMetrics
+from weft.runtime.program import Program
+from weft.runtime.relay import Facts, Relay
+from weft.runtime.standing import Decision, Standing
+from weft.stats.statistics import Statistics, StreamStatistics
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a workload is run."""
+
+    method: str
+    options: Options
+    driver: str
+    statistics: Callable[[], Statistics]
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A change of queries as it was decided: what ran before, and what was made of it."""
+
+    number: int
+    before: Program | None
+    facts: Facts
+    decision: Decision
+
+
+@dataclass
+class Course:
+    """A workload as it ran: results by query with their batches, members as they were taken in, figures by batch."""
+
+    results: dict[str, list[tuple[int, pa.Table]]] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict)
+    metrics: dict[int, BatchMetrics] = field(default_factory=dict)
+    boundaries: list[Boundary] = field(default_factory=list)
+    pauses: int = 0  # how often no query ran
+
+    def take(self, came: int, found: Mapping[str, pa.Table]) -> None:
+        """Results of a batch."""
+        for name, table in found.items():
+            self.results.setdefault(name, []).append((came, table))
+
+
+def random_setting(workload: Workload, method: str, seed: int) -> Setting:
+    """Any options, weights, statistics and driver policy; mostly the joint optimiser is free to choose."""
+    rng = random.Random(seed)
+    options = random_options(rng.randrange(1 << 40), "auto")
+    if rng.random() < 0.8:
+        options = replace(options, probe_orders="auto")
+    names = [stream.name for stream in workload.streams.catalog.streams]
+    restless = rng.random() < 0.3
+
+    def draw() -> Statistics:
+        return Statistics({name: StreamStatistics(rate=10 ** rng.uniform(0, 4)) for name in names})
+
+    first = draw()
+    return Setting(method, options, rng.choice(list(POLICIES)), draw if restless else lambda: first)
+
+
+def run(workload: Workload, setting: Setting) -> Course:
+    """All batches, and the changes between them."""
+    return _Drive(workload, setting).run()
+
+
+class _Drive:
+    """The state of a run, as `SparkRunner` has it."""
+
+    def __init__(self, workload: Workload, setting: Setting) -> None:
+        self.workload, self.setting = workload, setting
+        self.decide = Planner(setting.statistics, setting.options, setting.method)
+        self.standing = Standing()
+        self.runner: LocalRunner | None = None
+        self.course = Course()
+
+    def run(self) -> Course:
+        for number, change in enumerate(self.workload.changes):
+            if change.begin or change.stop:
+                self._change(number, change)
+            if self.standing.program is not None and self.runner is not None:
+                tables, batch = self.workload.streams.tables, self.workload.streams.batches[number]
+                data = {
+                    name: tables[name].slice(first, last - first) for name, (first, last) in batch.items()
+                }
+                self.course.take(number, self.runner.process_all(data, now=number * PERIOD))
+                self.course.metrics[number] = self.runner.metrics[-1]
+        return self.course
+
+    def _change(self, number: int, change: Change) -> None:
+        asked = {name: one for name, one in self.standing.asked.items() if name not in change.stop}
+        for name, wish in change.begin.items():
+            asked[name] = Asked(wish.query, (), wish.strategy, wish.backfill)
+        if not asked:
+            self.standing = Standing()
+            self.course.pauses += 1
+            return
+        facts = self._facts(number)
+        decision = self.decide(self.standing, asked, facts)
+        self.course.boundaries.append(Boundary(number, self.standing.program, facts, decision))
+        self._go_on(number, decision)
+        for member in decision.graph.members:
+            self.course.members.setdefault(member.name, member)
+        self.standing = Standing(asked, decision.plan, Program(decision.graph), {}, decision.fresh)
+
+    def _facts(self, number: int) -> Facts:
+        """What is known; if no query ran, of the streams only."""
+        if self.runner is None:
+            return Facts()
+        facts = self.runner.facts
+        return facts if self.standing.program else replace(facts, number=number, kept={}, evicted={})
+
+    def _go_on(self, number: int, decision: Decision) -> None:
+        partitions, driver = self.setting.options.partitions, self.setting.driver
+        if self.runner is None:
+            self.runner = LocalRunner(decision.graph, partitions=partitions, driver=driver)
+        elif self.standing.program is None:
+            assert decision.relay == Relay()
+            self.runner = self.runner.resumed(decision.graph, number)
+        else:
+            self.course.take(PAST, self.runner.change(decision.graph, decision.relay))

@@ -1,0 +1,207 @@
+"""However queries share what they have in common, and whenever they come and go: each answers as if it were alone.
+
+Every case is a workload by one method of the joint optimiser. What a case met is counted, since a campaign that never
+meets shared steps, or stores that are filled from others, says nothing about them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.equivalence.drive import Boundary, Course, random_setting, run
+from tests.equivalence.oracle import PERIOD
+from tests.equivalence.sights import PAST, Chronicle, came_in, difference
+from tests.equivalence.workloads import Workload, random_workload
+from weft.logical.query import Query
+from weft.logical.window import Range, Rows, Unbounded, Window
+from weft.optimizer.joint import METHODS
+from weft.plan.derive import filters_of
+from weft.plan.graph import Member
+from weft.plan.rules import ProbeRule, ResultRule
+
+BLOCKS = 5
+
+# What part of all cases, at least, must meet each of these.
+WANTED = {
+    "a store with several users": 0.6,
+    "a probe with several users": 0.4,
+    "probes of one input for different users": 0.4,
+    "a probe with fewer users than the one before": 0.05,
+    "an intermediate result": 0.2,
+    "an intermediate result with several users": 0.05,
+    "results for several users at once": 0.4,
+    "windows that differ": 0.3,
+    "stores of one input in several layouts": 0.1,
+    "stores that are filled": 0.1,
+    "intermediate results that are filled": 0.05,
+    "stores that stay": 0.3,
+    "a newcomer that sees all": 0.01,
+    "a newcomer that sees a part": 0.1,
+    "a newcomer that sees nothing": 0.1,
+    "results of old and new tuples": 0.05,
+    "results that lie in the past": 0.01,
+    "a place that is taken again": 0.1,
+    "no queries for a while": 0.01,
+    "queries that leave and others that come at once": 0.15,
+    "a twin of a query that runs": 0.01,
+}
+
+
+def check(seed: int, met: Counter[str]) -> None:
+    """One workload by every method."""
+    workload = random_workload(seed)
+    lives = workload.lives()
+    arrivals = [number * PERIOD for number in range(len(workload.changes))]
+    chronicle = Chronicle(workload.streams, arrivals, lives)
+    for place, method in enumerate(METHODS):
+        course = run(workload, random_setting(workload, method, len(METHODS) * seed + place))
+        orders = [course.metrics[n].order if n in course.metrics else () for n in range(len(arrivals))]
+        found = set(_met(workload, course))
+        for name, life in lives.items():
+            expected = chronicle.expected(course.members[name], orders)
+            wrong = difference(expected, came_in(course.results.get(name, [])))
+            found |= {"results of old and new tuples"} if expected.across else set()
+            assert not wrong, f"seed {seed}, {method}, {name} in [{life.first}, {life.last}): {wrong}"
+        check_rows(course, chronicle)
+        met.update(found)
+
+
+def check_rows(course: Course, chronicle: Chronicle) -> None:
+    """As many tuples took part as should, and as many results were reported as there are."""
+    for number, metrics in course.metrics.items():
+        for query in chronicle.running(number):
+            for input_ in query.inputs:
+                expected = int((chronicle.tuples[input_.stream.name].batch == number).sum())
+                assert metrics.inputs[input_.alias].rows == expected
+        for name, count in metrics.answers.items():
+            assert count == sum(table.num_rows for came, table in course.results[name] if came == number)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_queries_that_share_and_come_and_go_answer_like_the_definition(
+    block: int, workload_cases: int
+) -> None:
+    """A wrong answer of any query: because of another that shares its steps, or of one that came or went."""
+    seeds = max(1, workload_cases // len(METHODS) // BLOCKS)
+    met: Counter[str] = Counter()
+    for seed in range(block * seeds, (block + 1) * seeds):
+        check(seed, met)
+    cases = seeds * len(METHODS)
+    rare = {what: met[what] for what, part in WANTED.items() if met[what] < int(part * cases)}
+    assert not rare, f"of {cases} cases too few met {rare}"
+
+
+def _met(workload: Workload, course: Course) -> Iterator[str]:
+    """What a case met."""
+    for boundary in course.boundaries:
+        yield from _shared(boundary)
+        yield from _relayed(boundary)
+        yield from _sights(boundary)
+    if course.pauses:
+        yield "no queries for a while"
+    if any(change.begin and change.stop for change in workload.changes):
+        yield "queries that leave and others that come at once"
+    if any(came == PAST and t.num_rows for found in course.results.values() for came, t in found):
+        yield "results that lie in the past"
+
+
+def _shared(boundary: Boundary) -> Iterator[str]:
+    graph = boundary.decision.graph
+    probes = [rule for rule in graph.rules if isinstance(rule, ProbeRule)]
+    users = {output: set(rule.users) for rule in probes for output in rule.outputs}
+    for store in graph.stores:
+        if len(store.users) > 1:
+            yield "a store with several users"
+        if len(store.aliases) > 1:
+            yield "an intermediate result"
+            if len(store.users) > 1:
+                yield "an intermediate result with several users"
+    inputs = [store.aliases for store in graph.stores if len(store.aliases) == 1]
+    if len(set(inputs)) < len(inputs):
+        yield "stores of one input in several layouts"
+    for rule in probes:
+        if len(rule.users) > 1:
+            yield "a probe with several users"
+        if set(rule.users) < users.get(rule.edge, set()):
+            yield "a probe with fewer users than the one before"
+        if any(other.start == rule.start and other.users != rule.users for other in probes):
+            yield "probes of one input for different users"
+    if any(isinstance(rule, ResultRule) and len(rule.users) > 1 for rule in graph.rules):
+        yield "results for several users at once"
+    windows = {(i.alias, str(i.window)) for member in graph.members for i in member.query.inputs}
+    if len(windows) > len(graph.aliases):
+        yield "windows that differ"
+
+
+def _relayed(boundary: Boundary) -> Iterator[str]:
+    if boundary.before is None:
+        return
+    relay, graph = boundary.decision.relay, boundary.decision.graph
+    if relay.fills and relay.reads:
+        yield "stores that are filled"
+    if any(len(store.aliases) > 1 and store.identity in relay.fills for store in graph.stores):
+        yield "intermediate results that are filled"
+    if any(store.identity not in relay.fills for store in graph.stores):
+        yield "stores that stay"
+
+
+def _sights(boundary: Boundary) -> Iterator[str]:
+    if boundary.before is None:
+        return
+    before = boundary.before.members
+    taken = {member.slot for member in before.values()}
+    for member in boundary.decision.graph.members:
+        if member.name in before or len(member.query.aliases) == 1:
+            continue
+        if member.slot in taken:
+            yield "a place that is taken again"
+        if all(sight.batch == 0 and sight.since is None for sight in member.sights):
+            yield "a newcomer that sees all"
+        elif all(sight.batch == boundary.number for sight in member.sights):
+            yield "a newcomer that sees nothing"
+        else:
+            yield "a newcomer that sees a part"
+        if has_twin(boundary, member):
+            yield "a twin of a query that runs"
+            assert all(sight.batch == 0 and sight.since is None for sight in member.sights), (
+                f"{member.name} could see all that its twin has, and does not: {member}"
+            )
+
+
+def has_twin(boundary: Boundary, newcomer: Member) -> bool:
+    """Whether a query like it, or wider, has run from the beginning, in stores that go on for both."""
+    if boundary.before is None:
+        return False
+    plan, relay = boundary.decision.plan, boundary.decision.relay
+    wanted = {store.identity for store in plan.stores_of(newcomer.name) if store.is_input}
+    for other in boundary.before.members.values():
+        mine = {s.identity for s in boundary.before.graph.stores if other.name in s.users}
+        since = [time for name in wanted for time in boundary.facts.kept.get(name, {}).values()]
+        stays = wanted <= mine and not wanted & set(relay.fills) and not any(since)
+        asks = boundary.decision.relay.backfill and newcomer.name in boundary.decision.relay.backfill
+        if other.first == 0 and stays and not asks and covers(other.query, newcomer.query):
+            return True
+    return False
+
+
+def covers(wide: Query, narrow: Query) -> bool:
+    """Whether queries are alike but for outputs and windows, and those of the first are no narrower."""
+    if (wide.aliases, wide.conditions, wide.keys) != (narrow.aliases, narrow.conditions, narrow.keys):
+        return False
+    return all(
+        set(narrow.columns_of(alias)) <= set(wide.columns_of(alias))
+        and filters_of(wide, alias) == filters_of(narrow, alias)
+        and _covers(wide.input(alias).window, narrow.input(alias).window)
+        for alias in wide.aliases
+    )
+
+
+def _covers(wide: Window, narrow: Window) -> bool:
+    if isinstance(narrow, Rows) or isinstance(wide, Rows):
+        return False  # what tuples there were is not told by their number
+    if isinstance(wide, Unbounded):
+        return True
+    return isinstance(narrow, Range) and isinstance(wide, Range) and narrow.duration <= wide.duration
