@@ -1,0 +1,93 @@
+"""What a change of queries leads to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+import weft
+from weft.logical.canonical import canonical
+from weft.planning import Planner
+from weft.runtime.asked import Asked
+from weft.runtime.local import LocalRunner
+from weft.runtime.program import Program
+from weft.runtime.relay import Facts
+from weft.runtime.standing import Decision, Samples, Standing
+from weft.testing import reference_join
+
+STREAMS = {"v": "k long, x long", "w": "k long, x long"}
+
+
+def session() -> weft.Session:
+    """Two streams."""
+    found = weft.Session()
+    for name, schema in STREAMS.items():
+        found.stream(name, schema)
+    return found
+
+
+def asked(*conditions: str) -> dict[str, Asked]:
+    """The same join under different filters."""
+    sql = "SELECT v.x, w.x AS y FROM v, w WHERE v.k = w.k AND "
+    return {f"q{i}": Asked(canonical(session().parse(sql + c)).query) for i, c in enumerate(conditions)}
+
+
+def standing(decision: Decision, wanted: Mapping[str, Asked]) -> Standing:
+    """What runs after a decision."""
+    return Standing(wanted, decision.plan, Program(decision.graph), fresh=decision.fresh)
+
+
+def table(seed: int) -> pa.Table:
+    """Some tuples."""
+    rows = [(seed * 7 + i * 3) % 10 for i in range(40)]
+    return pa.table({"k": [row % 4 for row in rows], "x": rows})
+
+
+# Tuples of v and of w are for q0 and q1, which want the same, or for q2, which wants none of them.
+APART = {"v": {0b011: 50.0, 0b100: 50.0}, "w": {0b011: 50.0, 0b100: 50.0}}
+
+
+def test_queries_that_would_lose_by_sharing_get_stores_of_their_own() -> None:
+    """Else every probe meets tuples that are for others only, and query-sets are computed to be empty."""
+    planner = Planner(lambda: weft.Statistics(), weft.Options(partitions=2))
+    first = asked("v.x < 5 AND w.x < 5")
+    one = planner(Standing(), first, Facts())
+    many = asked("v.x < 5 AND w.x < 5", "v.x < 5 AND w.x < 5 AND w.x <> 3", "v.x > 5 AND w.x > 5")
+    samples = Samples(("q0", "q1", "q2"), APART)
+    apart = planner(standing(one, first), many, Facts(number=1), samples)
+    groups = {name: apart.plan.group_of(name) for name in many}
+    assert groups["q0"] == groups["q1"] != groups["q2"]
+    users = {node.users for node in apart.graph.stores}
+    assert users == {("q0", "q1"), ("q2",)}
+    together = planner(standing(one, first), many, Facts(number=1), None)
+    assert {node.users for node in together.graph.stores} == {("q0", "q1", "q2")}
+
+
+def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
+    """A query that moves to another group takes its stored tuples along."""
+    planner = Planner(lambda: weft.Statistics(), weft.Options(partitions=2))
+    many = asked("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5")
+    first = planner(Standing(), many, Facts())
+    runner = LocalRunner(first.graph, partitions=2)
+    data = {name: [table(i + 3 * j) for i in range(4)] for j, name in enumerate(STREAMS)}
+    for batch in range(2):
+        runner.process_all({name: tables[batch] for name, tables in data.items()})
+    others = [f"v.x > {bound}" for bound in range(4, 9)]
+    more = asked("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5", *others)
+    samples = Samples(("q0", "q1", "q2"), APART)
+    regrouped = planner(standing(first, many), more, runner.facts, samples)
+    assert len({regrouped.plan.group_of(name) for name in more}) > 1
+    runner.change(regrouped.graph, regrouped.relay)
+    for batch in range(2, 4):
+        runner.process_all({name: tables[batch] for name, tables in data.items()})
+    for name in many:
+        whole = {stream: pa.concat_tables(tables) for stream, tables in data.items()}
+        expected = reference_join(many[name].query, whole)
+        assert counted(runner.results(name)) == counted(expected)
+
+
+def counted(rows: pa.Table) -> Counter[str]:
+    """Rows as a multiset."""
+    return Counter(map(str, rows.to_pylist()))
