@@ -74,9 +74,10 @@ def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
     data = {name: [table(i + 3 * j) for i in range(4)] for j, name in enumerate(STREAMS)}
     for batch in range(2):
         runner.process_all({name: tables[batch] for name, tables in data.items()})
-    others = [f"v.x > {bound}" for bound in range(4, 9)]
+    others = [f"v.x > 5 AND w.x > {bound}" for bound in range(5, 9)]
     more = asked("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5", *others)
-    samples = Samples(("q0", "q1", "q2"), APART)
+    halves = {0b0000011: 50.0, 0b1111100: 50.0}
+    samples = Samples(tuple(more), {"v": halves, "w": halves})
     regrouped = planner(standing(first, many), more, runner.facts, samples)
     assert len({regrouped.plan.group_of(name) for name in more}) > 1
     runner.change(regrouped.graph, regrouped.relay)
