@@ -16,7 +16,7 @@ import weft
 import weft.runtime.spark
 from tests.recovery.cases import Case, Change, run_query
 from tests.recovery.moments import last_batch
-from tests.recovery.records import Recorded
+from tests.recovery.records import Recorded, record_stop
 
 POLL = 0.01
 
@@ -46,8 +46,9 @@ class Changing(threading.Thread):
         status = self.session.query_progress(name).status
         if change.add is not None and status not in ("running", "stopped"):
             run_query(self.session, self.root, change.add)
-        elif change.add is None and status == "running":
+        elif change.add is None and status != "stopped" and name in {q.name for q in self.session.queries}:
             self.session.stop_query(name)
+            record_stop(self.root, name)
         print(f"{time.time():.3f} after batch {last_batch(self.root)}: {change}, {status}", flush=True)
 
 

@@ -41,6 +41,18 @@ class Recorded(Checkpoint):
         super().write_plan(plan)
 
 
+def record_stop(root: Path, name: str) -> None:
+    """Write down that a query has been stopped, and the last batch that was planned by then."""
+    planned = max(int(file.stem) for file in (root / FOLDER).glob("*.json"))
+    (root / FOLDER / f"{name}.stopped").write_text(str(planned), encoding="utf-8")
+
+
+def _stopped(root: Path, name: str, batches: int) -> int:
+    """The last batch that a query may be in: the one under way when it was stopped, or the one being planned."""
+    file = root / FOLDER / f"{name}.stopped"
+    return int(file.read_text(encoding="utf-8")) + 1 if file.exists() else batches
+
+
 def recorded(root: Path, number: int) -> dict[str, Any]:
     """What was written down of a batch."""
     found: dict[str, Any] = json.loads((root / FOLDER / f"{number}.json").read_text(encoding="utf-8"))
@@ -99,6 +111,7 @@ def lives(root: Path, batches: int) -> dict[str, Life]:
             known = found.get(name) or Life(name, number, number - 1, member, names, record["evicted"])
             assert known.last == number - 1, f"{known}: it comes back in batch {number}"
             assert known.member == member, f"{known}: in batch {number}, it is {member}"
+            assert number <= _stopped(root, name, batches), f"{known}: it is stopped, but in batch {number}"
             assert known.first == member.first, f"{known}: it is in batch {known.first}"
             found[name] = Life(name, known.first, number, member, names, known.evicted)
     return found

@@ -132,7 +132,7 @@ def rounds(kills: int, most: int) -> list[int]:
 def repeat(
     tmp_path: Path, seed: int, kills: list[int], one: Callable[[Path, Case, int], None], first: bool
 ) -> None:
-    """Run after run, each in a directory of its own; in every other one, the ``first`` or the second, queries change."""
+    """Run after run, each in a directory of its own; in every other one, the ``first`` or not, queries change."""
     for number, count in enumerate(kills):
         root = tmp_path / str(number)
         root.mkdir()

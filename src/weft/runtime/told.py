@@ -167,6 +167,7 @@ def next_manifest(
         results,
         records,
         metrics,
+        dict(told.failed),
     )
 
 
