@@ -349,7 +349,7 @@ class Session:
         """Run a query no longer, from the next batch on; the others go on."""
         if name not in self._queries:
             raise QueryError(f"there is no query {name!r}", hint=nearest(name, self._queries))
-        self._runs().runner.log.stop(name, "stopped")
+        self._runs().runner.stop(name)
 
     def query_progress(self, name: str) -> QueryProgress:
         """How a query is getting on."""

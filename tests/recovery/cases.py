@@ -1,7 +1,9 @@
-"""What a run that will be killed has to do: a random join over random files, and the answer it must give.
+"""What a run that will be killed has to do: random joins over random files, and the answers they must give.
 
 Everything follows from a seed, so that the run, its restarts and the test agree without talking to each other. Tuples
-come out of order, by less than the streams' lateness; some lines are no records and must be dead letters.
+come out of order, by less than the streams' lateness; some lines are no records and must be dead letters. Where queries
+change, which ones are asked for and stopped, and when, follows from the seed too; with which batch that takes effect
+does not, and is read from what was recorded of every batch (`records.py`). Batch n has the n-th file of every stream.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import weft
+from tests.recovery.records import Life, lives, read_streams
 from weft.logical.query import Query
-from weft.testing import reference_join
+from weft.optimizer.joint import METHODS
+from weft.testing.reference import row_column, timely
 
 SCHEMA = "id long, k long, g long, x double, ts timestamp"
 DISORDER = 3  # seconds, either way
@@ -47,43 +52,120 @@ QUERIES = {
 STREAMS = {"chain": ("a", "b", "c"), "band": ("a", "b"), "star": ("a", "b", "c", "d")}
 STRATEGIES = ("auto", "flat", "left_deep", "greedy_left_deep", "chain", "merge")
 
+# What comes and goes: queries that share inputs, but are joined by other columns, in other orders, of other streams.
+POOL = (
+    *QUERIES.values(),
+    """SELECT a.id AS a, b.id AS b, b.x AS x FROM a [RANGE {w0} SECONDS], b [RANGE {w1} SECONDS]
+       WHERE a.k = b.k AND a.x < 0.{w2}""",
+    """SELECT a.id AS a, b.id AS b, b.x AS x FROM a [RANGE {w0} SECONDS], b [RANGE {w1} SECONDS]
+       WHERE a.g = b.g AND b.x > 0.{w2}""",
+    """SELECT b.id AS b, c.id AS c, d.id AS d
+       FROM b [RANGE {w0} SECONDS], c [RANGE {w1} SECONDS], d [RANGE {w2} SECONDS]
+       WHERE b.k = c.k AND c.k = d.k""",
+    """SELECT a.id AS a, b.id AS b, c.id AS c, c.k AS k
+       FROM a [RANGE 2 SECONDS], b [RANGE {w1} SECONDS], c [RANGE {w2} SECONDS]
+       WHERE a.k = b.k AND b.g = c.g AND c.k > {w0}""",
+    """SELECT p.id AS p, q.id AS q FROM a [RANGE {w0} SECONDS] p, a [RANGE {w1} SECONDS] q
+       WHERE p.k = q.g AND p.x < q.x""",
+    "SELECT c.id AS c, c.x AS x FROM c WHERE c.k < 1{w0}",
+)
+ACTIVE = 5  # queries at a time
+
 Rows = Counter[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """A query as it will be asked for; ``strategy`` and ``backfill`` as `Session.query` has them."""
+
+    name: str
+    sql: str
+    strategy: str | None = None
+    backfill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is done once a batch is complete: a query is asked for, or one is stopped."""
+
+    batch: int
+    add: Ask | None = None
+    stop: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
-    """A join, its input in so many files of each stream, and how it is run."""
+    """Joins, their input in so many files of each stream, and how they run; if ``changing``, they come and go."""
 
     seed: int
     files: int
+    changing: bool = False
 
     @property
     def shape(self) -> str:
         """Which of the queries it is."""
-        return tuple(QUERIES)[self.seed % len(QUERIES)]
+        return "changing" if self.changing else tuple(QUERIES)[self.seed % len(QUERIES)]
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams there are."""
+        return STREAMS.get(self.shape, ("a", "b", "c", "d"))
 
     def _random(self, what: str) -> random.Random:
         return random.Random(f"{self.seed} {what}")
 
     def session(self, root: Path, **arguments: Any) -> weft.Session:
-        """The session over the files below a directory, its query in place."""
+        """The session over the files below a directory, the queries of its beginning in place."""
         rng = self._random("session")
-        rates = {n: weft.StreamStatistics(rate=10 ** rng.uniform(0, 4)) for n in STREAMS[self.shape]}
+        rates = {n: weft.StreamStatistics(rate=10 ** rng.uniform(0, 4)) for n in self.streams}
         session = weft.Session(
-            checkpoint=root / "ck", statistics=weft.Statistics(rates), options=_options(rng), **arguments
+            checkpoint=root / "ck",
+            statistics=weft.Statistics(rates),
+            options=_options(rng),
+            joint=self._random("joint").choice(METHODS),
+            **arguments,
         )
-        for name in STREAMS[self.shape]:
+        for name in self.streams:
             source = weft.files("json", str(root / "in" / name), schema=SCHEMA, max_files_per_batch=1)
             session.stream(name, source, event_time="ts", lateness=timedelta(seconds=2 * DISORDER))
-        windows = {f"w{i}": rng.randint(1, 4) for i in range(3)}
-        session.query(
-            QUERIES[self.shape].format(**windows), name="q", sink=weft.to_parquet(root / "out"), cross=True
-        )
+        for ask in self.first():
+            run_query(session, root, ask)
         return session
+
+    def first(self) -> list[Ask]:
+        """The queries of the beginning."""
+        rng = self._random("queries")
+        if not self.changing:
+            return [Ask("q", QUERIES[self.shape].format(**_windows(rng)))]
+        return [Ask(f"q{i}", rng.choice(POOL).format(**_windows(rng))) for i in range(2)]
+
+    def changes(self) -> list[Change]:
+        """What is asked for later on, about once a batch; now and then everything is stopped."""
+        if not self.changing:
+            return []
+        rng, active = self._random("changes"), [ask.name for ask in self.first()]
+        found = []
+        for batch in range(self.files - 1):
+            kind = rng.choices(("add", "stop", "nothing", "clear"), (10, 5, 3, 1))[0]
+            stopped = list(active) if kind == "clear" else []
+            if kind == "stop" or len(active) >= ACTIVE:
+                stopped = [rng.choice(active)] if active else []
+            active = [name for name in active if name not in stopped]
+            found += [Change(batch, stop=name) for name in stopped]
+            if kind == "add" or not active:
+                ask = Ask(
+                    f"x{batch}",
+                    rng.choice(POOL).format(**_windows(rng)),
+                    rng.choice((None, None, *STRATEGIES)),
+                    rng.random() < 0.4,
+                )
+                found.append(Change(batch, add=ask))
+                active.append(ask.name)
+        return found
 
     def write(self, root: Path) -> None:
         """All input files, in the order of their modification times."""
-        for name in STREAMS[self.shape]:
+        for name in self.streams:
             rng, folder = self._random(name), root / "in" / name
             folder.mkdir(parents=True)
             for number in range(self.files):
@@ -91,20 +173,59 @@ class Case:
                 file.write_text("".join(f"{line}\n" for line in _lines(rng, number)), encoding="utf-8")
                 os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
-    def expected(self, root: Path) -> Rows:
-        """The definition's answer."""
-        query = self._query(root)
-        return _rows(reference_join(query, {i.alias: _table(root, i.stream.name) for i in query.inputs}))
+    def answers(self, root: Path) -> dict[str, Answer]:
+        """What every query that ever ran has given, and what it had to give."""
+        session = self.session(root)
+        asks = {ask.name: ask for ask in [*self.first(), *(c.add for c in self.changes() if c.add)]}
+        return {
+            name: Answer.of(session.parse(asks[name].sql, cross=True), life, asks[name].backfill, root)
+            for name, life in lives(root, self.files).items()
+        }
 
-    def found(self, root: Path) -> Rows:
-        """What the sink holds."""
-        names = [output.name for output in self._query(root).projection]
-        files = sorted((root / "out").glob("batch=*/*.parquet"))
-        tables = [pq.ParquetFile(file).read().select(names) for file in files]
-        return _rows(pa.concat_tables(tables)) if tables else Counter()
 
-    def _query(self, root: Path) -> Query:
-        return self.session(root).queries[0].query
+def run_query(session: weft.Session, root: Path, ask: Ask) -> None:
+    """Have a session run a query."""
+    sink = weft.to_parquet(root / "out" / ask.name)
+    session.query(ask.sql, name=ask.name, sink=sink, strategy=ask.strategy, backfill=ask.backfill, cross=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a query's sink holds, what it must hold, and what it may: of the past, what is forgotten may be missing."""
+
+    life: Life
+    found: Rows
+    must: Rows
+    may: Rows
+
+    @classmethod
+    def of(cls, query: Query, life: Life, backfill: bool, root: Path) -> Answer:
+        """By the definition, over the tuples that the query was in time for or sees."""
+        tables = {i.alias: _table(root, i.stream.name, life.last) for i in query.inputs}
+        for alias, table in tables.items():
+            tables[alias] = table.filter(pa.array(life.sees(alias, table)))
+        every = timely(query, tables)
+        rows = {alias: every[row_column(alias)].to_numpy() for alias in query.aliases}
+        last = np.max([tables[a]["batch"].to_numpy()[rows[a]] for a in query.aliases], axis=0)
+        live = last >= life.first
+        kept = np.all([life.is_kept(a, tables[a])[rows[a]] for a in query.aliases], axis=0)
+        names = [output.name for output in query.projection]
+        must, may = live | (backfill & kept), live | backfill
+        shown = every.select(names)
+        return cls(life, _found(root, life, names), *(_rows(shown.filter(pa.array(m))) for m in (must, may)))
+
+
+def _found(root: Path, life: Life, names: list[str]) -> Rows:
+    """What is in a sink; batches that the query was not in are none of its."""
+    folders = sorted((root / "out" / life.name).glob("batch=*"))
+    strays = [f.name for f in folders if not life.first <= int(f.name.partition("=")[2]) <= life.last]
+    assert not strays, f"{life}: results in {strays}"
+    tables = [pq.ParquetFile(file).read().select(names) for f in folders for file in sorted(f.iterdir())]
+    return _rows(pa.concat_tables(tables)) if tables else Counter()
+
+
+def _windows(rng: random.Random) -> dict[str, int]:
+    return {f"w{i}": rng.randint(1, 4) for i in range(3)}
 
 
 def _options(rng: random.Random) -> weft.Options:
@@ -145,24 +266,27 @@ def _records(root: Path, stream: str) -> list[tuple[str, int, dict[str, Any] | N
     return found
 
 
-def _table(root: Path, stream: str) -> pa.Table:
-    good = [record for _, _, record in _records(root, stream) if record is not None]
-    columns: dict[str, Any] = {name: [record[name] for record in good] for name in ("id", "k", "g", "x")}
-    times = [datetime.fromisoformat(f"{record['ts']}+00:00") for record in good]
-    return pa.table({**columns, "ts": pa.array(times, pa.timestamp("us", "UTC"))})
+def _table(root: Path, stream: str, last: int) -> pa.Table:
+    """The tuples of a stream until a batch, with the batch of each."""
+    good = [(int(file[:3]), one) for file, _, one in _records(root, stream) if one and int(file[:3]) <= last]
+    columns: dict[str, Any] = {name: [record[name] for _, record in good] for name in ("id", "k", "g", "x")}
+    times = [datetime.fromisoformat(f"{record['ts']}+00:00") for _, record in good]
+    numbers = pa.array([batch for batch, _ in good], pa.int64())
+    return pa.table({**columns, "ts": pa.array(times, pa.timestamp("us", "UTC")), "batch": numbers})
 
 
 def _rows(table: pa.Table) -> Rows:
     return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def broken_lines(root: Path) -> Rows:
-    """Stream, file and line of everything that is no record."""
+def broken_lines(root: Path, files: int) -> Rows:
+    """Stream, file and line of everything that is no record and was read; what no query wants is not."""
+    wanted = read_streams(root, files)
     return Counter(
         (folder.name, file, line)
         for folder in (root / "in").iterdir()
         for file, line, record in _records(root, folder.name)
-        if record is None
+        if record is None and folder.name in wanted[int(file[:3])]
     )
 
 

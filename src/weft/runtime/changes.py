@@ -43,8 +43,8 @@ class Changelog:
     def stop(self, name: str, reason: str) -> None:
         """Run a query no longer; one that has not begun never will."""
         with self._lock:
-            if self._begin.pop(name, None) is None:
-                self._stop.setdefault(name, reason)
+            self._begin.pop(name, None)
+            self._stop.setdefault(name, reason)
 
     def take(self) -> Changes:
         """All there is, once."""

@@ -51,7 +51,7 @@ class Manifest:
     """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics.
 
     ``marks`` to ``newest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
-    query, ``metrics`` by graph.
+    query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them.
     """
 
     number: int = -1
@@ -65,6 +65,7 @@ class Manifest:
     results: Mapping[str, int] = field(default_factory=dict)
     records: Mapping[str, int] = field(default_factory=dict)  # seen and bad, of all streams
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     def files(self) -> set[str]:
         """The bucket files it names."""
@@ -271,6 +272,16 @@ class Checkpoint:
     def write_plan(self, plan: Plan) -> None:
         """Fix what a batch will do, for this attempt and all later ones."""
         _write(self._file("plan", plan.number), asdict(plan))
+
+    def stops(self) -> dict[str, str]:
+        """The queries that were ever asked to stop, and why; it need not have happened yet."""
+        file = self.root / "stops.json"
+        found: dict[str, str] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return found
+
+    def write_stop(self, name: str, reason: str) -> None:
+        """Remember that a query is to stop."""
+        _write(self.root / "stops.json", {**self.stops(), name: reason})
 
     def _file(self, kind: str, number: int) -> Path:
         return self.root / kind / f"{number}.json"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
@@ -22,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from weft.errors import StateError, WeftError
+from weft.errors import QueryError, StateError, WeftError
 from weft.kernels.arrow import arrow_type
 from weft.logical.query import Query
 from weft.logical.schema import Stream
@@ -82,6 +83,7 @@ class SparkRunner:
     query: StreamingQuery | None = None
     busy: threading.Lock = field(default_factory=threading.Lock)  # held while a batch runs
     _identity: str = ""
+    _attempt: str = ""  # at a batch
 
     def start(self, queries: Mapping[str, tuple[Asked, Any]], trigger: Mapping[str, Any]) -> StreamingQuery:
         """Take the checkpoint and begin; batches follow each other until the query is stopped."""
@@ -116,6 +118,10 @@ class SparkRunner:
             if name not in self.standing.asked and name not in self.standing.stopped:
                 self.sinks[name] = sink
                 self.log.begin(name, asked, sink)
+        failed = {name: f"failed: {why}" for name, why in before.failed.items()}
+        for name, why in {**self.checkpoint.stops(), **failed}.items():
+            if name in self.sinks:
+                self.log.stop(name, why)
         for name, sink in self.sinks.items():
             query = (self.standing.asked.get(name) or queries[name][0]).query
             self._open(sink, query, last)
@@ -182,7 +188,7 @@ class SparkRunner:
             raise StateError(
                 f"the checkpoint has lost batch {number - 1}", hint="use a new checkpoint directory"
             )
-        began = time.perf_counter()
+        began, self._attempt = time.perf_counter(), uuid.uuid4().hex
         plan = self.checkpoint.plan(number) or self._plan(number, before)
         past = Told()
         if plan.changed:
@@ -210,7 +216,8 @@ class SparkRunner:
 
     def _change(self, changes: Changes, before: Manifest) -> Relay:
         """Plan for other queries; a new one that cannot be planned is refused, and the others go on."""
-        stopped = {n: why for n, why in changes.stop.items() if n in self.standing.asked}
+        known = {n: why for n, why in changes.stop.items() if n in self.sinks}
+        stopped = {n: why for n, why in known.items() if n not in self.standing.stopped}
         asked = {n: a for n, a in self.standing.asked.items() if n not in stopped}
         begun = {name: one for name, (one, _) in changes.begin.items()}
         facts = facts_of(before, GRAPH)
@@ -298,6 +305,7 @@ class SparkRunner:
             self._exchange(number),
             frozenset(name for name, sink in running.items() if hasattr(sink, "commit_count")),
             boundary,
+            self._attempt,
         )
 
     def _exchange(self, number: int) -> Exchange:
@@ -360,9 +368,17 @@ class SparkRunner:
 
     def add(self, name: str, asked: Asked, sink: Any) -> None:
         """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""
+        if name in self.standing.stopped:
+            raise QueryError(f"a query {name!r} ran before, and was stopped", hint="choose another name")
         self._open(sink, asked.query, self.checkpoint.last())
         self.sinks[name] = sink
         self.log.begin(name, asked, sink)
+
+    def stop(self, name: str) -> None:
+        """Run a query no longer, from the next batch on, whichever session runs that."""
+        if name in self.sinks:
+            self.checkpoint.write_stop(name, "stopped")
+            self.log.stop(name, "stopped")
 
     def state_of(self, name: str) -> float:
         """The bytes of a query's stores, after the last batch."""

@@ -174,6 +174,7 @@ def next_manifest(
         results,
         records,
         metrics,
+        dict(told.failed),
     )
 
 

@@ -59,10 +59,11 @@ class Job:
     exchange: Exchange = field(default_factory=Exchange)
     counting: frozenset[str] = frozenset()
     boundary: bool = False
+    attempt: str = ""  # when a batch is tried again, what it begins with may be in other files
 
     def load(self) -> tuple[Plan, Manifest]:
         """The batch's plan and the state it starts from."""
-        return _load(self.root, self.identity, self.number, self.boundary)
+        return _load(self.root, self.identity, self.number, self.boundary, self.attempt)
 
     def program(self, blueprint: str) -> Program:
         """What a blueprint is executed as."""
@@ -75,7 +76,13 @@ class Job:
 
 
 @lru_cache(maxsize=2)
-def _load(root: str, identity: str, number: int, boundary: bool) -> tuple[Plan, Manifest]:  # noqa: ARG001
+def _load(
+    root: str,
+    identity: str,  # noqa: ARG001
+    number: int,
+    boundary: bool,
+    attempt: str,  # noqa: ARG001
+) -> tuple[Plan, Manifest]:
     checkpoint = Checkpoint(Path(root))
     plan = checkpoint.plan(number)
     relaid = plan is not None and plan.changed and not boundary

@@ -1,0 +1,125 @@
+"""What was recorded of every batch: the queries it was for, and what they see.
+
+A checkpoint forgets; a run under test writes down, whenever a batch is planned, what stands and which of the past is
+forgotten. A plan is never written twice, so the last record of a batch is that of the plan it was run by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from weft.plan.graph import Member
+from weft.runtime.checkpoint import Checkpoint, Plan
+from weft.runtime.program import program_of
+from weft.runtime.spark import GRAPH
+
+FOLDER = "records"
+
+
+class Recorded(Checkpoint):
+    """A checkpoint that writes down what it plans."""
+
+    def write_plan(self, plan: Plan) -> None:
+        """Record, then plan; a record without a plan is written again."""
+        blueprint = self.blueprint(plan.standing)
+        before = self.manifest(plan.number - 1)
+        evicted = before.evicted.get(GRAPH, {}) if before else {}
+        record = {"blueprint": asdict(blueprint), "evicted": evicted, "relays": plan.relays}
+        file = self.root.parent / FOLDER / f"{plan.number}.json"
+        file.parent.mkdir(exist_ok=True)
+        partial = file.with_suffix(".tmp")
+        partial.write_text(json.dumps(record), encoding="utf-8")
+        partial.replace(file)
+        super().write_plan(plan)
+
+
+def record_stop(root: Path, name: str) -> None:
+    """Write down that a query has been stopped, and the last batch that was planned by then."""
+    planned = max(int(file.stem) for file in (root / FOLDER).glob("*.json"))
+    (root / FOLDER / f"{name}.stopped").write_text(str(planned), encoding="utf-8")
+
+
+def _stopped(root: Path, name: str, batches: int) -> int:
+    """The last batch that a query may be in: the one under way when it was stopped, or the one being planned."""
+    file = root / FOLDER / f"{name}.stopped"
+    return int(file.read_text(encoding="utf-8")) + 1 if file.exists() else batches
+
+
+def recorded(root: Path, number: int) -> dict[str, Any]:
+    """What was written down of a batch."""
+    found: dict[str, Any] = json.loads((root / FOLDER / f"{number}.json").read_text(encoding="utf-8"))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A query's first and last batch, what it sees of those before, by its author's names for inputs.
+
+    ``evicted`` says, by store, below which time rows may have been forgotten when it came.
+    """
+
+    name: str
+    first: int
+    last: int
+    member: Member
+    names: Mapping[str, str]  # the author's ↦ the common ones
+    evicted: Mapping[str, int]
+
+    def sees(self, alias: str, table: pa.Table) -> NDArray[np.bool_]:
+        """Which tuples of an input are there for it."""
+        sight = self.member.sight(self.names[alias])
+        batch, time = table["batch"].to_numpy(), _times(table)
+        seen: NDArray[np.bool_] = batch >= sight.batch
+        if sight.since is not None:
+            seen &= time >= sight.since
+        seen |= batch >= self.first
+        return seen
+
+    def is_kept(self, alias: str, table: pa.Table) -> NDArray[np.bool_]:
+        """Which of them were certainly stored when it came."""
+        store = self.member.sight(self.names[alias]).store
+        since = self.evicted.get(store) if store is not None else None
+        times = _times(table)
+        return np.ones(len(times), np.bool_) if since is None else times >= since
+
+
+def _times(table: pa.Table) -> NDArray[np.int64]:
+    times: NDArray[np.int64] = table["ts"].cast(pa.int64()).to_numpy()
+    return times
+
+
+def _members(record: Mapping[str, Any]) -> Mapping[str, Member]:
+    graph = record["blueprint"]["graph"]
+    return program_of(graph).members if graph else {}
+
+
+def lives(root: Path, batches: int) -> dict[str, Life]:
+    """The queries that were in some of the batches; none comes back once it has gone, or changes what it sees."""
+    found: dict[str, Life] = {}
+    for number in range(batches):
+        record = recorded(root, number)
+        for name, member in _members(record).items():
+            names = {old: new for new, old in record["blueprint"]["asked"][name]["names"]}
+            known = found.get(name) or Life(name, number, number - 1, member, names, record["evicted"])
+            assert known.last == number - 1, f"{known}: it comes back in batch {number}"
+            assert known.member == member, f"{known}: in batch {number}, it is {member}"
+            assert number <= _stopped(root, name, batches), f"{known}: it is stopped, but in batch {number}"
+            assert known.first == member.first, f"{known}: it is in batch {known.first}"
+            found[name] = Life(name, known.first, number, member, names, known.evicted)
+    return found
+
+
+def read_streams(root: Path, batches: int) -> list[set[str]]:
+    """The streams that some query reads, by batch."""
+    return [
+        {i.stream.name for member in _members(recorded(root, number)).values() for i in member.query.inputs}
+        for number in range(batches)
+    ]
