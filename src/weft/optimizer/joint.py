@@ -7,8 +7,8 @@ have: then all are planned afresh. A query that shares no input with others, or 
 the user has set, is planned by the optimiser of single queries; the others are planned around it.
 
 Joint optimisers do not know hops, the optimiser of single queries does (`optimizer/realised.py`). So `auto` also plans
-the queries separately, and takes what costs least, hops included: one of both, or some queries from one and some from
-the other. The only clock is the solver's.
+the queries separately and with all inputs replicated, and takes what costs least, hops included; or some queries from
+one plan and some from another. The only clock is the solver's.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from weft.errors import ConfigError, nearest
 from weft.logical.query import Query
+from weft.optimizer.everywhere import everywhere
 from weft.optimizer.ilp import Solution, relevant_steps, solve
 from weft.optimizer.incremental import add, changed_too_much, plan_all, remove
 from weft.optimizer.optimizer import optimise
@@ -144,8 +145,16 @@ class _Task:
             return joint
         apart = _Found("separate", self._alone(self.queries), joint.bound)
         one, other = (apart, joint) if self._total(apart.plan) < self._total(joint.plan) else (joint, apart)
+        copied = _Found("everywhere", everywhere(joint.plan, self.workspace.options.partitions), joint.bound)
+        if self._free and self._total(copied.plan) < self._total(one.plan):
+            return copied
         mixed = self._mixed(one.plan, other.plan) if len(self.queries) <= FEW else one.plan
         return one if mixed is one.plan else _Found("mixed", mixed, joint.bound)
+
+    @property
+    def _free(self) -> bool:
+        """Whether the user has left all of the queries to the optimiser."""
+        return not any(map(self._decided, self.queries))
 
     def _total(self, plan: WorkloadPlan) -> float:
         found = self._realiser.cost(plan)
