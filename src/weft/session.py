@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
 from weft.logical.canonical import canonical
@@ -150,7 +151,7 @@ class Session:
         self._asked: dict[str, Asked] = {}
         self._query_limit, self._state_limit = query_limit, state_limit
         self._joint = joint
-        self._parts: dict[tuple[int, str], Part] = {}
+        self._parts: WeakKeyDictionary[Program, dict[str, Part]] = WeakKeyDictionary()
 
     def stream(
         self,
@@ -394,10 +395,11 @@ class Session:
 
     def _part(self, program: Program, name: str) -> Part:
         """A query's part of a graph."""
-        if (id(program), name) not in self._parts:
+        known = self._parts.setdefault(program, {})
+        if name not in known:
             authors = dict(self._asked[name].names) if name in self._asked else {}
-            self._parts[id(program), name] = part_of(program.graph, name, authors)
-        return self._parts[id(program), name]
+            known[name] = part_of(program.graph, name, authors)
+        return known[name]
 
     def measured(self) -> Statistics:
         """The statistics given, with what the queries measured since they began; queries are planned by it."""
