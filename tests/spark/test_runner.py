@@ -17,6 +17,7 @@ from weft.errors import CatalogError, ConfigError, QueryError, StateError
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.runtime.checkpoint import Checkpoint
+from weft.runtime.inspect import inspect
 from weft.sinks import to_memory, to_parquet
 from weft.sinks.protocol import Sink
 from weft.stats.statistics import Statistics, StreamStatistics
@@ -156,6 +157,9 @@ def test_a_session_runs_what_the_readme_shows(spark: Any, tmp_path: Path) -> Non
     session.process_all_available()
     assert rows_of(sink.results()) == expected(tmp_path, planned.query)
     assert sum(batch.results for batch in session.progress["chain"]) == sink.results().num_rows
+    (shown,) = inspect(tmp_path / "ck").queries  # also while it runs
+    assert (shown.name, shown.text, shown.results) == ("chain", str(planned.query), sink.results().num_rows)
+    assert shown.bytes == planned.progress.state > 0
     with pytest.raises(QueryError, match="writes to this sink already"):
         session.query(CHAIN, name="other", sink=sink)
     session.stop()

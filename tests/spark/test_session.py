@@ -150,11 +150,30 @@ def test_streams_and_queries_can_be_added_between_runs(spark: Any, tmp_path: Pat
         tmp_path, planned
     )
     assert more.results().num_rows > 100
-    session = session_of(spark, tmp_path)
-    read_files(session, tmp_path, "a", "b", "c")
-    session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "pair"))
-    with pytest.raises(StateError, match="it knows a query more"):
-        session.start()
+
+
+def test_a_query_that_is_left_out_goes_on_if_its_sink_can_be_made_again(spark: Any, tmp_path: Path) -> None:
+    """It was asked for and never stopped; a function of the user's is gone with the process."""
+    taken: list[int] = []
+    sinks = {"pair": weft.to_parquet(tmp_path / "pair"), "kept": weft.to_parquet(tmp_path / "kept")}
+    function = weft.foreach_batch(lambda table, _: taken.append(table.num_rows), arrow=True)
+    for number, names in enumerate((("pair", "kept", "function"), ("pair",), ("function",))):
+        for stream in "ab":
+            write(tmp_path, stream, number)
+        session = session_of(spark, tmp_path)
+        read_files(session, tmp_path, "a", "b")
+        for name in names:
+            session.query(PAIR, name=name, sink=sinks.get(name, function))
+        if "function" not in names:
+            with pytest.raises(StateError, match="it knows a query function"):
+                session.start()
+        else:
+            run(session)
+    assert sorted(query.name for query in session.queries) == ["function", "kept", "pair"]
+    wanted = definition(tmp_path, session.queries[0])
+    for name in sinks:
+        assert rows_of(pq.read_table(tmp_path / name, columns=["k", "an", "bn"])) == wanted
+    assert sum(taken) == wanted.total()
 
 
 def test_a_restart_goes_on_by_the_plan_it_had(spark: Any, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from weft.errors import QueryError, StateError, WeftError
 from weft.kernels.arrow import arrow_type
 from weft.logical.query import Query
 from weft.logical.schema import Stream
+from weft.plan.part import Part, part_of
 from weft.runtime.asked import Asked
 from weft.runtime.changes import Changelog, Changes
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
@@ -35,7 +36,7 @@ from weft.runtime.log import log_batch
 from weft.runtime.messages import Exchange
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.program import Program
-from weft.runtime.progress import History
+from weft.runtime.progress import History, own_metrics
 from weft.runtime.relay import Relay
 from weft.runtime.spark_session import create_spark, is_on_one_machine, own_session, sources_have_names
 from weft.runtime.stages import run_boundary, run_stages
@@ -333,9 +334,15 @@ class SparkRunner:
         if program is not None:
             metrics = BatchMetrics.from_dict(manifest.metrics[GRAPH])
             self.history.add(program.graph, metrics)
-            log_batch(GRAPH, metrics)
+            self._log(program, metrics)
             self.samples = _samples(program, told) or self.samples
             self._police(program, manifest, told)
+
+    def _log(self, program: Program, metrics: BatchMetrics) -> None:
+        """A line per query, under its author's names."""
+        if _LOG.isEnabledFor(logging.INFO):
+            for name, asked in sorted(self.standing.asked.items()):
+                log_batch(name, own_metrics(metrics, name, _part(program, name, asked.names)))
 
     def _answer(self, name: str, number: int, told: Told) -> None:
         """A batch's results to their sink; a sink that refuses them stops its query, not the others."""
@@ -395,6 +402,11 @@ class SparkRunner:
             for name, one in zip(self.sources, found, strict=False)
         }
         return {name: int(count) for name, count in waiting.items() if count is not None}
+
+
+@lru_cache(maxsize=1024)
+def _part(program: Program, name: str, names: tuple[tuple[str, str], ...]) -> Part:
+    return part_of(program.graph, name, dict(names))
 
 
 def state_of(program: Program, manifest: Manifest, name: str) -> float:

@@ -1,0 +1,67 @@
+"""Queries that come and go: none may be lost, none may begin that was stopped before."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from tests.unit.plan.workloads import PAIR, query
+from weft.runtime.asked import Asked
+from weft.runtime.changes import Changelog
+
+ASKED = Asked(query(PAIR))
+
+
+def test_what_is_asked_for_is_taken_once() -> None:
+    """With the next batch, together."""
+    log = Changelog()
+    assert not log.take()
+    log.begin("a", ASKED, "sink")
+    log.stop("old", "stopped")
+    assert log.waiting() == ("a",)
+    found = log.take()
+    assert (dict(found.begin), dict(found.stop)) == ({"a": (ASKED, "sink")}, {"old": "stopped"})
+    assert not log.take()
+    assert log.waiting() == ()
+
+
+def test_a_query_that_has_not_begun_never_does() -> None:
+    """And is not among those to stop: there is nothing to stop."""
+    log = Changelog()
+    log.begin("a", ASKED, "sink")
+    log.stop("a", "stopped")
+    assert not log.take()
+
+
+def test_the_first_reason_stays() -> None:
+    """A query that failed and is then stopped by hand has failed."""
+    log = Changelog()
+    log.stop("a", "failed: why")
+    log.stop("a", "stopped")
+    assert log.take().stop == {"a": "failed: why"}
+
+
+def test_many_threads_lose_nothing() -> None:
+    """A server adds queries from its own."""
+    log = Changelog()
+    taken: list[str] = []
+
+    def ask(worker: int) -> None:
+        for number in range(50):
+            log.begin(f"{worker}-{number}", ASKED, None)
+
+    threads = [threading.Thread(target=ask, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        taken += log.take().begin
+    for thread in threads:
+        thread.join()
+    taken += log.take().begin
+    assert len(taken) == len(set(taken)) == 200
+
+
+def test_an_asked_query_survives_json() -> None:
+    """It runs again after a crash."""
+    asked = Asked(query(PAIR), (("v", "x"), ("w", "y")), "flat", True, {"kind": "memory"})
+    assert Asked.from_dict(json.loads(json.dumps(asked.to_dict()))) == asked

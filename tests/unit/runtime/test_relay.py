@@ -1,0 +1,209 @@
+"""What becomes of the state when queries come and go: what is forgotten is lost, what is seen twice is given twice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
+from weft.logical.query import Query
+from weft.plan.graph import Member, Sight
+from weft.plan.join_plan import Layout
+from weft.plan.lower import lower_workload
+from weft.plan.rules import ProbeRule, StoreRule
+from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan, share
+from weft.runtime.program import Program
+from weft.runtime.relay import (
+    NULLS,
+    Facts,
+    Read,
+    Relay,
+    edges_for,
+    evicted_after,
+    is_replicated,
+    kept_after,
+    newcomers,
+    relay_of,
+)
+
+V, W = "v partitioned by v.vid", "w partitioned by w.vid"
+BELOW = PAIR + " AND v.x < {}"
+NEWEST = {"v": 90, "w": 80}
+
+
+def stored(alias: str, kind: str = "partitioned", column: str = "vid") -> SharedStore:
+    """A store of v or w."""
+    by = query(PAIR).input(alias).column(column) if kind == "partitioned" else None
+    return SharedStore((alias,), Layout(kind, 2, by))
+
+
+def pairs(v: SharedStore, w: SharedStore, **queries: str) -> WorkloadPlan:
+    """Joins of v and w that look into these stores."""
+    return WorkloadPlan(
+        tuple(Answer(name, query(sql), (Walk("v", (w,)), Walk("w", (v,)))) for name, sql in queries.items())
+    )
+
+
+def program(found: WorkloadPlan, *members: Member) -> Program:
+    """What runs, with some members as they are given."""
+    return Program(lower_workload(found, members, tracked=True))
+
+
+def joined(found: WorkloadPlan, old: Program | None, facts: Facts) -> dict[str, Member]:
+    """The members of a new plan."""
+    queries: dict[str, Query] = {answer.name: answer.query for answer in found.answers}
+    return {member.name: member for member in newcomers(old, found, queries, facts)}
+
+
+def facts_of(old: Program, **given: dict[str, int]) -> Facts:
+    """What is known of a program's state before batch 5, that has been there from the first on."""
+    kept = kept_after(None, old, Relay(), Facts())
+    return Facts(5, kept, given.get("evicted", {}), given.get("marks", {}), NEWEST)
+
+
+OLD = program(pairs(stored("v"), stored("w"), old=BELOW.format(5)))
+
+
+def sights(sql: str, old: Program = OLD, **given: dict[str, int]) -> Member:
+    """A new query beside the old one, in the same stores."""
+    both = pairs(stored("v"), stored("w"), new=sql, old=BELOW.format(5))
+    return joined(both, old, facts_of(old, **given))["new"]
+
+
+class TestNewcomers:
+    """Who is who, and sees what."""
+
+    def test_those_who_are_there_at_first_see_all(self) -> None:
+        """Nothing was before them."""
+        found = joined(shared(b=PAIR, a=CHAIN), None, Facts())
+        assert [(m.slot, m.first, m.sights) for m in found.values()] == [(0, 0, ()), (1, 0, ())]
+
+    def test_a_place_is_kept_and_a_free_one_is_taken(self) -> None:
+        """Rows that are stored name queries by their places."""
+        three = shared(a=PAIR, b=PAIR, c=PAIR)
+        old = program(three, *(Member(name, query(PAIR), slot) for slot, name in enumerate("abc")))
+        found = joined(three.without(["b"]).with_answers(shared(d=PAIR).answers, ()), old, facts_of(old))
+        assert {name: (m.slot, m.first) for name, m in found.items()} == {
+            "a": (0, 0),
+            "c": (2, 0),
+            "d": (1, 5),
+        }
+
+    def test_the_past_is_seen_as_far_as_others_were_given_it(self) -> None:
+        """Who asks for less than somebody who was there sees all of it; who asks for more, nothing before now."""
+        assert sights(BELOW.format(3)).sights == (Sight("v", 0, store=V), Sight("w", 0, store=W))
+        blind = Sight("v", 5, None, NEWEST["v"] + 1)
+        assert sights(BELOW.format(9)).sights == (blind, Sight("w", 0, store=W))
+        assert sights(PAIR).sight("v") == blind
+
+    def test_a_column_that_nobody_kept_is_seen_from_now_on(self) -> None:
+        """Its values are gone."""
+        found = sights(
+            "SELECT w.s FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS] WHERE v.vid = w.vid AND v.x < 3"
+        )
+        assert [sight.batch for sight in found.sights] == [0, 5]
+        assert found.sight("w").complete == NEWEST["w"] + 1
+
+    def test_what_was_forgotten_is_not_seen(self) -> None:
+        """Some of it may still lie there: results would depend on when runs are merged."""
+        longer = BELOW.format(3).replace("v [RANGE 5 SECONDS]", "v [RANGE 50 SECONDS]")
+        marks = {"v": 60_000_000, "w": 60_000_000}
+        found = sights(longer, evicted={V: 55_000_000}, marks=marks)
+        assert found.sight("v") == Sight("v", 0, 55_000_000, 55_000_000, V)
+        same = sights(BELOW.format(3), evicted={V: 55_000_000}, marks=marks)
+        assert same.sight("v") == Sight("v", 0, None, None, V)
+
+    def test_who_looks_through_a_newcomer_sees_what_that_one_does(self) -> None:
+        """No query sees more than was kept for anybody."""
+        sight = Sight("v", 3, 7, 9, V)
+        member = Member("old", query(BELOW.format(5)), 0, 4, (sight,))
+        old = program(pairs(stored("v"), stored("w"), old=BELOW.format(5)), member)
+        assert sights(BELOW.format(3), old).sight("v") == sight
+
+
+class TestRelay:
+    """What the job at a boundary reads and fills."""
+
+    def test_at_the_start_there_is_nothing_to_do(self) -> None:
+        """No state, no job."""
+        assert relay_of(None, OLD) == Relay()
+        assert not Relay().is_needed
+
+    def test_a_query_that_finds_its_stores_needs_no_job(self) -> None:
+        """Nor does one that goes."""
+        two = program(pairs(stored("v"), stored("w"), new=BELOW.format(3), old=BELOW.format(5)))
+        assert not relay_of(OLD, two).is_needed
+        assert not relay_of(two, OLD).is_needed
+
+    def test_a_store_laid_out_anew_is_filled_from_the_one_before(self) -> None:
+        """The other stays as it is."""
+        new = program(pairs(stored("v", "replicated"), stored("w"), old=BELOW.format(5)))
+        found = relay_of(OLD, new)
+        assert found == Relay((Read("v", V, ("old",)),), ("v replicated",))
+        assert edges_for(new.graph, found) >= {"v: store v"}
+        assert not any(isinstance(new.rules[edge], ProbeRule) for edge in edges_for(new.graph, found))
+
+    def test_an_intermediate_result_is_computed_from_its_inputs(self) -> None:
+        """Those who come may not use one that was made for others."""
+        old = Program(lower_workload(shared("flat", chain=CHAIN), tracked=True))
+        new = Program(lower_workload(shared("left_deep", chain=CHAIN), tracked=True))
+        found = relay_of(old, new)
+        (between,) = (store for store in new.stores.values() if len(store.node.aliases) > 1)
+        assert between.identity in found.fills
+        assert {read.alias for read in found.reads} >= set(between.node.aliases)
+        edges = edges_for(new.graph, found)
+        stores = {
+            rule.edge for rule in new.order if isinstance(rule, StoreRule) and rule.store == between.name
+        }
+        assert stores <= edges
+        assert not any(edge.endswith("result") for edge in edges)
+
+    def test_a_past_that_is_asked_for_is_read_and_answered(self) -> None:
+        """From the store that the newcomer sees it in; without sight there is nothing to read."""
+        both = pairs(stored("v"), stored("w"), new=BELOW.format(3), old=BELOW.format(5))
+        seen = joined(both, OLD, facts_of(OLD))
+        new = program(both, *seen.values())
+        found = relay_of(OLD, new, ["new"])
+        assert found == Relay((Read("v", V, ("new",)), Read("w", W, ("new",))), (), ("new",))
+        assert {"v: result", "w: result"} <= edges_for(new.graph, found)
+
+    def test_a_relay_survives_json(self) -> None:
+        """It is part of the plan of a batch."""
+        relay = Relay((Read("v", V, ("a", "b")),), (V, W), ("b",))
+        assert Relay.from_dict(json.loads(json.dumps(asdict(relay)))) == relay
+
+    @pytest.mark.parametrize("kind", ["partitioned", "replicated", "scattered"])
+    def test_copies_are_read_once(self, kind: str) -> None:
+        """Which stores have them, their identities say."""
+        assert is_replicated(stored("v", kind).identity) == (kind == "replicated")
+
+
+class TestKept:
+    """Since when a column is kept, and below which time rows may be gone."""
+
+    def test_a_column_is_kept_since_it_was_first_asked_for(self) -> None:
+        """What was there stays; what is filled is as old as what it is filled from."""
+        facts = facts_of(OLD)
+        more = "SELECT w.s FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS] WHERE v.vid = w.vid"
+        new = program(pairs(stored("v", "replicated"), stored("w"), new=more, old=BELOW.format(5)))
+        relay = relay_of(OLD, new)
+        found = kept_after(OLD, new, relay, facts)
+        assert (found[W]["w.vid"], found[W]["w.s"], found[W][NULLS]) == (0, 5, 0)
+        assert found["v replicated"]["v.x"] == 0
+
+    def test_what_is_filled_lacks_what_its_source_has_forgotten(self) -> None:
+        """And a store that stays, what it has itself."""
+        new = program(pairs(stored("v", "replicated"), stored("w"), old=BELOW.format(5)))
+        facts = facts_of(OLD, evicted={V: 40, W: 30})
+        assert evicted_after(new, relay_of(OLD, new), facts) == {"v replicated": 40, W: 30}
+
+
+def test_a_plan_of_queries_that_all_stay_changes_nothing() -> None:
+    """The same graph, the same members."""
+    found = share({"chain": plan(CHAIN, "left_deep"), "pair": plan(PAIR)})
+    old = program(found)
+    members = joined(found, old, facts_of(old))
+    assert tuple(members.values()) == old.graph.members
+    assert relay_of(old, program(found, *members.values())) == Relay()
