@@ -64,6 +64,17 @@ class Expected:
     most: Rows
     across: int
 
+    def whenever(self) -> Expected:
+        """The same, whichever batch results come in."""
+        return Expected(_whenever(self.least), _whenever(self.most), self.across)
+
+
+def _whenever(rows: Rows) -> Rows:
+    found: Rows = Counter()
+    for row, count in rows.items():
+        found[row[:-1]] += count
+    return found
+
 
 class Chronicle:
     """What happened: the batches of streams, when they came, and which queries ran; and what follows for these."""

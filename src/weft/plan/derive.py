@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from weft.logical.expr import Call, Column, Expr, aliases
+from weft.logical.expr import Call, Column, Expr, aliases, columns
 from weft.logical.horizon import retention, time_bounds
 from weft.logical.query import Query
 from weft.plan.join_plan import Names
@@ -23,10 +23,14 @@ def filters_of(query: Query, alias: str) -> tuple[Expr, ...]:
     return tuple(f for f in query.filters if aliases(f) == {alias})
 
 
-def columns_of(queries: Sequence[Query], alias: str) -> tuple[Column, ...]:
-    """The columns of an input that any of the queries reads."""
+def columns_of(queries: Sequence[Query], alias: str, placing: Iterable[Expr] = ()) -> tuple[Column, ...]:
+    """The columns of an input that any of the queries reads, or a store is partitioned by.
+
+    The query for which a store is partitioned so may have gone.
+    """
     readers = [query for query in queries if alias in query.aliases]
     read = {column for query in readers for column in query.columns_of(alias)}
+    read.update(column for expr in placing for column in columns(expr))
     return tuple(column for column in readers[0].input(alias).columns if column in read)
 
 

@@ -109,7 +109,8 @@ class _Lowering:
         """Sources, and the edges that store their tuples."""
         for alias, root in self.roots.items():
             queries = [self.queries[name] for name in sorted(root.users)]
-            self.sources.append(Source(root.node, alias, columns_of(queries, alias)))
+            placing = [store.layout.by for store in self.plan.stores if store.layout.by is not None]
+            self.sources.append(Source(root.node, alias, columns_of(queries, alias, placing)))
             self.steps[alias] = 0
             for store in self.plan.stores:
                 if store.aliases == (alias,):

@@ -84,7 +84,8 @@ def _check_members(graph: PhysicalGraph) -> None:
 def _check_nodes(graph: PhysicalGraph) -> None:
     queries = [member.query for member in graph.members]
     for source in graph.sources:
-        if source.columns != columns_of(queries, source.alias):
+        placing = [store.layout.by for store in graph.stores if store.layout.by is not None]
+        if source.columns != columns_of(queries, source.alias, placing):
             raise PlanError(f"{source.name} does not pass on what the query asks for")
     for store in graph.stores:
         users = [graph.member(name).query for name in store.users]

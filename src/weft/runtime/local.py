@@ -164,7 +164,7 @@ class LocalRunner:
                 for run in (
                     state.runs.get(read.store, ()) if partition == 0 or not is_replicated(read.store) else ()
                 ):
-                    rows = past_rows(new, read.alias, run.batch, turn.number - 1, read.users)
+                    rows = past_rows(new, read.alias, run.batch, turn.number - 1, read.users, read.copies)
                     self._take(leave_past(new, read.alias, rows, turn, job), waiting, done, new)
         for hop in range(1, len(new.hops)):
             for partition, state in enumerate(states):

@@ -29,6 +29,9 @@ from weft.runtime.program import Program, StorePlan
 
 __all__ = ["past_rows", "refreshed"]
 
+# The batch, as it were, of a stored tuple that nobody sees who came after it.
+COPIED = -1
+
 
 def refreshed(program: Program, plan: StorePlan, run: Bucket, written: int) -> Bucket:
     """A run that was written in some batch, for this program; the same object if it is as it should be."""
@@ -52,9 +55,12 @@ def refreshed(program: Program, plan: StorePlan, run: Bucket, written: int) -> B
 
 
 def past_rows(
-    program: Program, alias: str, rows: pa.RecordBatch, written: int, users: Users
+    program: Program, alias: str, rows: pa.RecordBatch, written: int, users: Users, copies: bool
 ) -> pa.RecordBatch:
-    """What a run of an input's store, whoever kept it, holds for some queries: as if it arrived now."""
+    """What a run of an input's store, whoever kept it, holds for some queries: as if it arrived now.
+
+    Copies of tuples that are read elsewhere too came, for those who come later, before all batches.
+    """
     time, clock = program.clock(alias)
     names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, BATCH))
     batch = pa.RecordBatch.from_pydict({name: _column(program, (alias,), name, rows) for name in names})
@@ -63,6 +69,9 @@ def past_rows(
     _add_newcomers(sets, newcomers, alias, clock, batch)
     sets = all_of(sets, bits_of(program.slots(users), program.words)[:, None])
     kept = nonempty(sets)
+    if copies:
+        place = batch.schema.get_field_index(BATCH)
+        batch = batch.set_column(place, BATCH, pa.array(full(batch.num_rows, COPIED)))
     made = _with_sets(batch, sets)
     return made if kept.all() else made.filter(pa.array(kept))
 

@@ -4,13 +4,14 @@ Guarantees: pure. A query that stays sees what it saw; one that comes sees, of e
 would have been given had it been there when they came, as far as somebody who was there kept them (`Sight`). A store
 keeps its runs if all that use it used it before, or are new and can tell their tuples in it; any other store is filled
 from those the queries had: the boundary's job reads them (`Read`), each query's tuples from one store, and runs them
-through the new graph as one batch that finds nothing stored. What no query uses is dropped.
+through the new graph as one batch that finds nothing stored. So a store may hold a tuple more than once, each time for
+other queries; who comes later sees the first of them only. What no query uses is dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.logical.implies import implied
@@ -39,6 +40,9 @@ __all__ = [
 # Tuples without a value for what their store is partitioned by, as if they were a column of it.
 NULLS = "$nulls"
 
+# With a query's name, the batch before which tuples of this query are copies, as if that were a column of the store.
+COPIES = "$copies "
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -57,11 +61,15 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Tuples of an input to be read from a store, for some queries."""
+    """Tuples of an input to be read from a store, for some queries.
+
+    Those of ``copies`` are read from another store too, for other queries: who comes later must not see them twice.
+    """
 
     alias: str
     store: str
     users: Users
+    copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ class Relay:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Relay:
         """What `dataclasses.asdict` made, also after a way through JSON."""
-        reads = tuple(Read(r["alias"], r["store"], tuple(r["users"])) for r in data["reads"])
+        reads = tuple(Read(r["alias"], r["store"], tuple(r["users"]), r["copies"]) for r in data["reads"])
         return cls(reads, tuple(data["fills"]), tuple(data["backfill"]))
 
     @property
@@ -173,7 +181,7 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     columns = [since.get(full_name(column), facts.number) for column in query.columns_of(alias)]
     if is_foreign(query, store.node.layout):
         columns.append(since.get(NULLS, facts.number))
-    batch = max([base.batch, *columns])
+    batch = max([base.batch, since.get(COPIES + member.name, 0), *columns])
     complete = base.complete if batch == base.batch else _blind(query, alias, facts).complete
     gone = _gone(store, asks, alias, facts)
     if gone is None:
@@ -211,8 +219,10 @@ def relay_of(old: Program | None, new: Program, backfill: Iterable[str] = ()) ->
             store = _kept_for(old, new, alias, name)
             if store is not None:
                 reads.setdefault((alias, store), []).append(name)
-    found = tuple(Read(alias, store, tuple(names)) for (alias, store), names in sorted(reads.items()))
-    return Relay(found, tuple(sorted(store.identity for store in fills)), tuple(sorted(backfill)))
+    found = [Read(alias, store, tuple(names)) for (alias, store), names in sorted(reads.items())]
+    first = {read.alias: read for read in sorted(found, key=lambda read: len(read.users))}
+    marked = tuple(replace(read, copies=read is not first[read.alias]) for read in found)
+    return Relay(marked, tuple(sorted(store.identity for store in fills)), tuple(sorted(backfill)))
 
 
 def _stays(old: Program, store: StorePlan, had: Mapping[str, StorePlan]) -> bool:
@@ -289,7 +299,21 @@ def kept_after(old: Program | None, new: Program, relay: Relay, facts: Facts) ->
         names = [*store.columns, *((NULLS,) if new.keeps_nulls(store) else ())]
         found[store.identity] = {
             name: max((one.get(name, first) for one in known), default=first) for name in names
-        }
+        } | _copied(store, relay, facts)
+    return found
+
+
+def _copied(store: StorePlan, relay: Relay, facts: Facts) -> dict[str, int]:
+    """The users of an input's store whose tuples were copies, and until which batch."""
+    found: dict[str, int] = {}
+    reads = {name: r for r in relay.reads if r.alias == store.node.aliases[0] for name in r.users}
+    for name in store.node.users:
+        source, until = store.identity, 0
+        if store.identity in relay.fills and name in reads:
+            source, until = reads[name].store, facts.number if reads[name].copies else 0
+        until = max(until, facts.kept.get(source, {}).get(COPIES + name, 0))
+        if until:
+            found[COPIES + name] = until
     return found
 
 

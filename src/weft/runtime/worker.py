@@ -192,7 +192,7 @@ def past_task(job: Job, task: int) -> Iterator[Message]:
             runs = manifest.of(graph, read.store, task)
             for run in runs if task == 0 or not is_replicated(read.store) else ():
                 rows = mapped(job.folder / run.name).batch
-                past = past_rows(program, read.alias, rows, written_in(run.name), read.users)
+                past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
                 outcome = leave_past(program, read.alias, past, turn, bounds)
                 yield from _outgoing(job, graph, Sender(0, task, read.alias, run.name), outcome)
 

@@ -1,0 +1,271 @@
+"""On Spark, too, queries that share and come and go answer as if each were alone.
+
+Starting a streaming query costs more than a batch, so a session takes many random workloads at once, each over streams
+of its own, and all their changes fall between the same batches. In the middle it is stopped and started again.
+
+Spark looks for files stream by stream, so those of one step may come in different batches: what came when is read from
+its own report, and in which batches a query was, from the session's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import weft
+from tests.equivalence.files import Layout, random_layouts, write
+from tests.equivalence.oracle import rows_of
+from tests.equivalence.sights import Chronicle, difference
+from tests.equivalence.streams import SCHEMA, Join
+from tests.equivalence.test_plans import random_options
+from tests.equivalence.workloads import Change, Life, Wish, Workload, random_workload
+from weft.optimizer.joint import METHODS
+from weft.plan.graph import Member
+from weft.runtime.driver import POLICIES
+from weft.runtime.metrics import BatchMetrics
+from weft.sinks.parquet import ParquetSink
+
+pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
+
+STEPS = 4
+RESTART = 2  # before this step
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload under names of its own, and how its streams are written."""
+
+    workload: Workload
+    layouts: Mapping[str, Layout]
+    wishes: Mapping[str, Wish]
+
+
+@dataclass
+class Report:
+    """What ran: the steps each stream brought in each batch; figures and members by batch; and the sinks."""
+
+    files: dict[int, dict[str, Range]] = field(default_factory=dict)  # up to, but not, the last
+    metrics: dict[int, BatchMetrics] = field(default_factory=dict)
+    members: dict[int, Mapping[str, Member]] = field(default_factory=dict)
+    sinks: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, session: weft.Session) -> None:
+        """What a session that is about to be stopped can tell."""
+        running = session._running
+        assert running is not None
+        for progress in running.query.recentProgress:
+            brought = self.files.setdefault(progress.batchId, {})
+            for source in progress.sources:
+                name = source.description.rstrip("]").rsplit("/", 1)[-1]
+                first, last = (_offset(text) + 1 for text in (source.startOffset, source.endOffset))
+                if last > first or name not in brought:
+                    brought[name] = (first, last)
+        for program, metrics in running.runner.history:
+            self.metrics[metrics.number] = metrics
+            self.members[metrics.number] = program.members if program else {}
+
+    @property
+    def batches(self) -> range:
+        """All batches; the first that brought nothing any more was none."""
+        return range(
+            1 + max(n for n, brought in self.files.items() if any(a < b for a, b in brought.values()))
+        )
+
+    def lives(self, case: Case) -> tuple[dict[str, Life], dict[str, Member]]:
+        """When the queries of a case ran, and as what."""
+        lives: dict[str, Life] = {}
+        found: dict[str, Member] = {}
+        for number, members in sorted(self.members.items()):
+            for name in case.wishes.keys() & members.keys():
+                found.setdefault(name, members[name])
+                backfill = case.wishes[name].backfill
+                lives[name] = Life(members[name].query, members[name].first, number + 1, backfill)
+        return lives, found
+
+    def streams(self, case: Case) -> Join:
+        """The streams of a case in the batches in which they came."""
+        planned = case.workload.streams
+        batches = []
+        for number in self.batches:
+            steps = {name: self.files[number].get(name, (0, 0)) for name in planned.tables}
+            batches.append({name: _rows(planned, name, one) for name, one in steps.items()})
+        return replace(planned, batches=tuple(batches))
+
+    def wrong(self, case: Case) -> Iterator[str]:
+        """What is wrong with the results of a case."""
+        lives, members = self.lives(case)
+        known = [self.metrics.get(number) for number in self.batches]
+        arrivals = [round(one.started * 1e6) if one else 0 for one in known]
+        chronicle = Chronicle(self.streams(case), arrivals, lives)
+        orders = [one.order if one else () for one in known]
+        for name, member in members.items():
+            expected = chronicle.expected(member, orders).whenever()
+            text = difference(expected, _rows_in(self.sinks[name]))
+            if text:
+                yield f"{name} in [{lives[name].first}, {lives[name].last}): {text}: {member.query}"
+
+
+def _offset(text: str | None) -> int:
+    found = json.loads(text or "null")
+    return -1 if found is None else int(found["logOffset"])
+
+
+def _rows(planned: Join, name: str, steps: Range) -> Range:
+    """The rows that the files of some steps have."""
+    if steps[0] >= steps[1]:
+        before = planned.batches[steps[0] - 1][name][1] if steps[0] else 0
+        return before, before
+    return planned.batches[steps[0]][name][0], planned.batches[steps[1] - 1][name][1]
+
+
+def _rows_in(sink: Any) -> Any:
+    if not isinstance(sink, ParquetSink):
+        return rows_of(sink.results())
+    parts = [part for b in sink.batches() for part in sorted(sink.batch_directory(b).glob("*.parquet"))]
+    return (
+        rows_of(pa.concat_tables([pq.ParquetFile(part).read() for part in parts]))
+        if parts
+        else rows_of(pa.table({}))
+    )
+
+
+def draw(number: int) -> Case:
+    """A random workload of few queries, under names that no other case has.
+
+    Its streams all have event times, or none has: the clock is far from the event times.
+    """
+    for attempt in count():
+        seed = 3_000_000 + 1_000 * number + attempt
+        workload = random_workload(seed, prefix=f"c{number}_", batches=(STEPS,), mixed=False)
+        if any(change.begin for change in workload.changes[1:]) and len(workload.lives()) <= 9:
+            return _case(workload, number, seed)
+    raise AssertionError
+
+
+def _case(workload: Workload, number: int, seed: int) -> Case:
+    streams, layouts = random_layouts(workload.streams, seed)
+    changes = tuple(
+        Change({f"c{number}_{n}": w for n, w in c.begin.items()}, tuple(f"c{number}_{n}" for n in c.stop))
+        for c in workload.changes
+    )
+    wishes = {name: wish for change in changes for name, wish in change.begin.items()}
+    singly = {name: replace(layout, files=1) for name, layout in layouts.items()}
+    return Case(Workload(streams, changes), singly, wishes)
+
+
+class Stage:
+    """A session over the streams of many cases, that is stopped and started again."""
+
+    def __init__(self, spark: Any, root: Path, method: str, cases: list[Case], seed: int) -> None:
+        self.spark, self.root, self.method, self.cases = spark, root, method, cases
+        self.rng = random.Random(seed)
+        self.options = replace(random_options(seed, "auto"), probe_orders="auto", partitions=2)
+        self.driver = self.rng.choice(list(POLICIES))
+        self.report = Report()
+        for case in cases:
+            write(case.workload.streams, dict(case.layouts), root / "staged", seed)
+            for name in case.layouts:
+                (root / "in" / name).mkdir(parents=True)
+        self.session = self._open()
+
+    def _open(self) -> weft.Session:
+        session = weft.Session(
+            checkpoint=self.root / "ck",
+            spark=self.spark,
+            options=self.options,
+            joint=self.method,
+            driver=self.driver,
+        )
+        for case in self.cases:
+            for stream in case.workload.streams.catalog.streams:
+                layout = case.layouts[stream.name]
+                folder = str(self.root / "in" / stream.name)
+                session.stream(
+                    stream.name,
+                    weft.files(layout.format, folder, schema=SCHEMA, max_files_per_batch=1),
+                    event_time=stream.event_time,
+                    lateness=stream.lateness,
+                    late=stream.late,
+                    idle_after=stream.idle_after,
+                )
+        return session
+
+    def run(self) -> Report:
+        """All steps."""
+        for step in range(STEPS):
+            if step == RESTART:
+                self._restart()
+            for case in self.cases:
+                self._change(case.workload.changes[step], case)
+            if not step:
+                self.session.start()
+            self._deliver(step)
+            self.session.process_all_available()
+        self.report.take(self.session)
+        return self.report
+
+    def _change(self, change: Change, case: Case) -> None:
+        for name in change.stop:
+            self.session.stop_query(name)
+        for name in change.begin:
+            sink: Any = weft.to_memory()
+            if self.rng.random() < 0.3:
+                sink = weft.to_parquet(self.root / "out" / name)
+            self.report.sinks[name] = sink
+            self._ask(name, case.wishes[name])
+
+    def _ask(self, name: str, wish: Wish) -> None:
+        sink = self.report.sinks[name]
+        self.session.query(wish.text, name=name, sink=sink, strategy=wish.strategy, backfill=wish.backfill)
+
+    def _restart(self) -> None:
+        """Stop, and go on by a session that is told of some queries only: those in files need not be."""
+        self.report.take(self.session)
+        runner = self.session._runs().runner
+        running = sorted(runner.standing.asked)
+        self.session.stop()
+        self.session = self._open()
+        wishes = {name: wish for case in self.cases for name, wish in case.wishes.items()}
+        for name in running:
+            forgotten = isinstance(self.report.sinks[name], ParquetSink) and self.rng.random() < 0.7
+            if not forgotten:
+                self._ask(name, wishes[name])
+        self.session.start()
+        assert {query.name for query in self.session.queries} == set(running)
+
+    def _deliver(self, step: int) -> None:
+        """The files of a step, one of each stream."""
+        for case in self.cases:
+            for name, layout in case.layouts.items():
+                file = f"{step:03}.{layout.format}"
+                os.rename(self.root / "staged" / name / file, self.root / "in" / name / file)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_queries_that_come_and_go_answer_like_the_definition(
+    spark: Any, tmp_path: Path, method: str, spark_workload_cases: int
+) -> None:
+    """Files of all formats; queries with sinks of several kinds, added, stopped and brought back by a new session."""
+    place = METHODS.index(method)
+    numbers = range(place * spark_workload_cases, (place + 1) * spark_workload_cases)
+    stage = Stage(spark, tmp_path, method, [draw(number) for number in numbers], place)
+    try:
+        report = stage.run()
+    finally:
+        stage.session.stop()
+    assert not [text for case in stage.cases for text in report.wrong(case)]
+    came = [m for members in report.members.values() for m in members.values() if m.first]
+    assert any(sight.batch < member.first for member in came for sight in member.sights)
+    assert sum(metrics.results for metrics in report.metrics.values()) > 10 * len(stage.cases)
