@@ -219,7 +219,11 @@ def test_what_is_refused_changes_nothing(spark: Any, tmp_path: Path) -> None:
             (WeftError, "no stream", {"text": "SELECT z.k FROM z"}),
             (CatalogError, "registered after the session was started", {"text": late}),
             (QueryError, "first writes to this sink already", {"sink": sink}),
-            (QueryError, "lone writes to this sink already", {"sink": weft.to_parquet(f"{tmp_path}/./out")}),
+            (
+                QueryError,
+                "lone writes to this sink already",
+                {"sink": weft.to_parquet(f"{tmp_path}/in/../out")},
+            ),
             (
                 SinkError,
                 "batch",
