@@ -219,7 +219,11 @@ def test_what_is_refused_changes_nothing(spark: Any, tmp_path: Path) -> None:
             (WeftError, "no stream", {"text": "SELECT z.k FROM z"}),
             (CatalogError, "registered after the session was started", {"text": late}),
             (QueryError, "first writes to this sink already", {"sink": sink}),
-            (QueryError, "lone writes to this sink already", {"sink": weft.to_parquet(f"{tmp_path}/./out")}),
+            (
+                QueryError,
+                "lone writes to this sink already",
+                {"sink": weft.to_parquet(f"{tmp_path}/in/../out")},
+            ),
             (
                 SinkError,
                 "batch",
@@ -398,11 +402,11 @@ def test_a_batch_that_fails_when_queries_change_can_be_mended(spark: Any, tmp_pa
     put(tmp_path, 2, streams="b")
     pq.write_table(wrong, tmp_path / "partial")
     (tmp_path / "partial").rename(tmp_path / "in" / "a" / "002.parquet")
-    for attempt in range(3):
+    for attempt in range(2):
         with pytest.raises(SourceError, match="string"):
             session.await_termination(60)
         session.stop()
-        if attempt < 2:
+        if attempt < 1:
             session.start()
     put(tmp_path, 2, streams="a")
     with running(session):

@@ -29,8 +29,9 @@ def same_place(one: Sink, other: Sink) -> bool:
     """Whether two sinks would write to the same place."""
     if one is other:
         return True
-    places = [found.get("path") for sink in (one, other) if (found := described(sink))]
-    return len(places) == 2 and places[0] is not None and places[0] == places[1]
+    found = [described(sink) or {} for sink in (one, other)]
+    places = [Path(place["path"]).resolve() for place in found if "path" in place]
+    return len(places) == 2 and places[0] == places[1]
 
 
 def made(description: Mapping[str, Any]) -> Sink:
