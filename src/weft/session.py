@@ -13,7 +13,6 @@ from itertools import count
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
 from weft.logical.canonical import canonical
@@ -152,7 +151,7 @@ class Session:
         self._asked: dict[str, Asked] = {}
         self._query_limit, self._state_limit = query_limit, state_limit
         self._joint = joint
-        self._parts: WeakKeyDictionary[Program, dict[str, Part]] = WeakKeyDictionary()
+        self._parts: dict[tuple[int, str], Part] = {}
 
     def stream(
         self,
