@@ -30,7 +30,7 @@ from weft.runtime.metrics import BatchMetrics
 from weft.runtime.progress import own_metrics
 from weft.runtime.relay import Facts, Relay
 from weft.runtime.spark import SparkRunner, launch
-from weft.runtime.standing import Decision, Standing
+from weft.runtime.standing import Decision, Samples, Standing
 from weft.sinks import to_memory
 from weft.sinks.describe import made
 from weft.stats.statistics import Statistics
@@ -85,7 +85,7 @@ class Apart:
 
     options: Mapping[str, Options]
 
-    def __call__(self, _: Standing, asked: Mapping[str, Asked], __: Facts) -> Decision:
+    def __call__(self, _: Standing, asked: Mapping[str, Asked], __: Facts, ___: Samples | None) -> Decision:
         plan = share(
             {
                 name: optimise(one.query, Statistics({}), self.options[name])
@@ -119,9 +119,8 @@ def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: 
 def metrics_of(case: Case, runner: SparkRunner) -> list[BatchMetrics]:
     """What every batch did for a case, under the names its query has."""
     found = []
-    for program, metrics in runner.history:
-        assert program is not None
-        part = part_of(program.graph, case.name, dict(case.asked.names))
+    for number, metrics in runner.history.batches:
+        part = part_of(runner.history.graphs[number], case.name, dict(case.asked.names))
         found.append(own_metrics(metrics, case.name, part))
     return found
 

@@ -72,9 +72,10 @@ class Report:
                 first, last = (_offset(text) + 1 for text in (source.startOffset, source.endOffset))
                 if last > first or name not in brought:
                     brought[name] = (first, last)
-        for program, metrics in running.runner.history:
+        history = running.runner.history
+        for number, metrics in history.batches:
             self.metrics[metrics.number] = metrics
-            self.members[metrics.number] = program.members if program else {}
+            self.members[metrics.number] = {member.name: member for member in history.graphs[number].members}
 
     @property
     def batches(self) -> range:

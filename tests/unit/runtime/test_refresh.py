@@ -106,9 +106,9 @@ def test_past_rows_are_those_of_the_queries_asked_for() -> None:
     """Others have theirs from another store, and would have them twice."""
     new = beside(BELOW.format(3), Sight("v", 0))
     rows = run((1, 0), (4, 0)).batch
-    assert seen(past_rows(new, "v", rows, 1, ("new",)), new, 1) == [1]
-    assert past_rows(new, "v", rows, 1, ("new",)).num_rows == 1
-    both = past_rows(new, "v", rows, 1, ("new", "old"))
+    assert seen(past_rows(new, "v", rows, 1, ("new",), False), new, 1) == [1]
+    assert past_rows(new, "v", rows, 1, ("new",), False).num_rows == 1
+    both = past_rows(new, "v", rows, 1, ("new", "old"), False)
     assert (seen(both, new, 0), seen(both, new, 1)) == ([1, 4], [1])
 
 
