@@ -122,15 +122,14 @@ def _run(
 ) -> None:
     session = pipeline.session
     session.start(available_now=options.available_now)
-    progress = session.progress
-    before = {name: len(batches) for name, batches in progress.items()}
+    before = {name: len(batches) for name, batches in session.progress.items()}
     began = time.monotonic()
 
     stopping = Event()
 
     def now() -> Shown:
         elapsed = time.monotonic() - began
-        return Shown(options.title, planned, since(progress, before), elapsed, stopping.is_set())
+        return Shown(options.title, planned, since(session.progress, before), elapsed, stopping.is_set())
 
     alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
     try:
