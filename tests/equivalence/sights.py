@@ -53,8 +53,8 @@ class Matches:
 
     def of(self, alias: str, what: NDArray[np.generic]) -> NDArray[np.generic]:
         """A value of each result's tuple of an input, given that of all its tuples."""
-        found: NDArray[np.generic] = what[self.table[row_column(alias)].to_numpy()]
-        return found
+        values: NDArray[np.generic] = what[self.table[row_column(alias)].to_numpy()]
+        return values
 
 
 @dataclass(frozen=True)

@@ -269,4 +269,4 @@ def test_queries_that_come_and_go_answer_like_the_definition(
     assert not [text for case in stage.cases for text in report.wrong(case)]
     came = [m for members in report.members.values() for m in members.values() if m.first]
     assert any(sight.batch < member.first for member in came for sight in member.sights)
-    assert sum(metrics.results for metrics in report.metrics.values()) > 10 * len(stage.cases)
+    assert sum(metrics.results for metrics in report.metrics.values()) > 5 * len(stage.cases)

@@ -80,6 +80,17 @@ def check_rows(course: Course, chronicle: Chronicle) -> None:
             assert count == sum(table.num_rows for came, table in course.results[name] if came == number)
 
 
+# Seeds at which this campaign once found that: stores held tuples twice for newcomers (2049, 2078); a store was
+# partitioned by a column that no query read any more (2173, 2233); one filled from another lacked its NULLs (3100).
+ONCE_WRONG = (2049, 2078, 2173, 2233, 3100)
+
+
+@pytest.mark.parametrize("seed", ONCE_WRONG)
+def test_what_once_went_wrong_goes_right(seed: int) -> None:
+    """The rarer finds of longer campaigns."""
+    check(seed, Counter())
+
+
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_queries_that_share_and_come_and_go_answer_like_the_definition(
     block: int, workload_cases: int

@@ -40,6 +40,9 @@ __all__ = [
 # Tuples without a value for what their store is partitioned by, as if they were a column of it.
 NULLS = "$nulls"
 
+# The same of the stores that a store was filled from: what they did not keep, it has not, whatever its own layout.
+FOUND = "$found"
+
 # With a query's name, the batch before which tuples of this query are copies, as if that were a column of the store.
 COPIES = "$copies "
 
@@ -179,6 +182,7 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     base, query = member.sight(alias), asks.query
     since = facts.kept.get(store.identity, {})
     columns = [since.get(full_name(column), facts.number) for column in query.columns_of(alias)]
+    columns.append(since.get(FOUND, 0))
     if is_foreign(query, store.node.layout):
         columns.append(since.get(NULLS, facts.number))
     batch = max([base.batch, since.get(COPIES + member.name, 0), *columns])
@@ -300,6 +304,8 @@ def kept_after(old: Program | None, new: Program, relay: Relay, facts: Facts) ->
         found[store.identity] = {
             name: max((one.get(name, first) for one in known), default=first) for name in names
         } | _copied(store, relay, facts)
+        nulls = max((one.get(NULLS, first) for one in known), default=0) if store.identity in filled else 0
+        found[store.identity][FOUND] = max([nulls, *(one.get(FOUND, 0) for one in known)])
     return found
 
 
