@@ -173,6 +173,7 @@ class _Task:
     def fresh(self, method: str, time_limit: float | None) -> _Found:
         """All queries planned anew."""
         alone = [name for group in self._components() if len(group) == 1 for name in group]
+        alone += [n for n, query in self.queries.items() if len(query.inputs) == 1 and n not in alone]
         settled = [name for name in self.queries if name in alone or self._decided(name)]
         if method == "separate" or len(settled) == len(self.queries):
             return _Found("separate", self._alone(self.queries))
