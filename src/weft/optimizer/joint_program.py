@@ -240,7 +240,10 @@ class Model:
         known = replace(piece, bound=bound, seconds=seconds)
         if result.values is None:
             return known
-        found = self._plan(result.values)
+        try:
+            found = self._plan(result.values)
+        except KeyError:  # within the solver's tolerance nothing leads to some goal: of no use
+            return known
         constant = forced(self.workspace, self.names)
         if not self.whole and self.workspace.cost_of(found) - constant > result.cost * (1 + EQUAL):
             whole = Model(self.workspace, self.names, self.steps, whole=True)
