@@ -20,15 +20,22 @@ Progress = Mapping[str, Sequence[BatchMetrics]]
 
 
 def make_session(
-    data: str, checkpoint: str, streams: Sequence[str], *, rate: float, cores: int, files_per_batch: int
+    data: str,
+    checkpoint: str,
+    streams: Sequence[str],
+    *,
+    rate: float,
+    cores: int,
+    files_per_batch: int,
+    keep: float = weft.Weights().keep,
 ) -> weft.Session:
-    """A session that knows the streams, and how fast and varied they are."""
+    """A session that knows the streams, and how fast and varied they are; ``keep`` is the price of a stored tuple."""
     known = weft.StreamStatistics(rate=rate, distinct=dict.fromkeys(ATTRIBUTES, ATR_MAX))
     session = weft.Session(
         checkpoint=checkpoint,
         master=f"local[{cores}]",
         statistics=weft.Statistics(dict.fromkeys(streams, known)),
-        options=weft.Options(partitions=cores),
+        options=weft.Options(partitions=cores, weights=weft.Weights(keep=keep)),
     )
     for name in streams:
         source = weft.files("parquet", f"{data}/{name}", schema=SCHEMA, max_files_per_batch=files_per_batch)
@@ -39,8 +46,7 @@ def make_session(
 def make_sink(kind: str, path: str) -> Any:
     """A sink that counts, or one that keeps the results in memory or in files."""
     if kind == "count":
-        api: Any = weft
-        return api.to_count()
+        return weft.to_count()
     return weft.to_memory() if kind == "memory" else weft.to_parquet(path)
 
 

@@ -30,6 +30,7 @@ class ManyTask:
     files_per_batch: int
     rate: float
     cores: int
+    keep: float
     launched: float = 0.0
 
 
@@ -43,6 +44,7 @@ def run_many(task: ManyTask, queries: Mapping[str, str], label: str) -> dict[str
         rate=task.rate,
         cores=task.cores,
         files_per_batch=task.files_per_batch,
+        keep=task.keep,
     )
     sinks = {name: make_sink(task.sink, str(work / name)) for name in queries}
     began = time.perf_counter()
