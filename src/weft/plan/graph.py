@@ -7,7 +7,7 @@ they have in common is there once, and every part says who uses it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
@@ -151,10 +151,6 @@ class PhysicalGraph:
     def probes(self, start: str) -> Iterator[ProbeRule]:
         """The probes of an input's tuples, in the order in which they happen."""
         return (rule for rule in self.rules if isinstance(rule, ProbeRule) and rule.start == start)
-
-    def with_members(self, members: tuple[Member, ...], tracked: bool) -> PhysicalGraph:
-        """The graph for the same queries, with other places and sights."""
-        return replace(self, members=members, tracked=tracked)
 
     def to_json(self) -> str:
         """The graph as JSON text, from which `from_json` makes an equal one."""

@@ -53,19 +53,20 @@ def test_the_first_batch_does_not_count() -> None:
 
 def test_verdicts_of_many() -> None:
     """Cost by input rows per second, state against the sum of separate sessions."""
-    found = Found({1: run(100), 10: run(90, state=20), 100: run(25)}, {}, {"state": 100, "results": {}})
+    found = Found({1: run(100), 100: run(25)}, {}, {"state": 20}, {"state": 100, "results": {}})
     assert [reached for _, reached in verdicts(found, 10)] == [True, True]
-    found = Found({1: run(100), 10: run(90, state=30), 100: run(20)}, {}, {"state": 100, "results": {}})
+    found = Found({1: run(100), 100: run(20)}, {}, {"state": 30}, {"state": 100, "results": {}})
     assert [reached for _, reached in verdicts(found, 10)] == [False, False]
     assert verdicts(Found(), 10) == []
 
 
 def test_results_that_differ_are_told() -> None:
     """Between counted, kept and separate runs."""
-    same = Found({1: run(1, a=3), 2: run(1, a=3, b=4)}, {1: run(1, a=3)}, {"results": {"b": 4}})
+    counted = {1: run(1, a=3), 2: run(1, a=3, b=4)}
+    same = Found(counted, {1: run(1, a=3)}, {"results": {"b": 7}}, {"results": {"b": 7}})
     assert differences(same) == []
-    other = Found({1: run(1, a=3), 2: run(1, a=3, b=4)}, {1: run(1, a=2)}, {"results": {"b": 5}})
-    assert differences(other) == ["a has [2, 3] results", "b has [4, 5] results"]
+    other = Found(counted, {1: run(1, a=2)}, {"results": {"b": 7}}, {"results": {"b": 8}})
+    assert differences(other) == ["a has [2, 3] results", "b has [7, 8] results"]
 
 
 def outcome(*requests: Request) -> Outcome:
