@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import weft
-from tests.recovery.records import Life, lives, read_streams
+from tests.recovery.records import Life, batches_of, lives, read_streams
 from weft.logical.query import Query
 from weft.optimizer.joint import METHODS
 from weft.testing.reference import row_column, timely
@@ -179,7 +179,7 @@ class Case:
         asks = {ask.name: ask for ask in [*self.first(), *(c.add for c in self.changes() if c.add)]}
         return {
             name: Answer.of(session.parse(asks[name].sql, cross=True), life, asks[name].backfill, root)
-            for name, life in lives(root, self.files).items()
+            for name, life in lives(root).items()
         }
 
 
@@ -268,7 +268,10 @@ def _records(root: Path, stream: str) -> list[tuple[str, int, dict[str, Any] | N
 
 def _table(root: Path, stream: str, last: int) -> pa.Table:
     """The tuples of a stream until a batch, with the batch of each."""
-    good = [(int(file[:3]), one) for file, _, one in _records(root, stream) if one and int(file[:3]) <= last]
+    files = len(list((root / "in" / stream).iterdir()))
+    came = batches_of(root, stream, files)
+    records = [(came[int(file[:3])], one) for file, _, one in _records(root, stream)]
+    good = [(batch, one) for batch, one in records if one and batch <= last]
     columns: dict[str, Any] = {name: [record[name] for _, record in good] for name in ("id", "k", "g", "x")}
     times = [datetime.fromisoformat(f"{record['ts']}+00:00") for _, record in good]
     numbers = pa.array([batch for batch, _ in good], pa.int64())
@@ -281,12 +284,13 @@ def _rows(table: pa.Table) -> Rows:
 
 def broken_lines(root: Path, files: int) -> Rows:
     """Stream, file and line of everything that is no record and was read; what no query wants is not."""
-    wanted = read_streams(root, files)
+    wanted = read_streams(root)
+    came = {folder.name: batches_of(root, folder.name, files) for folder in (root / "in").iterdir()}
     return Counter(
-        (folder.name, file, line)
-        for folder in (root / "in").iterdir()
-        for file, line, record in _records(root, folder.name)
-        if record is None and folder.name in wanted[int(file[:3])]
+        (stream, file, line)
+        for stream, batches in came.items()
+        for file, line, record in _records(root, stream)
+        if record is None and stream in wanted[batches[int(file[:3])]]
     )
 
 

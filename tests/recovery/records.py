@@ -101,9 +101,26 @@ def _members(record: Mapping[str, Any]) -> Mapping[str, Member]:
     return program_of(graph).members if graph else {}
 
 
-def lives(root: Path, batches: int) -> dict[str, Life]:
+def batches_of(root: Path, stream: str, files: int) -> list[int]:
+    """The batch that each file of a stream came in, by Spark's own log.
+
+    A batch takes a file of each stream, but for one: if Spark dies after it has listed the next file and before it has
+    planned the batch, that file and the one after it come together.
+    """
+    ends: dict[int, int] = {}
+    logs = (root / "ck" / "spark" / "offsets").iterdir()
+    for log in (log for log in logs if log.name.isdigit()):
+        for line in log.read_text(encoding="utf-8").splitlines():
+            name, _, offset = line.partition(":")
+            if name == stream:
+                ends[int(log.name)] = json.loads(offset)["logOffset"]
+    return [min(batch for batch, end in ends.items() if end >= file) for file in range(files)]
+
+
+def lives(root: Path) -> dict[str, Life]:
     """The queries that were in some of the batches; none comes back once it has gone, or changes what it sees."""
     found: dict[str, Life] = {}
+    batches = len(list((root / FOLDER).glob("*.json")))
     for number in range(batches):
         record = recorded(root, number)
         for name, member in _members(record).items():
@@ -117,8 +134,9 @@ def lives(root: Path, batches: int) -> dict[str, Life]:
     return found
 
 
-def read_streams(root: Path, batches: int) -> list[set[str]]:
+def read_streams(root: Path) -> list[set[str]]:
     """The streams that some query reads, by batch."""
+    batches = len(list((root / FOLDER).glob("*.json")))
     return [
         {i.stream.name for member in _members(recorded(root, number)).values() for i in member.query.inputs}
         for number in range(batches)
