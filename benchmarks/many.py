@@ -250,8 +250,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         default=weft.Weights().keep,
         help="weight of a stored tuple, for the sample's state",
     )
-    add("--rows", type=int, default=160_000, help="rows of each stream")
-    add("--file-rows", type=int, default=40_000, help="rows of each file; a batch is a file of each stream")
+    add("--rows", type=int, default=100_000, help="rows of each stream")
+    add("--file-rows", type=int, default=20_000, help="rows of each file; a batch is a file of each stream")
     add("--rate", type=int, default=500, help="rows a second of event time of each stream")
     add("--seed", type=int, default=7, help="of the queries")
     add("--cores", type=int, default=2, help="of Spark")

@@ -117,13 +117,14 @@ class Exchange:
 
     folder: str | None = None
 
-    def pack(self, batch: pa.RecordBatch) -> tuple[str, Any]:
-        """What a row says of a batch, and how it says it."""
-        if self.folder is None or batch.nbytes < SMALL:
-            return INLINE, packed([batch])
+    def pack(self, *batches: pa.RecordBatch) -> tuple[str, Any]:
+        """What a row says of batches of the same columns, and how it says it."""
+        if self.folder is None or sum(batch.nbytes for batch in batches) < SMALL:
+            return INLINE, packed(batches)
         path = f"{self.folder}/{uuid.uuid4().hex}"
-        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batch.schema) as writer:
-            writer.write_batch(batch)
+        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
         return FILE, pa.py_buffer(path.encode())
 
 
@@ -131,9 +132,10 @@ INLINE, FILE = "bytes", "file"
 SMALL = 1 << 16
 
 
-def unpacked(how: str, data: pa.Buffer) -> list[pa.RecordBatch]:
-    """The batches that a row stands for."""
+def unpacked(how: str, data: pa.Buffer, *, keep: bool = False) -> list[pa.RecordBatch]:
+    """The batches that a row stands for; to be kept, they are read, not mapped."""
     if how == INLINE:
         return batches_of(data)
-    with pa.memory_map(data.to_pybytes().decode()) as file:
+    path = data.to_pybytes().decode()
+    with pa.OSFile(path) if keep else pa.memory_map(path) as file:
         return batches_of(file.read_buffer())

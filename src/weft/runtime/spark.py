@@ -85,6 +85,7 @@ class SparkRunner:
     busy: threading.Lock = field(default_factory=threading.Lock)  # held while a batch runs
     _identity: str = ""
     _attempt: str = ""  # at a batch
+    _blueprint: str = ""  # of what stands
 
     def start(self, queries: Mapping[str, tuple[Asked, Any]], trigger: Mapping[str, Any]) -> StreamingQuery:
         """Take the checkpoint and begin; batches follow each other until the query is stopped."""
@@ -202,7 +203,9 @@ class SparkRunner:
         """What a batch will do; queries that were asked for, or stopped, since the last one are in it."""
         changes = self.log.take()
         relay = self._change(changes, before) if changes else None
-        blueprint = self.checkpoint.write_blueprint(self.standing.to_blueprint())
+        if changes or not self._blueprint:
+            self._blueprint = self.checkpoint.write_blueprint(self.standing.to_blueprint())
+        blueprint = self._blueprint
         program = self.standing.program
         turns = {}
         if program is not None:

@@ -16,7 +16,7 @@ from weft.errors import WeftError
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.checkpoint import Manifest, Plan, RunFile, Runs
 from weft.runtime.interpret import StepCount
-from weft.runtime.messages import NOTE, Message, batches_of, error_of
+from weft.runtime.messages import NOTE, Message, error_of, unpacked
 from weft.runtime.metrics import BatchMetrics, InputMetrics, sum_steps, sum_stores
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts, Relay, evicted_after, kept_after
@@ -50,9 +50,10 @@ class Told:
         """What messages say."""
         told = cls()
         for message in messages:
-            kind, _, query = message.target.removeprefix(NOTE).partition("\t")
+            kind, *about = message.target.removeprefix(NOTE).split("\t")
             if kind == "result":
-                told.results.setdefault(query, []).extend(batches_of(message.data))
+                query, how = about
+                told.results.setdefault(query, []).extend(unpacked(how, message.data, keep=True))
             elif kind == "bad":
                 told.bad.append(message.data.to_pybytes())
             else:

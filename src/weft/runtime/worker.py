@@ -30,7 +30,7 @@ from weft.logical.schema import Stream
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.file_state import FileState, forget_files, mapped, written_in
 from weft.runtime.interpret import Boundary, Outcome, leave_past, leave_source, run_hop
-from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, packed, unpacked
+from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, unpacked
 from weft.runtime.program import Program, program_of
 from weft.runtime.refresh import past_rows
 from weft.runtime.relay import Relay, edges_for, is_replicated
@@ -239,7 +239,8 @@ def _answers(job: Job, at: int, outcome: Outcome) -> Iterator[Message]:
             continue
         sink = job.sinks.get(query)
         if sink is None:
-            yield Message(at, f"{NOTE}result\t{query}", packed(batches))
+            how, data = job.exchange.pack(*batches)
+            yield Message(at, f"{NOTE}result\t{query}\t{how}", data)
             continue
         try:
             parts[query] = sink.write_part(job.number, at, batches)
