@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many random workloads are run on Spark by each method and compared with the reference",
     )
     parser.addoption(
-        "--kills", type=int, default=8, metavar="N", help="how many processes of running sessions are killed"
+        "--kills", type=int, default=6, metavar="N", help="how many processes of running sessions are killed"
     )
     parser.addoption(
         "--recovery-seed", type=int, default=0, metavar="SEED", help="what is run and when it is killed"
