@@ -189,7 +189,7 @@ def wrong_members(graph: PhysicalGraph) -> Mutants:
 def test_no_wrong_shared_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mutants]) -> None:
     """One query's results must not depend on who else is there."""
     refused = 0
-    for seed in range(25):
+    for seed in range(12):
         graph = lower_workload(overlapping(seed))
         for name, build in mutate(graph):
             try:
@@ -198,7 +198,7 @@ def test_no_wrong_shared_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mu
                 refused += 1
             else:
                 pytest.fail(f"seed {seed}: {name} was accepted")
-    assert refused > 100
+    assert refused > 50
 
 
 def test_a_tuple_is_sent_where_its_partners_are() -> None:
