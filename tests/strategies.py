@@ -15,7 +15,8 @@ from weft.errors import QueryError
 from weft.logical.catalog import Catalog
 from weft.logical.expr import Column, Expr, Literal, aliases, identifier
 from weft.logical.functions import FUNCTIONS, call, cast, literal
-from weft.logical.query import Input, Join, Output, Query, make_query
+from weft.logical.join import Join
+from weft.logical.query import Input, Output, Query, make_query
 from weft.logical.schema import Field, Schema, Stream, parse_type
 from weft.logical.window import UNBOUNDED, Range, Rows, Window
 from weft.sql.builder import Builder, from_

@@ -13,7 +13,8 @@ from typing import Any
 
 from weft.errors import PlanError
 from weft.logical.expr import Call, Column, Literal
-from weft.logical.query import Input, Join, Key, Output, Query
+from weft.logical.join import Join
+from weft.logical.query import Input, Key, Output, Query
 from weft.logical.schema import DataType, Field, Schema, Stream
 from weft.logical.window import Range, Rows, Unbounded
 

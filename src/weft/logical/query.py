@@ -12,24 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.errors import QueryError
-from weft.logical.expr import (
-    Call,
-    Column,
-    Expr,
-    Literal,
-    aliases,
-    all_of,
-    columns,
-    conjuncts,
-    identifier,
-    rename,
-    to_sql,
-)
+from weft.logical.conditions import in_order, terms_of
+from weft.logical.expr import Call, Column, Expr, aliases, columns, identifier, rename, to_sql
+from weft.logical.join import Join
 from weft.logical.keys import Key, equality_classes
 from weft.logical.schema import Stream
 from weft.logical.window import UNBOUNDED, Window
 
-__all__ = ["Input", "Join", "Key", "Output", "Query", "check_condition", "connected", "make_query", "star"]
+__all__ = ["Input", "Key", "Output", "Query", "connected", "make_query", "star"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,66 +80,6 @@ def star(shown: Iterable[Column]) -> tuple[Output, ...]:
             name = f"{plain}_{number}"
         outputs[name.lower()] = Output(name, column)
     return tuple(outputs.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """A written join, kept as written because an outer join's place matters; a leaf is an alias.
-
-    ``on`` are the predicates of this join alone, in normal form once `make_query` has seen them; an inner join in the
-    tree may have none.
-    """
-
-    kind: str
-    left: Join | str
-    right: Join | str
-    on: tuple[Expr, ...]
-
-    KINDS = ("inner", "left", "right", "full")
-
-    def __post_init__(self) -> None:
-        if self.kind not in self.KINDS:
-            raise QueryError(f"unknown join {self.kind!r}")
-        below = set(self.aliases)
-        for expr in self.on:
-            if not aliases(expr) <= below:
-                raise QueryError(
-                    f"ON {expr} mentions {min(aliases(expr) - below)}, which is not below the join"
-                )
-        if self.kind != "inner" and not self.on:
-            raise QueryError(f"{self.kind.upper()} JOIN needs a condition", hint="add ON or USING")
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        """The inputs below, as written."""
-        sides = (self.left, self.right)
-        return tuple(name for side in sides for name in (side.aliases if isinstance(side, Join) else (side,)))
-
-    @property
-    def conditions(self) -> tuple[Expr, ...]:
-        """The predicates of this join and of all below."""
-        below = (side.conditions for side in (self.left, self.right) if isinstance(side, Join))
-        return (*self.on, *(expr for exprs in below for expr in exprs))
-
-    @property
-    def edges(self) -> tuple[frozenset[str], ...]:
-        """The sets of inputs that ON connects; the sides of a join that has one are connected whatever it says."""
-        below = [edge for side in (self.left, self.right) if isinstance(side, Join) for edge in side.edges]
-        across = [frozenset((self.aliases[0], self.aliases[-1]))] if self.on else []
-        return (*below, *across, *(aliases(expr) for expr in self.on))
-
-    def normal(self) -> Join:
-        """The join with each ON taken apart, sorted and without repetition."""
-        left, right = (side.normal() if isinstance(side, Join) else side for side in (self.left, self.right))
-        return Join(self.kind, left, right, _sorted(_terms(self.on, "nothing is joined")))
-
-    def renamed(self, names: Mapping[str, str]) -> Join:
-        """The join with other aliases."""
-        left, right = (
-            side.renamed(names) if isinstance(side, Join) else names.get(side, side)
-            for side in (self.left, self.right)
-        )
-        return Join(self.kind, left, right, tuple(rename(expr, names) for expr in self.on))
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,47 +252,13 @@ class Query:
 
     def _from_sql(self) -> str:
         if self.outer is not None:
-            return self._join_sql(self.outer)
+            return self.outer.to_sql({input_.alias: str(input_) for input_ in self.inputs})
         return (" CROSS JOIN " if self.cross else ", ").join(map(str, self.inputs))
-
-    def _join_sql(self, node: Join | str) -> str:
-        if isinstance(node, str):
-            return str(self.input(node))
-        kind = {"inner": "JOIN" if node.on else "CROSS JOIN"}.get(
-            node.kind, f"{node.kind.upper()} OUTER JOIN"
-        )
-        right = self._join_sql(node.right)
-        nested = f"({right})" if isinstance(node.right, Join) else right
-        on = f" ON {to_sql(all_of(node.on))}" if node.on else ""
-        return f"{self._join_sql(node.left)} {kind} {nested}{on}"
 
 
 def _operand_sql(expr: Expr) -> str:
     is_or = isinstance(expr, Call) and expr.function == "or"
     return f"({to_sql(expr)})" if is_or else to_sql(expr)
-
-
-def _sorted(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
-    return tuple(sorted(set(exprs), key=to_sql))
-
-
-def _terms(predicates: Iterable[Expr], outcome: str = "the query gives no results") -> list[Expr]:
-    """The predicates taken apart; each must be about some input."""
-    terms = [term for expr in predicates for term in conjuncts(expr)]
-    for term in terms:
-        check_condition(term, outcome)
-    return terms
-
-
-def check_condition(term: Expr, outcome: str = "the query gives no results") -> None:
-    """Refuse a condition that is about no stream; ``outcome`` is what follows if it is never true."""
-    if aliases(term):
-        return
-    operands = term.args if isinstance(term, Call) and term.function in ("=", "<>", "<", "<=") else ()
-    unknown = any(isinstance(operand, Literal) and operand.value is None for operand in operands)
-    if unknown or (isinstance(term, Literal) and not term.value):
-        raise QueryError(f"the condition is never true, so {outcome}")
-    raise QueryError(f"the condition {term} mentions no stream", hint="if it is true, leave it out")
 
 
 def connected(start: str, edges: Iterable[frozenset[str]]) -> frozenset[str]:
@@ -384,15 +280,15 @@ def make_query(
     cross: bool = False,
 ) -> Query:
     """The normal form of a query; predicates may be given in any order and grouping."""
-    terms = _terms(where)
+    terms = terms_of(where)
     keys, implied = equality_classes(terms) if outer is None else ((), tuple(terms))
     ordered = tuple(sorted(inputs, key=lambda input_: input_.alias))
     query = Query(
         ordered,
         keys,
-        _sorted(term for term in implied if len(aliases(term)) == 1),
-        _sorted(term for term in implied if len(aliases(term)) == 2),
-        _sorted(term for term in implied if len(aliases(term)) > 2),
+        in_order(term for term in implied if len(aliases(term)) == 1),
+        in_order(term for term in implied if len(aliases(term)) == 2),
+        in_order(term for term in implied if len(aliases(term)) > 2),
         tuple(select),
         outer.normal() if outer is not None else None,
         cross=True,

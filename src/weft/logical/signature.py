@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.logical.expr import rename, to_sql
-from weft.logical.query import Join, Query
+from weft.logical.join import Join
+from weft.logical.query import Query
 
 __all__ = ["Signature", "signature"]
 

@@ -14,7 +14,8 @@ from weft.errors import QueryError, SqlError, nearest
 from weft.logical.catalog import Catalog
 from weft.logical.expr import Expr, all_of
 from weft.logical.horizon import check_times
-from weft.logical.query import Input, Join, Query, connected, make_query
+from weft.logical.join import Join
+from weft.logical.query import Input, Query, connected, make_query
 from weft.sql.expressions import bind_conditions
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment

@@ -13,9 +13,9 @@ from typing import Any
 from sqlglot import TokenType, exp
 
 from weft.errors import CatalogError, QueryError
+from weft.logical.conditions import check_condition
 from weft.logical.expr import BOOLEAN, Call, Expr, conjuncts, to_sql
 from weft.logical.functions import NULL, call, cast, named_functions
-from weft.logical.query import check_condition
 from weft.sql.constants import interval, literal_of, type_of
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
 from weft.sql.scope import Scope

@@ -12,7 +12,8 @@ from weft.logical.catalog import Catalog
 from weft.logical.codec import LOGICAL, Codec
 from weft.logical.expr import Expr, aliases
 from weft.logical.functions import call, literal
-from weft.logical.query import Input, Join, Key, Output, Query, make_query, star
+from weft.logical.join import Join
+from weft.logical.query import Input, Key, Output, Query, make_query, star
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_predicate, parse_query
 

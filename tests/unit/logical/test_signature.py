@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.strategies import alias_names, catalogs, conditions, outer_queries, queries, windows
 
 from weft.logical.catalog import Catalog
-from weft.logical.query import Input, Join, Output, Query, make_query
+from weft.logical.join import Join
+from weft.logical.query import Input, Output, Query, make_query
 from weft.logical.schema import Schema, Stream
 from weft.logical.signature import signature
 from weft.sql.bind import parse_query

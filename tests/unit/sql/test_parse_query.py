@@ -8,7 +8,8 @@ import pytest
 from tests.unit.sql.samples import CATALOG
 
 from weft.errors import SqlError
-from weft.logical.query import Join, Query
+from weft.logical.join import Join
+from weft.logical.query import Query
 from weft.logical.window import UNBOUNDED, Range, Rows
 from weft.sql.bind import parse_predicate, parse_query
 

@@ -1,0 +1,88 @@
+"""The tree of joins of a query that has outer ones.
+
+Guarantees: every ON mentions only inputs below its join, and every outer join has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weft.errors import QueryError
+from weft.logical.conditions import in_order, terms_of
+from weft.logical.expr import Expr, aliases, all_of, rename, to_sql
+
+__all__ = ["Join"]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A written join, kept as written because an outer join's place matters; a leaf is an alias.
+
+    ``on`` are the predicates of this join alone, in normal form once `make_query` has seen them; an inner join in the
+    tree may have none.
+    """
+
+    kind: str
+    left: Join | str
+    right: Join | str
+    on: tuple[Expr, ...]
+
+    KINDS = ("inner", "left", "right", "full")
+
+    def __post_init__(self) -> None:
+        if self.kind not in self.KINDS:
+            raise QueryError(f"unknown join {self.kind!r}")
+        below = set(self.aliases)
+        for expr in self.on:
+            if not aliases(expr) <= below:
+                raise QueryError(
+                    f"ON {expr} mentions {min(aliases(expr) - below)}, which is not below the join"
+                )
+        if self.kind != "inner" and not self.on:
+            raise QueryError(f"{self.kind.upper()} JOIN needs a condition", hint="add ON or USING")
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The inputs below, as written."""
+        sides = (self.left, self.right)
+        return tuple(name for side in sides for name in (side.aliases if isinstance(side, Join) else (side,)))
+
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """The predicates of this join and of all below."""
+        below = (side.conditions for side in (self.left, self.right) if isinstance(side, Join))
+        return (*self.on, *(expr for exprs in below for expr in exprs))
+
+    @property
+    def edges(self) -> tuple[frozenset[str], ...]:
+        """The sets of inputs that ON connects; the sides of a join that has one are connected whatever it says."""
+        below = [edge for side in (self.left, self.right) if isinstance(side, Join) for edge in side.edges]
+        across = [frozenset((self.aliases[0], self.aliases[-1]))] if self.on else []
+        return (*below, *across, *(aliases(expr) for expr in self.on))
+
+    def normal(self) -> Join:
+        """The join with each ON taken apart, sorted and without repetition."""
+        left, right = (side.normal() if isinstance(side, Join) else side for side in (self.left, self.right))
+        return Join(self.kind, left, right, in_order(terms_of(self.on, "nothing is joined")))
+
+    def renamed(self, names: Mapping[str, str]) -> Join:
+        """The join with other aliases."""
+        left, right = (
+            side.renamed(names) if isinstance(side, Join) else names.get(side, side)
+            for side in (self.left, self.right)
+        )
+        return Join(self.kind, left, right, tuple(rename(expr, names) for expr in self.on))
+
+    def to_sql(self, inputs: Mapping[str, str]) -> str:
+        """The join as it stands after FROM, given how each input is written there."""
+        left, right = (
+            side.to_sql(inputs) if isinstance(side, Join) else inputs[side]
+            for side in (self.left, self.right)
+        )
+        kind = {"inner": "JOIN" if self.on else "CROSS JOIN"}.get(
+            self.kind, f"{self.kind.upper()} OUTER JOIN"
+        )
+        nested = f"({right})" if isinstance(self.right, Join) else right
+        on = f" ON {to_sql(all_of(self.on))}" if self.on else ""
+        return f"{left} {kind} {nested}{on}"
