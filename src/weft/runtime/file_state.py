@@ -17,7 +17,8 @@ from weft.bucket import codec
 from weft.bucket.bucket import Bucket
 from weft.runtime.checkpoint import Manifest, RunFile
 from weft.runtime.messages import Message, note
-from weft.runtime.program import Program, StorePlan
+from weft.runtime.prepared import StorePlan
+from weft.runtime.program import Program
 from weft.runtime.refresh import refreshed
 from weft.runtime.state import Forget, settle
 from weft.runtime.turn import Turn

@@ -23,7 +23,8 @@ from weft.plan.graph import PhysicalGraph
 from weft.runtime.driver import DEFAULT, Observed, driver_order
 from weft.runtime.interpret import Boundary, Outcome, Parcel, StepCount, leave_past, leave_source, run_hop
 from weft.runtime.metrics import BatchMetrics, InputMetrics, sum_steps, sum_stores
-from weft.runtime.program import Program, StorePlan
+from weft.runtime.prepared import StorePlan
+from weft.runtime.program import Program
 from weft.runtime.refresh import past_rows, refreshed
 from weft.runtime.relay import Facts, Relay, edges_for, evicted_after, is_replicated, kept_after
 from weft.runtime.source import Admitted, admit, numbered

@@ -10,170 +10,38 @@ which of them are for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from weft.bucket.index import Order, by_hash
 from weft.kernels.predicate_index import PredicateIndex
-from weft.kernels.query_set import set_names, words_for
 from weft.logical.expr import Column, Expr, columns
-from weft.logical.query import Query
-from weft.logical.window import Window
-from weft.plan.derive import filters_of, retention_of
-from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
-from weft.plan.join_plan import Names
-from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
+from weft.plan.derive import filters_of
+from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.rules import ProbeRule, ResultRule, Rule, StoreRule
 from weft.runtime.access import Access, choose
-from weft.runtime.batch import (
-    BATCH,
-    MAX,
-    UNTIL,
-    View,
-    full_name,
-    has_range,
-    key_name,
-    longest,
-    micros,
-    seq_name,
-)
-from weft.runtime.refine import Limits, limits_of
+from weft.runtime.batch import BATCH, MAX, UNTIL, full_name, has_range, key_name, longest, seq_name
+from weft.runtime.prepared import Lifetime, Step, StorePlan, lifetime
+from weft.runtime.wiring import Wiring
 
-__all__ = ["Lifetime", "Program", "Step", "StorePlan", "lifetime", "program_of"]
+__all__ = ["Program", "program_of"]
 
 Item = tuple[str, str]  # (input, name of a column in a batch)
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetime:
-    """How long some query needs what is stored: so many microseconds beyond where these streams are; None: for ever."""
-
-    span: int | None
-    streams: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StorePlan:
-    """A store as it is kept: its columns, those computed for it, its orders and the columns that tell its time.
-
-    ``time`` holds the (largest) time of a row; ``clock``, which buckets are told is the event time, is the same or,
-    for an input with a `ROWS` window, the number of the tuple, since that is what decides how long it lives. ``sets``
-    are the columns with query-sets, none if there is but one query.
-    """
-
-    node: StoreNode
-    columns: tuple[str, ...]
-    computed: tuple[Expr, ...]
-    orders: tuple[Order, ...]
-    time: str
-    clock: str
-    sets: tuple[str, ...]
-    view: View
-    lifetimes: tuple[Lifetime, ...]
-
-    @property
-    def name(self) -> str:
-        """The store's name."""
-        return self.node.name
-
-    @property
-    def identity(self) -> str:
-        """What its runs are filed under."""
-        return self.node.identity
-
-    @property
-    def counted(self) -> bool:
-        """Whether the clock counts tuples."""
-        return self.clock != self.time
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A probe as it is executed; ``from_probe`` and ``from_store`` are the columns its matches keep.
-
-    ``view`` is what its queries see, ``slots`` their places in query-sets, ``sets`` the columns with these;
-    ``searched`` are the columns of a probe tuple that the search itself reads.
-    """
-
-    rule: ProbeRule
-    store: StorePlan
-    access: Access
-    joined: Names
-    from_probe: tuple[str, ...]
-    from_store: tuple[str, ...]
-    hidden: tuple[str, ...]
-    view: View
-    slots: tuple[int, ...]
-    sets: tuple[str, ...]
-    searched: tuple[str, ...]
-
-
-class Program:
+class Program(Wiring):
     """A graph with what follows from it."""
 
     def __init__(self, graph: PhysicalGraph) -> None:
-        self.graph = graph
-        self.members: Mapping[str, Member] = {member.name: member for member in graph.members}
-        self.words = words_for(1 + max(m.slot for m in graph.members)) if graph.tracked else 0
-        self.sets = set_names(self.words)
-        self.edges: Mapping[str, Edge] = {edge.name: edge for edge in graph.edges}
-        self.order: tuple[Rule, ...] = graph.rules
-        self.rules: Mapping[str, Rule] = {rule.edge: rule for rule in self.order}
-        self._nodes = {store.name: store for store in graph.stores}
-        self._probing = _by_store(self.order)
-        self._views: dict[Users, View] = {}
+        super().__init__(graph)
         self._needs: dict[str, frozenset[Item]] = {}
         self._access: dict[str, Access] = {}
         self._ends: dict[str, bool] = {}
-        self.view = self.view_of(tuple(self.members))
-        self.starts = self._starts()
-        self.limits = {r.edge: self._limits(r) for r in self.order if isinstance(r, ResultRule)}
         self.stores = {store.name: self._store_plan(store) for store in graph.stores}
         self.steps = {rule.edge: self._step(rule) for rule in self.order if isinstance(rule, ProbeRule)}
-        self.riders = self._riders()
         self.carried = {edge.name: self._carried(edge.name) for edge in graph.edges}
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return program_of, (self.graph.to_json(),)
-
-    @cached_property
-    def hops(self) -> tuple[tuple[Rule, ...], ...]:
-        """The rules of every hop, in the order in which they run."""
-        found: list[list[Rule]] = [[] for _ in range(1 + self.graph.hops)]
-        for rule in self.order:
-            found[self.edges[rule.edge].hop].append(rule)
-        return tuple(map(tuple, found))
-
-    @cached_property
-    def last_hops(self) -> Mapping[str, int]:
-        """The last hop in which each store is added to or probed."""
-        found: dict[str, int] = {}
-        for rule in self.order:
-            if isinstance(rule, StoreRule | ProbeRule):
-                found[rule.store] = max(self.edges[rule.edge].hop, found.get(rule.store, 0))
-        return found
-
-    def view_of(self, users: Users) -> View:
-        """What some queries see together."""
-        if users not in self._views:
-            self._views[users] = View.of([self.members[name].query for name in users])
-        return self._views[users]
-
-    def slots(self, users: Users) -> tuple[int, ...]:
-        """The places of queries in query-sets."""
-        return tuple(self.members[name].slot for name in users)
-
-    @cached_property
-    def _sources(self) -> Mapping[str, Source]:
-        return {source.alias: source for source in self.graph.sources}
-
-    def source(self, alias: str) -> Source:
-        """Where tuples of an input enter."""
-        return self._sources[alias]
-
-    @cached_property
-    def counted(self) -> tuple[str, ...]:
-        """The inputs whose tuples are counted."""
-        return tuple(alias for alias in self.graph.aliases if longest(self.view, alias) is not None)
 
     @cached_property
     def filters(self) -> Mapping[str, PredicateIndex]:
@@ -185,36 +53,10 @@ class Program:
         found = {member.slot: filters_of(member.query, alias) for member in readers}
         return PredicateIndex.of(found, max(1, self.words))
 
-    def leaving(self, alias: str) -> tuple[Edge, ...]:
-        """The edges out of an input's source."""
-        return self._leaving[self.source(alias).name]
-
-    @cached_property
-    def _leaving(self) -> Mapping[str, tuple[Edge, ...]]:
-        found: dict[str, list[Edge]] = {source.name: [] for source in self.graph.sources}
-        for edge in self.graph.edges:
-            if edge.source in found and edge.name not in self._outputs:
-                found[edge.source].append(edge)
-        return {name: tuple(edges) for name, edges in found.items()}
-
-    @cached_property
-    def _outputs(self) -> Mapping[str, ProbeRule]:
-        """The probe whose matches an edge carries."""
-        probes = (rule for rule in self.order if isinstance(rule, ProbeRule))
-        return {name: rule for rule in probes for name in rule.outputs}
-
     def keeps_nulls(self, store: StorePlan) -> bool:
         """Whether an input's store has the tuples that have no value for its key."""
         edges = (self.edges[r.edge] for r in self.order if isinstance(r, StoreRule) and r.store == store.name)
         return all(edge.nulls or edge.by is None for edge in edges)
-
-    def _riders(self) -> dict[str, tuple[str, ...]]:
-        """The local edges whose tuples come along with those that an edge brings to their store."""
-        found: dict[str, tuple[str, ...]] = {edge.name: () for edge in self.graph.edges}
-        for edge in self.graph.edges:
-            if edge.rides is not None:
-                found[edge.rides] += (edge.name,)
-        return found
 
     def _carried(self, edge: str) -> tuple[str, ...]:
         """The columns that a batch on an edge has, hidden ones included."""
@@ -222,14 +64,6 @@ class Program:
         for rider in self.riders[edge]:
             names.update(name for _, name in self._need(rider))
         return tuple(sorted(names | set(self._hidden(edge))))
-
-    def _known(self, edge: str) -> Names:
-        rule = self.rules[edge]
-        if isinstance(rule, ProbeRule):
-            return rule.known
-        if isinstance(rule, StoreRule):
-            return self._nodes[rule.store].aliases
-        return self.members[rule.users[0]].query.aliases
 
     def _hidden(self, edge: str) -> tuple[str, ...]:
         """The columns that tell the time of a match and whom it is for; a result needs its time only to be checked."""
@@ -256,31 +90,6 @@ class Program:
         """Whether an intermediate result is stored with the time until which it is inside its windows."""
         stores = (r.edge for r in self.order if isinstance(r, StoreRule) and r.store == store)
         return all(self._has_end(self._outputs[edge]) for edge in stores)
-
-    def _starts(self) -> dict[str, str]:
-        sources = {source.name: source.alias for source in self.graph.sources}
-        found = {}
-        for rule in self.order:
-            before = self._outputs.get(rule.edge)
-            found[rule.edge] = before.start if before else sources[self.edges[rule.edge].source]
-        return found
-
-    def _limits(self, rule: ResultRule) -> Limits:
-        """What the windows of a rule's queries ask beyond what probing for all queries together makes sure of."""
-        stored = any(
-            len(node.aliases) > 1 and set(rule.users) & set(node.users) for node in self.graph.stores
-        )
-        users = [self.members[name] for name in rule.users]
-        return limits_of(users, self._windows, self.words, stored)
-
-    @cached_property
-    def _windows(self) -> Mapping[str, frozenset[Window]]:
-        """The windows through which queries see every input."""
-        found: dict[str, set[Window]] = {}
-        for member in self.graph.members:
-            for input_ in member.query.inputs:
-                found.setdefault(input_.alias, set()).add(input_.window)
-        return {alias: frozenset(windows) for alias, windows in found.items()}
 
     def _need(self, edge: str) -> frozenset[Item]:
         """The columns that are read at the end of an edge or later."""
@@ -343,11 +152,6 @@ class Program:
             self._access[rule.edge] = choose(rule, inside, clock, usable, windowed)
         return self._access[rule.edge]
 
-    def clock(self, alias: str) -> tuple[str, str]:
-        """The columns of an input's tuples that tell their time, and how long they live."""
-        time = self.view.times[alias]
-        return time, time if longest(self.view, alias) is None else seq_name(alias)
-
     def _clock(self, store: StoreNode) -> tuple[str, str]:
         return self.clock(store.aliases[0]) if len(store.aliases) == 1 else (MAX, MAX)
 
@@ -403,21 +207,6 @@ class Program:
         names = {name for _, name in _about(_items(exprs), rule.known)}
         times = (self.view.times[rule.known[0]],) if len(rule.known) == 1 else (MAX, UNTIL)
         return tuple(sorted(names | set(times)))
-
-
-def lifetime(query: Query, names: Names) -> Lifetime:
-    """How long a query needs what is stored of some of its inputs."""
-    spans = [micros(span) for span in retention_of(query, names) if span is not None]
-    others = {query.input(alias).stream.name for alias in query.aliases if alias not in names}
-    return Lifetime(min(spans, default=None), tuple(sorted(others)))
-
-
-def _by_store(rules: Iterable[Rule]) -> dict[str, list[ProbeRule]]:
-    found: dict[str, list[ProbeRule]] = {}
-    for rule in rules:
-        if isinstance(rule, ProbeRule):
-            found.setdefault(rule.store, []).append(rule)
-    return found
 
 
 def _items(exprs: Iterable[Expr]) -> frozenset[Item]:

@@ -25,7 +25,8 @@ from weft.plan.graph import Member
 from weft.plan.join_plan import Names
 from weft.plan.rules import Users
 from weft.runtime.batch import BATCH, FOREVER, UNTIL, full, full_name, key_name, longs, values_of
-from weft.runtime.program import Program, StorePlan
+from weft.runtime.prepared import StorePlan
+from weft.runtime.program import Program
 
 __all__ = ["past_rows", "refreshed"]
 

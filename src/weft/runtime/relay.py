@@ -22,7 +22,8 @@ from weft.plan.placing import is_foreign
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.batch import full_name
-from weft.runtime.program import Program, StorePlan, lifetime
+from weft.runtime.prepared import StorePlan, lifetime
+from weft.runtime.program import Program
 
 __all__ = [
     "Facts",

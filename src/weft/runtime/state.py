@@ -21,7 +21,7 @@ from weft.bucket.bucket import Bucket, build, column
 from weft.bucket.merge import due, expired, merge
 from weft.kernels.materialise import taken
 from weft.runtime.batch import BATCH, full, key_name, longs, values_of
-from weft.runtime.program import StorePlan
+from weft.runtime.prepared import StorePlan
 
 __all__ = ["FANOUT", "Forget", "PartitionState", "State", "make_run", "settle"]
 

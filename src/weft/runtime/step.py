@@ -39,7 +39,7 @@ from weft.runtime.batch import (
     until,
     values_of,
 )
-from weft.runtime.program import Step
+from weft.runtime.prepared import Step
 from weft.runtime.turn import Turn
 
 __all__ = ["Found", "execute"]

@@ -15,7 +15,7 @@ from weft.logical.query import connected
 from weft.logical.schema import Stream
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.batch import View, longest, micros, seq_name
-from weft.runtime.program import Lifetime, StorePlan
+from weft.runtime.prepared import Lifetime, StorePlan
 from weft.runtime.state import Forget
 from weft.runtime.turn import Turn
 

@@ -15,7 +15,8 @@ from weft.bucket.codec import read, write
 from weft.errors import PlanError
 from weft.runtime.interpret import Parcel, leave_source, run_hop
 from weft.runtime.local import LocalRunner
-from weft.runtime.program import Program, StorePlan
+from weft.runtime.prepared import StorePlan
+from weft.runtime.program import Program
 from weft.runtime.source import admit
 from weft.runtime.state import PartitionState
 from weft.runtime.turn import Count, Turn

@@ -11,7 +11,8 @@ import pytest
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
 from weft.runtime.local import LocalRunner
-from weft.runtime.program import Program, StorePlan
+from weft.runtime.prepared import StorePlan
+from weft.runtime.program import Program
 from weft.runtime.state import FANOUT, Forget, PartitionState, make_run, settle
 from weft.testing import reference_join
 
