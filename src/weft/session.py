@@ -30,13 +30,12 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Cost, JoinPlan
 from weft.plan.lower import lower
 from weft.plan.observation import Observation
-from weft.plan.part import Part, part_of
 from weft.plan.shared import shared_text
 from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT, POLICIES
 from weft.runtime.measure import measured
 from weft.runtime.observe import observed
-from weft.runtime.progress import History, OwnProgress, QueryProgress, complete_from, own_metrics
+from weft.runtime.progress import OwnProgress, QueryProgress, complete_from
 from weft.sinks.describe import described, made, same_place
 from weft.sinks.memory import MemorySink
 from weft.sinks.protocol import Sink
@@ -51,8 +50,8 @@ from weft.stats.statistics import Statistics
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from weft.runtime.launch import Running
     from weft.runtime.metrics import BatchMetrics
-    from weft.runtime.spark import Running
 
 __all__ = ["PlannedQuery", "Session"]
 
@@ -151,7 +150,6 @@ class Session:
         self._asked: dict[str, Asked] = {}
         self._query_limit, self._state_limit = query_limit, state_limit
         self._joint = joint
-        self._parts: dict[tuple[int, str], Part] = {}
 
     def stream(
         self,
@@ -300,11 +298,10 @@ class Session:
             raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
         self._check_sources(self._asked)
         from weft.planning import Planner  # only running needs kernels, and Spark
-        from weft.runtime.spark import launch
+        from weft.runtime.launch import launch
 
         streams = {name: self.catalog.stream(name) for name in sorted(self._sources)}
         root = Path(self._checkpoint)
-        self._parts.clear()
         self._run = self._running = launch(
             self._spark or self._master,
             root,
@@ -385,21 +382,7 @@ class Session:
         """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
         if self._run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
-        history = self._run.runner.history
-        return OwnProgress(
-            history, tuple(self._sinks), lambda number, name: self._part(history, number, name)
-        )
-
-    def _part(self, history: History, number: int, name: str) -> Part | None:
-        """A query's part of a graph; None if that is forgotten."""
-        graph = history.graphs.get(number)
-        if graph is None:
-            self._parts.pop((number, name), None)
-            return None
-        if (number, name) not in self._parts:
-            authors = dict(self._asked[name].names) if name in self._asked else {}
-            self._parts[number, name] = part_of(graph, name, authors)
-        return self._parts[number, name]
+        return OwnProgress(self._run.runner.history, dict(self._asked))
 
     def measured(self) -> Statistics:
         """The statistics given, with what the queries measured since they began; queries are planned by it."""
@@ -410,18 +393,7 @@ class Session:
 
     def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
-        if self._run is None:
-            return {}
-        history = self._run.runner.history
-        graph, recent = history.current
-        found = {}
-        members = sorted(graph.members, key=lambda m: -len(m.query.inputs)) if graph else []
-        for member in members[:most]:
-            part = self._part(history, max(history.graphs), member.name)
-            if part is not None:
-                batches = [own_metrics(metrics, member.name, part) for metrics in recent]
-                found[member.name] = part.graph, batches
-        return found
+        return self._run.runner.history.since_planned(self._asked, most) if self._run else {}
 
     def _runs(self) -> Running:
         if self._running is None:

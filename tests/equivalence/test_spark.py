@@ -26,10 +26,11 @@ from weft.plan.part import part_of
 from weft.plan.workload import share
 from weft.runtime.asked import Asked
 from weft.runtime.driver import POLICIES
+from weft.runtime.launch import launch
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.progress import own_metrics
 from weft.runtime.relay import Facts, Relay
-from weft.runtime.spark import SparkRunner, launch
+from weft.runtime.spark import SparkRunner
 from weft.runtime.standing import Decision, Samples, Standing
 from weft.sinks import to_memory
 from weft.sinks.describe import made

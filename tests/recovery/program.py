@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import weft
-import weft.runtime.spark
+import weft.runtime.launch
 from tests.recovery.cases import Case, Change, run_query
 from tests.recovery.moments import last_batch
 from tests.recovery.records import Recorded, record_stop
@@ -54,7 +54,7 @@ class Changing(threading.Thread):
 
 def main(root: str, seed: str, files: str, kind: str, master: str) -> None:
     """Run to the end of the input."""
-    setattr(weft.runtime.spark, "Checkpoint", Recorded)  # noqa: B010
+    setattr(weft.runtime.launch, "Checkpoint", Recorded)  # noqa: B010
     case = Case(int(seed), int(files), kind == "changing")
     session = case.session(Path(root), master=master)
     session.start(available_now=True)

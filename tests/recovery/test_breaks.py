@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 from pyspark.errors import PySparkException
 
-import weft.runtime.spark
+import weft.runtime.launch
 from tests.recovery.cases import Case
 from tests.recovery.moments import last_batch
 from tests.recovery.program import Changing
@@ -111,7 +111,7 @@ def test_a_session_that_breaks_off_anywhere_goes_on(
             commit_parts(self, batch_id, names)
 
     monkeypatch.setattr(ParquetSink, "commit_parts", breaking)
-    monkeypatch.setattr(weft.runtime.spark, "Checkpoint", Breaking)
+    monkeypatch.setattr(weft.runtime.launch, "Checkpoint", Breaking)
     done = 0
     while done < kills:
         case, rng = Case(recovery_seed + 1000 + done, 10, changing=True), random.Random(recovery_seed + done)

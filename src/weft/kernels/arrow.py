@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from weft.logical.query import Query
 from weft.logical.schema import DataType
 
-__all__ = ["TIMESTAMP", "arrow_type"]
+__all__ = ["TIMESTAMP", "arrow_type", "result_schema"]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -39,3 +40,8 @@ def arrow_type(type_: DataType) -> pa.DataType:
     if type_.name == "decimal":
         return pa.decimal128(type_.precision, type_.scale)
     return _TYPES[type_.name]
+
+
+def result_schema(query: Query) -> pa.Schema:
+    """The columns of a query's results."""
+    return pa.schema([(output.name, arrow_type(output.expr.type)) for output in query.projection])

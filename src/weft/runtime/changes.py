@@ -7,7 +7,7 @@ or kept until then. Safe to be used from any thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,10 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.begin or self.stop)
+
+    def known(self, names: Collection[str]) -> Changes:
+        """Without the stops of queries that nobody knows."""
+        return Changes(self.begin, {name: why for name, why in self.stop.items() if name in names})
 
 
 @dataclass

@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from weft.errors import ConfigError, nearest
+from weft.plan.graph import PhysicalGraph
+from weft.runtime.metrics import BatchMetrics
 
-__all__ = ["DEFAULT", "POLICIES", "Observed", "driver_order"]
+__all__ = ["DEFAULT", "POLICIES", "Observed", "driver_order", "expected"]
 
 DEFAULT = "initial_output_size"
 
@@ -45,6 +47,22 @@ class Observed:
         """σ of the whole join: results per combination of tuples; 1 before anything is known."""
         combinations = math.prod(max(1, self.arrived.get(name, 0)) for name in self.inputs)
         return self.results / combinations if self.results else 1.0
+
+
+def expected(
+    number: int, graph: PhysicalGraph, last: BatchMetrics | None, arrived: Mapping[str, int], results: int
+) -> Observed:
+    """What is known before a batch is read: its rows are taken to be the last one's; ``arrived`` is by stream."""
+    inputs = last.inputs if last else {}
+    held = last.stores if last else {}
+    return Observed(
+        number,
+        {alias: inputs[alias].rows if alias in inputs else 1 for alias in graph.aliases},
+        {a: inputs[a].oldest or 0 for a in graph.aliases if a in inputs and inputs[a].oldest is not None},
+        {alias: held[alias].rows for alias in graph.aliases if alias in held},
+        {alias: arrived.get(graph.input(alias).stream.name, 0) for alias in graph.aliases},
+        results,
+    )
 
 
 Policy = Callable[[Observed], tuple[str, ...]]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from weft.bucket.bucket import Bucket
 from weft.errors import CatalogError, nearest
-from weft.kernels.arrow import arrow_type
+from weft.kernels.arrow import result_schema
 from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.driver import DEFAULT, Observed, driver_order
@@ -276,8 +276,7 @@ class LocalRunner:
 
 
 def _table(query: Query, batches: list[pa.RecordBatch]) -> pa.Table:
-    fields = [(output.name, arrow_type(output.expr.type)) for output in query.projection]
-    return pa.Table.from_batches(batches, pa.schema(fields))
+    return pa.Table.from_batches(batches, result_schema(query))
 
 
 def _input_metrics(one: Admitted) -> InputMetrics:

@@ -5,20 +5,27 @@ Guarantees: plain data; under the names that the query's author gave.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.plan.graph import Member, PhysicalGraph
-from weft.plan.part import Part
+from weft.plan.part import Part, part_of
+from weft.runtime.asked import Asked
 from weft.runtime.metrics import BatchMetrics
 
-__all__ = ["History", "OwnProgress", "QueryProgress", "complete_from", "own_metrics"]
+if TYPE_CHECKING:  # planning looks at progress, and needs no kernels
+    from weft.runtime.checkpoint import Manifest
+    from weft.runtime.program import Program
 
+__all__ = ["History", "OwnProgress", "QueryProgress", "complete_from", "own_metrics", "state_of", "too_large"]
 
 KEPT = 999  # batches, beside the last one
 GRAPHS = 32
+PARTS = 4096  # about so many are remembered; one has some 20 kB
+
+Names = tuple[tuple[str, str], ...]  # of a query's inputs: in the graph, and its author's
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ class History:
         default_factory=list
     )  # the graph's number, and the figures
     graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
+    _parts: dict[int, dict[tuple[str, Names], Part]] = field(default_factory=dict)  # of each graph
 
     def add(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
         """One batch more."""
@@ -66,7 +74,16 @@ class History:
         if last < 0 or self.graphs[last] is not graph:
             last += 1
             self.graphs = {n: g for n, g in self.graphs.items() if n > last - GRAPHS} | {last: graph}
+            self._parts = self._kept_parts()
         self.batches = [*self.batches[-KEPT:], (last, metrics)]
+
+    def _kept_parts(self) -> dict[int, dict[tuple[str, Names], Part]]:
+        """Those of the last graphs, as far as there is room."""
+        kept, room = {}, PARTS
+        for number in sorted(self.graphs, reverse=True):
+            kept[number] = self._parts.get(number, {}) if room > 0 else {}
+            room -= len(kept[number])
+        return kept
 
     def of(self, name: str) -> list[BatchMetrics]:
         """The batches that a query was in."""
@@ -85,26 +102,55 @@ class History:
         last = self.batches[-1][0]
         return self.graphs[last], [metrics for number, metrics in self.batches if number == last]
 
+    def part(self, number: int, name: str, names: Names) -> Part | None:
+        """A query's part of a graph, under its author's names; None if the graph is forgotten."""
+        graph = self.graphs.get(number)
+        if graph is None:
+            return None
+        parts = self._parts.get(number, {})
+        if (name, names) not in parts:
+            parts[name, names] = part_of(graph, name, dict(names))
+        return parts[name, names]
+
+    def newest_part(self, name: str, names: Names) -> Part | None:
+        """A query's part of the last graph."""
+        return self.part(max(self.graphs, default=-1), name, names)
+
+    def since_planned(
+        self, asked: Mapping[str, Asked], most: int | None = None
+    ) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
+        """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
+        graph, recent = self.current
+        found = {}
+        members = sorted(graph.members, key=lambda m: -len(m.query.inputs)) if graph else []
+        for member in members[:most]:
+            names = asked[member.name].names if member.name in asked else ()
+            part = self.newest_part(member.name, names)
+            if part is not None:
+                batches = [own_metrics(metrics, member.name, part) for metrics in recent]
+                found[member.name] = part.graph, batches
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class OwnProgress(Mapping[str, list[BatchMetrics]]):
     """The batches of every query, under its author's names, worked out when they are asked for."""
 
     history: History
-    names: tuple[str, ...]
-    part: Callable[[int, str], Part | None]
+    asked: Mapping[str, Asked]
 
     def __getitem__(self, name: str) -> list[BatchMetrics]:
-        if name not in self.names:
-            raise KeyError(name)
+        names = self.asked[name].names
         mine = [(number, metrics) for number, metrics in self.history.batches if name in metrics.answers]
-        return [own_metrics(metrics, name, self.part(number, name)) for number, metrics in mine]
+        return [
+            own_metrics(metrics, name, self.history.part(number, name, names)) for number, metrics in mine
+        ]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return iter(self.asked)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.asked)
 
 
 def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMetrics:
@@ -135,3 +181,21 @@ def _renamed(figures: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
 def _streams(metrics: BatchMetrics, part: Part) -> dict[str, int]:
     streams = {input_.stream.name for input_ in part.graph.query.inputs}
     return {name: mark for name, mark in metrics.watermarks.items() if name in streams}
+
+
+def state_of(program: Program, manifest: Manifest, graph: str, name: str) -> float:
+    """The bytes that a query's stores in a graph hold; those of stores it shares are divided among their users."""
+    mine = [store for store in program.stores.values() if name in store.node.users]
+    return sum((manifest.bytes_of(graph, store.identity) / len(store.node.users) for store in mine), 0.0)
+
+
+def too_large(program: Program, manifest: Manifest, graph: str, limit: int | None) -> dict[str, str]:
+    """The queries whose stores hold more bytes than they may, and what to say of it."""
+    if limit is None:
+        return {}
+    sizes = {name: state_of(program, manifest, graph, name) for name in program.members}
+    return {
+        name: f"its state is {size:,.0f} bytes, more than the limit of {limit:,}"
+        for name, size in sizes.items()
+        if size > limit
+    }

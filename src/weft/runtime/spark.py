@@ -13,39 +13,37 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, reduce
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from weft.errors import QueryError, StateError, WeftError
-from weft.kernels.arrow import arrow_type
+from weft.kernels.arrow import result_schema
 from weft.logical.query import Query
 from weft.logical.schema import Stream
-from weft.plan.part import Part, part_of
 from weft.runtime.asked import Asked
-from weft.runtime.changes import Changelog, Changes
+from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
-from weft.runtime.driver import DEFAULT, Observed, driver_order
+from weft.runtime.deliver import deliver
+from weft.runtime.driver import DEFAULT, driver_order, expected
 from weft.runtime.log import log_batch
 from weft.runtime.messages import Exchange
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.program import Program
-from weft.runtime.progress import History, own_metrics
+from weft.runtime.progress import History, own_metrics, state_of, too_large
+from weft.runtime.reading import read_all, session_for, waiting_files
 from weft.runtime.relay import Relay
-from weft.runtime.spark_session import create_spark, is_on_one_machine, own_session, sources_have_names
+from weft.runtime.resume import Restore, resumed
+from weft.runtime.spark_session import is_on_one_machine
 from weft.runtime.stages import run_boundary, run_stages
-from weft.runtime.standing import Decide, Samples, Standing
-from weft.runtime.told import Told, facts_of, next_manifest, relaid_manifest
+from weft.runtime.standing import Decide, Samples, Standing, changed
+from weft.runtime.told import Told, facts_of, next_manifest, relaid_manifest, samples_of
 from weft.runtime.turn import Turn
 from weft.runtime.worker import Job
 
-__all__ = ["Running", "SparkRunner", "launch"]
+__all__ = ["GRAPH", "SetAside", "SparkRunner"]
 
 _LOG = logging.getLogger("weft")
 ATTEMPTS = 3  # of a batch
@@ -54,7 +52,6 @@ ATTEMPTS = 3  # of a batch
 GRAPH = "queries"
 
 SetAside = Callable[[int, bytes, int, int], None]
-Restore = Callable[[Mapping[str, Any]], Any]
 
 
 @dataclass
@@ -89,7 +86,7 @@ class SparkRunner:
 
     def start(self, queries: Mapping[str, tuple[Asked, Any]], trigger: Mapping[str, Any]) -> StreamingQuery:
         """Take the checkpoint and begin; batches follow each other until the query is stopped."""
-        spark, named = self._session()
+        spark, named = session_for(self.spark, self.sources)
         self._identity = self.checkpoint.open(
             {name: [str(s.schema), s.event_time] for name, s in sorted(self.streams.items())},
             partitions=self.partitions,
@@ -99,79 +96,32 @@ class SparkRunner:
         last = self.checkpoint.last()
         self._resume(queries, last)
         self.checkpoint.claim()
-        writer = self._input(spark, named).writeStream.foreachBatch(self.process)
+        writer = read_all(spark, self.sources, named).writeStream.foreachBatch(self.process)
         location = str(self.checkpoint.root / "spark")
         self.query = writer.option("checkpointLocation", location).trigger(**trigger).start()
         return self.query
 
     def _resume(self, queries: Mapping[str, tuple[Asked, Any]], last: int) -> None:
         """The queries that ran before go on as they were; those that are new begin with the next batch."""
-        plan = self.checkpoint.plan(last + 1) or self.checkpoint.plan(last)
-        if plan is not None:
-            self.standing = Standing.from_blueprint(self.checkpoint.blueprint(plan.standing))
         before = self.checkpoint.manifest(last) or Manifest()
+        found = resumed(self.checkpoint, queries, self.restore, before, last)
+        self.standing = found.standing
+        self.sinks |= found.sinks
         if GRAPH in before.metrics and self.standing.program:
-            program = self._program(last)
+            program = Standing.of_batch(self.checkpoint, last).program
             if program is not None:
                 self.history.add(program.graph, BatchMetrics.from_dict(before.metrics[GRAPH]))
-        for name, asked in self.standing.asked.items():
-            self.sinks[name] = self._known_sink(name, asked, queries)
-        for name, (asked, sink) in queries.items():
-            if name not in self.standing.asked and name not in self.standing.stopped:
-                self.sinks[name] = sink
-                self.log.begin(name, asked, sink)
-        failed = {name: f"failed: {why}" for name, why in before.failed.items()}
-        for name, why in {**self.checkpoint.stops(), **failed}.items():
-            if name in self.sinks:
-                self.log.stop(name, why)
+        for name, (asked, sink) in found.begin.items():
+            self.log.begin(name, asked, sink)
+        for name, why in found.stop.items():
+            self.log.stop(name, why)
         for name, sink in self.sinks.items():
             query = (self.standing.asked.get(name) or queries[name][0]).query
             self._open(sink, query, last)
 
     def _open(self, sink: Any, query: Query, last: int) -> None:
-        sink.open(_schema(query), self._identity)
+        sink.open(result_schema(query), self._identity)
         sink.recover(last)
-
-    def _known_sink(self, name: str, asked: Asked, queries: Mapping[str, tuple[Asked, Any]]) -> Any:
-        """The sink of a query that ran before: the one it was given again, or one like it."""
-        root = self.checkpoint.root
-        if name in queries:
-            if queries[name][0].query != asked.query:
-                raise StateError(
-                    f"{root} belongs to other streams or queries: there, query {name} is {asked.query}",
-                    hint="give the new query another name, or use a new checkpoint directory",
-                )
-            return queries[name][1]
-        if asked.sink is None:
-            raise StateError(
-                f"{root} belongs to other streams or queries: it knows a query {name}",
-                hint="register it again with its sink, which cannot be made from what is stored",
-            )
-        return self.restore(asked.sink)
-
-    def _program(self, number: int) -> Program | None:
-        """What a batch was run by."""
-        plan = self.checkpoint.plan(number)
-        if plan is None:
-            return None
-        return Standing.from_blueprint(self.checkpoint.blueprint(plan.standing)).program
-
-    def _session(self) -> tuple[SparkSession, bool]:
-        """The session that reads, and whether sources have names, so that more can be added later.
-
-        A DataFrame belongs to the user's session; its sources have names only if the user gave them some.
-        """
-        if any(hasattr(source, "frame") for source in self.sources.values()):
-            return self.spark, sources_have_names(self.spark)
-        return own_session(self.spark), True
-
-    def _input(self, spark: SparkSession, named: bool) -> DataFrame:
-        frames = []
-        for name, source in self.sources.items():
-            reader = spark.readStream.name(_ascii(name)) if named else spark.readStream
-            frames.append(source.load(reader).select(F.lit(name).alias("stream"), "path", "content"))
-        union: DataFrame = reduce(DataFrame.union, frames)
-        return union
 
     def process(self, rows: DataFrame, number: int) -> None:
         """One batch."""
@@ -202,63 +152,34 @@ class SparkRunner:
     def _plan(self, number: int, before: Manifest) -> Plan:
         """What a batch will do; queries that were asked for, or stopped, since the last one are in it."""
         changes = self.log.take()
-        relay = self._change(changes, before) if changes else None
+        relay = None
+        if changes:
+            facts = facts_of(before, GRAPH)
+            self.standing, relay = changed(
+                self.standing, changes.known(self.sinks), self.decide, facts, self.samples
+            )
         if changes or not self._blueprint:
             self._blueprint = self.checkpoint.write_blueprint(self.standing.to_blueprint())
-        blueprint = self._blueprint
         program = self.standing.program
         turns = {}
         if program is not None:
             turns[GRAPH] = Turn(number, self._order(program, number, before), self.partitions).to_dict()
-        graphs = dict.fromkeys(turns, blueprint)
-        plan = Plan(number, time.time_ns() // 1000, blueprint, graphs, turns)
+        graphs = dict.fromkeys(turns, self._blueprint)
+        plan = Plan(number, time.time_ns() // 1000, self._blueprint, graphs, turns)
         if relay is not None:
             relays = {GRAPH: asdict(relay)} if relay.is_needed else {}
             plan = replace(plan, relays=relays, changed=(GRAPH,))
         self.checkpoint.write_plan(plan)
         return plan
 
-    def _change(self, changes: Changes, before: Manifest) -> Relay:
-        """Plan for other queries; a new one that cannot be planned is refused, and the others go on."""
-        known = {n: why for n, why in changes.stop.items() if n in self.sinks}
-        stopped = {n: why for n, why in known.items() if n not in self.standing.stopped}
-        asked = {n: a for n, a in self.standing.asked.items() if n not in stopped}
-        begun = {name: one for name, (one, _) in changes.begin.items()}
-        facts = facts_of(before, GRAPH)
-        gone = {**self.standing.stopped, **stopped}
-        try:
-            wanted = {**asked, **begun}
-            decision = self.decide(self.standing, wanted, facts, self.samples) if wanted else None
-        except WeftError as error:
-            _LOG.warning("new queries are refused: %s", error)
-            gone |= dict.fromkeys(begun, f"refused: {error.message}")
-            wanted = asked
-            decision = self.decide(self.standing, wanted, facts, self.samples) if wanted else None
-        if decision is None:
-            self.standing = Standing(stopped=gone)
-            return Relay()
-        program = Program(decision.graph)
-        self.standing = Standing(wanted, decision.plan, program, gone, decision.fresh)
-        return decision.relay
-
     @property
     def _hops(self) -> int:
         return self.standing.program.graph.hops if self.standing.program else 0
 
     def _order(self, program: Program, number: int, before: Manifest) -> tuple[str, ...]:
-        """The driver order, from what the batches so far did; this one's rows are taken to be the last one's."""
-        graph = program.graph
-        last = self.history.last
-        inputs = last.inputs if last else {}
-        held = last.stores if last else {}
-        seen = Observed(
-            number,
-            {alias: inputs[alias].rows if alias in inputs else 1 for alias in graph.aliases},
-            {a: inputs[a].oldest or 0 for a in graph.aliases if a in inputs and inputs[a].oldest is not None},
-            {alias: held[alias].rows for alias in graph.aliases if alias in held},
-            {alias: before.arrived.get(graph.input(alias).stream.name, 0) for alias in graph.aliases},
-            sum(before.results.values()),
-        )
+        """The driver order, from what the batches so far did."""
+        results = sum(before.results.values())
+        seen = expected(number, program.graph, self.history.last, before.arrived, results)
         return driver_order(self.driver, seen)
 
     def _lay_out(self, plan: Plan, before: Manifest) -> Told:
@@ -269,7 +190,7 @@ class SparkRunner:
             told = self._run(
                 plan, lambda job: run_boundary(self.spark, job, self._hops, self.partitions), boundary=True
             )
-        old = self._program(plan.number - 1)
+        old = Standing.of_batch(self.checkpoint, plan.number - 1).program
         manifest = relaid_manifest(before, GRAPH, old, self.standing.program, relay, told)
         self.checkpoint.write_relaid(plan.number, manifest)
         return told
@@ -299,6 +220,7 @@ class SparkRunner:
 
     def _job(self, number: int, boundary: bool) -> Job:
         running = {name: self.sinks[name] for name in self.standing.asked}
+        files = is_on_one_machine(self.spark)
         return Job(
             str(self.checkpoint.root),
             self._identity,
@@ -306,17 +228,11 @@ class SparkRunner:
             self.sources,
             self.streams,
             {name: sink for name, sink in running.items() if hasattr(sink, "write_part")},
-            self._exchange(number),
+            Exchange(str(self.checkpoint.exchange(number))) if files else Exchange(),
             frozenset(name for name, sink in running.items() if hasattr(sink, "commit_count")),
             boundary,
             self._attempt,
         )
-
-    def _exchange(self, number: int) -> Exchange:
-        """Files, if all tasks are on this machine."""
-        if not is_on_one_machine(self.spark):
-            return Exchange()
-        return Exchange(str(self.checkpoint.exchange(number)))
 
     def _commit(self, plan: Plan, before: Manifest, told: Told, began: float) -> None:
         """Results first, then the manifest: a crash in between repeats the batch, and the sinks expect that."""
@@ -328,7 +244,7 @@ class SparkRunner:
         figures = {
             "started": plan.now / 1e6,
             "elapsed": time.perf_counter() - began,
-            "backlog": self._backlog(),
+            "backlog": waiting_files(self.query, self.sources),
         }
         program = self.standing.program
         programs = {} if program is None else {GRAPH: program}
@@ -337,26 +253,20 @@ class SparkRunner:
         if program is not None:
             metrics = BatchMetrics.from_dict(manifest.metrics[GRAPH])
             self.history.add(program.graph, metrics)
-            self._log(program, metrics)
-            self.samples = _samples(program, told) or self.samples
+            self._log(metrics)
+            self.samples = samples_of(program, told) or self.samples
             self._police(program, manifest, told)
 
-    def _log(self, program: Program, metrics: BatchMetrics) -> None:
+    def _log(self, metrics: BatchMetrics) -> None:
         """A line per query, under its author's names."""
         if _LOG.isEnabledFor(logging.INFO):
             for name, asked in sorted(self.standing.asked.items()):
-                log_batch(name, own_metrics(metrics, name, _part(program, name, asked.names)))
+                log_batch(name, own_metrics(metrics, name, self.history.newest_part(name, asked.names)))
 
     def _answer(self, name: str, number: int, told: Told) -> None:
         """A batch's results to their sink; a sink that refuses them stops its query, not the others."""
-        sink, failed = self.sinks[name], name in told.failed
         try:
-            if hasattr(sink, "write_part"):
-                sink.commit_parts(number, [] if failed else told.parts.get(name, []))
-            elif hasattr(sink, "commit_count"):
-                sink.commit_count(number, told.rows(name))
-            else:
-                sink.commit(number, [] if failed else told.results.get(name, []))
+            deliver(self.sinks[name], name, number, told)
         except WeftError as error:
             if len(self.standing.asked) == 1:
                 raise
@@ -367,14 +277,9 @@ class SparkRunner:
         for name, why in told.failed.items():
             _LOG.warning("query %s is stopped: %s", name, why)
             self.log.stop(name, f"failed: {why}")
-        if self.state_limit is None:
-            return
-        for name in program.members:
-            size = state_of(program, manifest, name)
-            if size > self.state_limit:
-                why = f"its state is {size:,.0f} bytes, more than the limit of {self.state_limit:,}"
-                _LOG.warning("query %s is stopped: %s", name, why)
-                self.log.stop(name, f"stopped: {why}")
+        for name, why in too_large(program, manifest, GRAPH, self.state_limit).items():
+            _LOG.warning("query %s is stopped: %s", name, why)
+            self.log.stop(name, f"stopped: {why}")
 
     def add(self, name: str, asked: Asked, sink: Any) -> None:
         """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""
@@ -393,119 +298,4 @@ class SparkRunner:
     def state_of(self, name: str) -> float:
         """The bytes of a query's stores, after the last batch."""
         manifest, program = self.checkpoint.manifest(self.checkpoint.last()), self.standing.program
-        known = manifest is not None and program is not None and name in program.members
-        return state_of(program, manifest, name) if known and program and manifest else 0.0
-
-    def _backlog(self) -> dict[str, int]:
-        """The files that wait, by stream, as far as Spark has told."""
-        progress = self.query.lastProgress if self.query else None
-        found = progress.sources if progress else []
-        waiting = {
-            name: one.metrics.get("numFilesOutstanding")
-            for name, one in zip(self.sources, found, strict=False)
-        }
-        return {name: int(count) for name, count in waiting.items() if count is not None}
-
-
-@lru_cache(maxsize=1024)
-def _part(program: Program, name: str, names: tuple[tuple[str, str], ...]) -> Part:
-    return part_of(program.graph, name, dict(names))
-
-
-def state_of(program: Program, manifest: Manifest, name: str) -> float:
-    """The bytes that a query's stores hold; those of stores it shares are divided among their users."""
-    mine = [store for store in program.stores.values() if name in store.node.users]
-    return sum(manifest.bytes_of(GRAPH, store.identity) / len(store.node.users) for store in mine)
-
-
-def _samples(program: Program, told: Told) -> Samples | None:
-    """The query-sets that tasks told of; what is no query's place is nobody's."""
-    if not told.samples:
-        return None
-    slots = {member.slot: name for name, member in program.members.items()}
-    names = tuple(slots.get(slot, "") for slot in range(1 + max(slots)))
-    return Samples(names, told.samples)
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A running set of queries."""
-
-    runner: SparkRunner
-    query: StreamingQuery
-
-    def process_all_available(self) -> None:
-        """Wait until all that is there is processed."""
-        try:
-            self.query.processAllAvailable()
-        finally:
-            self._raise()
-
-    def await_termination(self, timeout: int | None = None) -> bool:
-        """Wait for the end, so many seconds at most; whether it has come."""
-        try:
-            self.query.awaitTermination(timeout)
-        finally:
-            self._raise()
-        return not self.query.isActive
-
-    def _raise(self) -> None:
-        """An error of the user's, such as a file of another schema, as itself."""
-        if self.runner.failure is not None:
-            raise self.runner.failure
-
-    def stop(self) -> None:
-        """Stop after the batch under way, and let the checkpoint go.
-
-        Spark cancels the batch it runs. Between two of them it keeps its own books for a while, and is stopped then.
-        """
-        with self.runner.busy:
-            pass
-        self.query.stop()
-        self.runner.checkpoint.close()
-
-
-def launch(
-    spark: SparkSession | str,
-    root: Path,
-    streams: Mapping[str, Stream],
-    sources: Mapping[str, Any],
-    queries: Mapping[str, tuple[Asked, Any]],
-    decide: Decide,
-    restore: Restore,
-    partitions: int,
-    *,
-    driver: str = DEFAULT,
-    available_now: bool = False,
-    set_aside: SetAside | None = None,
-    state_limit: int | None = None,
-) -> Running:
-    """Start queries on a Spark session, or on one made for a master."""
-    session = create_spark(spark) if isinstance(spark, str) else spark
-    runner = SparkRunner(
-        session,
-        Checkpoint(root),
-        streams,
-        sources,
-        decide,
-        restore,
-        partitions,
-        driver,
-        set_aside,
-        state_limit,
-    )
-    trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
-    try:
-        return Running(runner, runner.start(queries, trigger))
-    except BaseException:
-        runner.checkpoint.close()
-        raise
-
-
-def _ascii(name: str) -> str:
-    """A stream's name as Spark wants the name of a source."""
-    return "".join(char if char.isascii() else f"_u{ord(char):x}_" for char in name)
-
-
-def _schema(query: Query) -> pa.Schema:
-    return pa.schema([(output.name, arrow_type(output.expr.type)) for output in query.projection])
+        return state_of(program, manifest, GRAPH, name) if program and manifest else 0.0

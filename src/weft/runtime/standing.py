@@ -5,17 +5,22 @@ Guarantees: `Standing` survives a crash: `to_blueprint` and `from_blueprint` are
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from weft.errors import WeftError
 from weft.plan.graph import CODEC, PhysicalGraph
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.asked import Asked
-from weft.runtime.checkpoint import Blueprint
+from weft.runtime.changes import Changes
+from weft.runtime.checkpoint import Blueprint, Checkpoint
 from weft.runtime.program import Program, program_of
 from weft.runtime.relay import Facts, Relay
 
-__all__ = ["Decide", "Decision", "Samples", "Standing"]
+__all__ = ["Decide", "Decision", "Samples", "Standing", "changed"]
+
+_LOG = logging.getLogger("weft")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,12 @@ class Standing:
         program = program_of(blueprint.graph) if blueprint.graph else None
         return cls(asked, plan, program, blueprint.stopped, blueprint.fresh)
 
+    @classmethod
+    def of_batch(cls, checkpoint: Checkpoint, number: int) -> Standing:
+        """What a batch was run by; nothing, if that is forgotten."""
+        plan = checkpoint.plan(number)
+        return cls() if plan is None else cls.from_blueprint(checkpoint.blueprint(plan.standing))
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -64,3 +75,24 @@ class Samples:
 
 # From what stands, the queries that are to run, what is known of the state, and a sample of query-sets, if any.
 Decide = Callable[[Standing, Mapping[str, Asked], Facts, Samples | None], Decision]
+
+
+def changed(
+    standing: Standing, changes: Changes, decide: Decide, facts: Facts, samples: Samples | None
+) -> tuple[Standing, Relay]:
+    """Plan for other queries; a new one that cannot be planned is refused, and the others go on."""
+    stopped = {name: why for name, why in changes.stop.items() if name not in standing.stopped}
+    asked = {name: one for name, one in standing.asked.items() if name not in stopped}
+    begun = {name: one for name, (one, _) in changes.begin.items()}
+    gone = {**standing.stopped, **stopped}
+    try:
+        wanted = {**asked, **begun}
+        decision = decide(standing, wanted, facts, samples) if wanted else None
+    except WeftError as error:
+        _LOG.warning("new queries are refused: %s", error)
+        gone |= dict.fromkeys(begun, f"refused: {error.message}")
+        wanted = asked
+        decision = decide(standing, wanted, facts, samples) if wanted else None
+    if decision is None:
+        return Standing(stopped=gone), Relay()
+    return Standing(wanted, decision.plan, Program(decision.graph), gone, decision.fresh), decision.relay

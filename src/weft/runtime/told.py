@@ -20,10 +20,11 @@ from weft.runtime.messages import NOTE, Message, error_of, unpacked
 from weft.runtime.metrics import BatchMetrics, InputMetrics, sum_steps, sum_stores
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts, Relay, evicted_after, kept_after
+from weft.runtime.standing import Samples
 from weft.runtime.turn import Count, Turn
 from weft.runtime.watermark import Watermarks, connected_streams, forgettable
 
-__all__ = ["Told", "facts_of", "next_manifest", "relaid_manifest"]
+__all__ = ["Told", "facts_of", "next_manifest", "relaid_manifest", "samples_of"]
 
 
 @dataclass
@@ -286,3 +287,12 @@ def relaid_manifest(
     runs = {name: {s: dict(p) for s, p in stores.items() if s in identities and s not in relay.fills}}
     kept, evicted = kept_after(old, new, relay, facts), evicted_after(new, relay, facts)
     return replace(before, runs=next_runs(runs, told), kept={name: kept}, evicted={name: evicted})
+
+
+def samples_of(program: Program, told: Told) -> Samples | None:
+    """The query-sets that tasks told of; what is no query's place is nobody's."""
+    if not told.samples:
+        return None
+    slots = {member.slot: name for name, member in program.members.items()}
+    names = tuple(slots.get(slot, "") for slot in range(1 + max(slots)))
+    return Samples(names, told.samples)
