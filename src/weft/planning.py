@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from weft.logical.outer import Closing, taken_apart
 from weft.logical.query import Query
 from weft.optimizer.apart import apart, closest
 from weft.optimizer.grouping import Estimated, Measured
+from weft.optimizer.homes import choose_homes
 from weft.optimizer.incremental import changed_too_much
 from weft.optimizer.joint import JointResult, optimise_all
 from weft.optimizer.space import Options
 from weft.optimizer.workspace import Workspace
+from weft.plan.join_plan import Store
 from weft.plan.lower import lower_workload
-from weft.plan.workload import WorkloadPlan
+from weft.plan.workload import Answer, SharedStore, WorkloadPlan
 from weft.runtime.asked import Asked
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts, newcomers, relay_of
@@ -40,13 +43,17 @@ class Planner:
         self, standing: Standing, asked: Mapping[str, Asked], facts: Facts, samples: Samples | None = None
     ) -> Decision:
         """The plan for the queries that are to run, given those that do."""
-        queries = {name: one.query for name, one in sorted(asked.items())}
+        parts = {name: taken_apart(one.query) for name, one in sorted(asked.items())}
+        queries = {name: core for name, (core, _) in parts.items()}
         statistics = self._statistics()
         groups, regrouped = self._groups(standing, queries, statistics, samples)
-        plan, changes = self._plan(standing, asked, groups, statistics, regrouped)
+        walked = {name: one for name, one in asked.items() if _is_walked(parts[name][1])}
+        cores = {name: replace(one, query=queries[name]) for name, one in walked.items()}
+        plan, changes = self._plan(standing, cores, groups, statistics, regrouped)
+        plan = self._closed(standing.plan, plan, parts, groups, statistics)
         new = [name for name in queries if name not in standing.asked]
         backfill = [name for name in new if asked[name].backfill]
-        members = newcomers(standing.program, plan, queries, facts, backfill)
+        members = newcomers(standing.program, plan, facts, backfill)
         graph = lower_workload(plan, members, tracked=facts.number > 0 or len(queries) > 1)
         relay = relay_of(standing.program, Program(graph), backfill)
         return Decision(plan, graph, relay, changes)
@@ -78,7 +85,7 @@ class Planner:
     ) -> tuple[WorkloadPlan, int]:
         """The plans of all groups together, and how many changes there were since they were fresh."""
         plan, changes = WorkloadPlan(()), 0
-        for group in sorted(set(groups.values())):
+        for group in sorted({groups[name] for name in asked}):
             mine = {name: one for name, one in sorted(asked.items()) if groups[name] == group}
             running = None if fresh else _part(standing.plan, group)
             found = self._optimised(mine, running, standing.fresh, statistics, group)
@@ -86,6 +93,31 @@ class Planner:
             plan = plan.with_answers(part.answers, part.upkeep)
             changes = max(changes, found.changes)
         return plan, changes
+
+    def _closed(
+        self,
+        running: WorkloadPlan | None,
+        plan: WorkloadPlan,
+        parts: Mapping[str, tuple[Query, Closing | None]],
+        groups: Mapping[str, str],
+        statistics: Statistics,
+    ) -> WorkloadPlan:
+        """The plan, with what closes queries with outer joins; those that run are closed from where they were."""
+        known = {answer.name: answer for answer in running.answers} if running else {}
+        for name, (core, closing) in parts.items():
+            if closing is None:
+                continue
+            group = groups[name]
+            homes = known[name].homes if name in known else ()
+            if not homes or homes[0].group != group:
+                here = [Store(s.aliases, s.layout) for s in plan.stores if s.is_input and s.group == group]
+                chosen = choose_homes(core, closing, statistics, self._options.partitions, here)
+                homes = tuple(SharedStore(store.aliases, store.layout, group=group) for store in chosen)
+            walks = plan.answer(name).walks if closing.walked else ()
+            answer = Answer(name, core, walks, closing, homes)
+            upkeep = plan.upkeep
+            plan = plan.without([name]).with_answers([answer], upkeep)
+        return plan
 
     def _optimised(
         self,
@@ -113,6 +145,11 @@ def _part(plan: WorkloadPlan | None, group: str) -> WorkloadPlan | None:
     """A group's part of a plan, as the optimiser knows it."""
     if plan is None:
         return None
-    others = [answer.name for answer in plan.answers if plan.group_of(answer.name) != group]
-    part = plan.without(others)
+    mine = [a for a in plan.answers if _is_walked(a.closing) and plan.group_of(a.name) == group]
+    answers = [Answer(answer.name, answer.query, answer.walks) for answer in mine]
+    part = WorkloadPlan(()).with_answers(answers, plan.upkeep)
     return part.in_group("") if part.answers else None
+
+
+def _is_walked(closing: Closing | None) -> bool:
+    return closing is None or closing.walked

@@ -7,7 +7,7 @@ closed under addition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from itertools import combinations, product
 
@@ -17,7 +17,7 @@ from weft.logical.expr import Call, Column, Expr
 from weft.logical.query import Query
 from weft.logical.window import Range, format_duration
 
-__all__ = ["Bounds", "check_times", "is_time_bound", "retention", "time_bounds"]
+__all__ = ["Bounds", "check_times", "distances", "is_time_bound", "retention", "time_bounds"]
 
 # (a, b) ↦ the most by which τ(a) can exceed τ(b) in a result; absent: without limit.
 Bounds = dict[tuple[str, str], timedelta]
@@ -77,6 +77,13 @@ def is_time_bound(query: Query, predicate: Expr) -> bool:
     return any(True for _ in _from_predicate(query, predicate))
 
 
+def distances(query: Query, predicate: Expr) -> Iterator[tuple[tuple[str, str], timedelta]]:
+    """What a predicate, an equality included, says of event times: by how much one can exceed another."""
+    yield from _from_predicate(query, predicate)
+    if isinstance(predicate, Call) and predicate.function == "=":
+        yield from _from_equals(query, predicate.args)
+
+
 def _stated(query: Query) -> Iterator[tuple[tuple[str, str], timedelta]]:
     for input_ in query.inputs:
         if isinstance(input_.window, Range):
@@ -86,10 +93,14 @@ def _stated(query: Query) -> Iterator[tuple[tuple[str, str], timedelta]]:
     for predicate in query.predicates:
         yield from _from_predicate(query, predicate)
     for key in query.keys:
-        terms = [term for member in key.members if (term := _event_term(query, member))]
-        for (a, shift_a), (b, shift_b) in combinations(terms, 2):
-            yield (a, b), shift_b - shift_a
-            yield (b, a), shift_a - shift_b
+        yield from _from_equals(query, key.members)
+
+
+def _from_equals(query: Query, members: Iterable[Expr]) -> Iterator[tuple[tuple[str, str], timedelta]]:
+    terms = [term for member in members if (term := _event_term(query, member))]
+    for (a, shift_a), (b, shift_b) in combinations(terms, 2):
+        yield (a, b), shift_b - shift_a
+        yield (b, a), shift_a - shift_b
 
 
 def _from_predicate(query: Query, predicate: Expr) -> Iterator[tuple[tuple[str, str], timedelta]]:

@@ -13,10 +13,12 @@ from functools import lru_cache
 from itertools import combinations
 
 from weft.errors import ConfigError, PlanError, nearest
+from weft.logical.outer import taken_apart
 from weft.logical.query import Query
 from weft.optimizer.dynamic import WIDE, best_tree
 from weft.optimizer.evaluate import Layouts, Shape, cheapest, price
 from weft.optimizer.exhaustive import exhaustive
+from weft.optimizer.homes import choose_homes
 from weft.optimizer.partitioning import Rule, improve, rules, scheme, stores
 from weft.optimizer.space import Options, Space, Tree
 from weft.optimizer.tree import (
@@ -154,8 +156,10 @@ def optimise(query: Query, statistics: Statistics, options: Options | None = Non
         raise ConfigError(
             f"there is no strategy {options.strategy!r}", hint=nearest(options.strategy, STRATEGIES)
         )
-    if query.outer is not None or len(query.inputs) == 1:
-        return JoinPlan(query, (), options.strategy, Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0))
+    if query.outer is not None:
+        return _closed(query, statistics, options)
+    if len(query.inputs) == 1:
+        return JoinPlan(query, (), options.strategy, _NOTHING)
     space = Space(query, statistics, options)
     shape = strategy(space)
     if shape is None:
@@ -165,6 +169,22 @@ def optimise(query: Query, statistics: Statistics, options: Options | None = Non
             hint=f"the inputs alone are about {least:.0f}; shorten their windows, or raise the budget",
         )
     return replace(_to_plan(space, shape), cost=price(space, shape))
+
+
+_NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0)
+
+
+def _closed(query: Query, statistics: Statistics, options: Options) -> JoinPlan:
+    """The plan of a query with outer joins: that of its core, if it is probed for, and where it is closed."""
+    core, closing = taken_apart(query)
+    if closing is None:
+        raise PlanError("only a query with outer joins is closed")
+    if not closing.walked:
+        homes = choose_homes(core, closing, statistics, options.partitions)
+        return JoinPlan(core, (), options.strategy, _NOTHING, closing, homes)
+    found = optimise(core, statistics, options)
+    homes = choose_homes(core, closing, statistics, options.partitions, found.stores)
+    return replace(found, closing=closing, homes=homes)
 
 
 def _to_plan(space: Space, shape: Shape) -> JoinPlan:

@@ -5,17 +5,20 @@ Guarantees: lowering writes these into a graph and validation derives them again
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from weft.logical.expr import Call, Column, Expr, aliases, columns
 from weft.logical.horizon import retention, time_bounds
+from weft.logical.outer import Closing, spans
 from weft.logical.query import Query
 from weft.plan.join_plan import Names
 from weft.plan.routing import Equality, equalities
 from weft.plan.rules import ProbeRule, Rule
 
-__all__ = ["columns_of", "filters_of", "indexes_of", "probe_conditions", "retention_of", "widest_retention"]
+__all__ = [
+    "closed_retention",
+    "columns_of", "filters_of", "indexes_of", "probe_conditions", "retention_of", "widest_retention"]
 
 
 def filters_of(query: Query, alias: str) -> tuple[Expr, ...]:
@@ -23,14 +26,13 @@ def filters_of(query: Query, alias: str) -> tuple[Expr, ...]:
     return tuple(f for f in query.filters if aliases(f) == {alias})
 
 
-def columns_of(queries: Sequence[Query], alias: str, placing: Iterable[Expr] = ()) -> tuple[Column, ...]:
-    """The columns of an input that any of the queries reads, or a store is partitioned by.
-
-    The query for which a store is partitioned so may have gone.
+def columns_of(queries: Sequence[Query], alias: str, others: Iterable[Expr] = ()) -> tuple[Column, ...]:
+    """The columns of an input that any of the queries reads, or another expression: of what closes a query, or of
+    what a store is partitioned by, even if the query for which it is so has gone.
     """
     readers = [query for query in queries if alias in query.aliases]
     read = {column for query in readers for column in query.columns_of(alias)}
-    read.update(column for expr in placing for column in columns(expr))
+    read.update(column for expr in others for column in columns(expr))
     return tuple(column for column in readers[0].input(alias).columns if column in read)
 
 
@@ -67,7 +69,17 @@ def retention_of(query: Query, names: Names) -> tuple[timedelta | None, ...]:
     return tuple(retention(query, alias, bounds, others) for alias in names)
 
 
-def widest_retention(queries: Sequence[Query], names: Names) -> tuple[timedelta | None, ...]:
-    """The same for the most demanding of some queries."""
-    found = list(zip(*(retention_of(query, names) for query in queries), strict=True))
+def closed_retention(query: Query, closing: Closing, names: Names) -> tuple[timedelta | None, ...]:
+    """The same for an input's store from which a query is closed: how long after its tuple it is of use there."""
+    found = spans(query, closing.tree)
+    return tuple(found[alias] for alias in names)
+
+
+def widest_retention(
+    queries: Mapping[str, Query], closings: Mapping[str, Closing], names: Names
+) -> tuple[timedelta | None, ...]:
+    """The same for the most demanding of some queries; some of them are closed from the store."""
+    every = [retention_of(q, names) for n, q in queries.items() if n not in closings or closings[n].walked]
+    every += [closed_retention(queries[name], closing, names) for name, closing in closings.items()]
+    found = list(zip(*every, strict=True))
     return tuple(None if None in spans else max(s for s in spans if s is not None) for spans in found)

@@ -14,6 +14,7 @@ from typing import TypeVar
 from weft.errors import PlanError
 from weft.logical.codec import LOGICAL, Codec
 from weft.logical.expr import Column, Expr
+from weft.logical.outer import Closing
 from weft.logical.query import Input, Query
 from weft.plan.join_plan import (
     Cost,
@@ -27,7 +28,7 @@ from weft.plan.join_plan import (
     StoreCost,
 )
 from weft.plan.routing import Equality
-from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
+from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep, Users
 from weft.plan.validate import validate
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan, store_identity
 
@@ -51,13 +52,22 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A query of a graph: its place in query-sets, the first batch it is in, and what it sees of what came before."""
+    """A query of a graph: its place in query-sets, the first batch it is in, and what it sees of what came before.
+
+    Of a query with outer joins, ``query`` is the core, and ``closing`` the rest of it.
+    """
 
     name: str
     query: Query
     slot: int = 0
     first: int = 0
     sights: tuple[Sight, ...] = ()
+    closing: Closing | None = None
+
+    @property
+    def walked(self) -> bool:
+        """Whether probing finds results of it."""
+        return self.closing is None or self.closing.walked
 
     def sight(self, alias: str) -> Sight:
         """What it sees of an input's past."""
@@ -102,6 +112,7 @@ class PhysicalGraph:
     """Sources, stores, the edges between them and the rules at their ends, layered into hops.
 
     ``tracked`` says whether tuples carry query-sets; without, there is one query, and there has been no other.
+    ``sweeps`` close the rows of queries with outer joins.
     """
 
     members: tuple[Member, ...]
@@ -111,6 +122,7 @@ class PhysicalGraph:
     rules: tuple[Rule, ...]
     cost: Cost | None = None
     tracked: bool = False
+    sweeps: tuple[Sweep, ...] = ()
 
     def __post_init__(self) -> None:
         validate(self)
@@ -180,6 +192,7 @@ CODEC = Codec(
         *LOGICAL,
         *(Layout, Store, ProbeOrder, Operator, StepCost, StoreCost, Cost, JoinPlan),
         *(SharedStore, Walk, Upkeep, Answer, WorkloadPlan),
-        *(Equality, Edge, StoreRule, ProbeRule, ResultRule, Source, StoreNode, Sight, Member, PhysicalGraph),
+        *(Equality, Edge, StoreRule, ProbeRule, ResultRule, Sweep),
+        *(Source, StoreNode, Sight, Closing, Member, PhysicalGraph),
     )
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from weft.errors import PlanError
 from weft.logical.expr import Expr, aliases
+from weft.logical.outer import Closing
 from weft.logical.query import Query
 
 __all__ = [
@@ -175,19 +176,26 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """A query with the tree of operators that answers it, inner ones first, the root last."""
+    """A query with the tree of operators that answers it, inner ones first, the root last.
+
+    Of a query with outer joins, ``query`` is the core; ``homes`` are the stores of its inputs from which it is closed.
+    """
 
     query: Query
     operators: tuple[Operator, ...]
     strategy: str
     cost: Cost | None = None
+    closing: Closing | None = None
+    homes: tuple[Store, ...] = ()
 
     def __post_init__(self) -> None:
         if self.query.outer is not None:
-            raise PlanError("outer joins cannot be planned yet", hint="write the query with inner joins")
-        if len(self.query.inputs) == 1:
+            raise PlanError("a plan is of the core of a query with outer joins")
+        if [store.aliases for store in self.homes] != [(a,) for a in self.query.aliases if self.closing]:
+            raise PlanError("a query is closed from one store of each of its inputs")
+        if len(self.query.inputs) == 1 or (self.closing and not self.closing.walked):
             if self.operators:
-                raise PlanError("a query of one input needs no operator")
+                raise PlanError("where nothing is probed, there is no operator")
             return
         self._check_tree()
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from weft.logical.canonical import joined_on
 from weft.logical.expr import Expr
+from weft.logical.outer import Closing
 from weft.logical.query import Query
 from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Names, StepCost
 from weft.plan.placing import At, Home, entering, first_step, is_foreign, keeps_nulls, next_step, storing
-from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule
+from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.plan.schedule import GROUP_BY, LOCAL
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan, answer_of
 
@@ -38,7 +39,10 @@ def lower_workload(
     ``tracked`` makes tuples carry query-sets even for one query: there have been others, or will be.
     """
     given = {member.name: member for member in members or ()}
-    found = [given.get(a.name) or Member(a.name, a.query, slot) for slot, a in enumerate(plan.answers)]
+    found = [
+        given.get(a.name) or Member(a.name, a.query, slot, closing=a.closing)
+        for slot, a in enumerate(plan.answers)
+    ]
     lowering = _Lowering(plan, tuple(sorted(found, key=lambda member: member.name)), tracked)
     lowering.enter()
     for store in lowering.intermediate:
@@ -85,6 +89,8 @@ class _Lowering:
         aliases = sorted({alias for query in self.queries.values() for alias in query.aliases})
         self.roots = {alias: _Node(alias, (alias,), node=f"source {alias}") for alias in aliases}
         for answer in self.plan.answers:
+            for alias in answer.query.aliases:
+                self.roots[alias].users.add(answer.name)
             for walk in answer.walks:
                 self._follow(walk, answer.query, {answer.name})
         for one in self.plan.upkeep:
@@ -109,8 +115,9 @@ class _Lowering:
         """Sources, and the edges that store their tuples."""
         for alias, root in self.roots.items():
             queries = [self.queries[name] for name in sorted(root.users)]
-            placing = [store.layout.by for store in self.plan.stores if store.layout.by is not None]
-            self.sources.append(Source(root.node, alias, columns_of(queries, alias, placing)))
+            others = [store.layout.by for store in self.plan.stores if store.layout.by is not None]
+            others += [e for m in self.members if m.closing for e in m.closing.conditions]
+            self.sources.append(Source(root.node, alias, columns_of(queries, alias, others)))
             self.steps[alias] = 0
             for store in self.plan.stores:
                 if store.aliases == (alias,):
@@ -193,9 +200,8 @@ class _Lowering:
     def _store(self, store: SharedStore, node: _Node, kind: str, hop: int) -> str:
         users = self.users[store]
         by = store.layout.by if kind == GROUP_BY else None
-        nulls = kind == GROUP_BY and keeps_nulls(
-            [self.queries[name] for name in users], store.layout, self.tracked and store.is_input
-        )
+        past = (self.tracked and store.is_input) or bool(self._closed_from(store))
+        nulls = kind == GROUP_BY and keeps_nulls([self.queries[n] for n in users], store.layout, past)
         edge = Edge("", "", self.names[store], kind, hop, by, None, nulls)
         name = self._edge(f"{node.start}: store {self.names[store]}", node, edge)
         self.rules.append(StoreRule(name, self.names[store], tuple(sorted(users))))
@@ -217,13 +223,23 @@ class _Lowering:
         """All of it."""
         nodes = tuple(self._node(store) for store in self.plan.stores)
         edges, rules = tuple(self.edges), tuple(self.rules)
-        return PhysicalGraph(
-            self.members, tuple(self.sources), nodes, edges, rules, self.plan.cost, self.tracked
+        sweeps = tuple(
+            Sweep(answer.name, tuple(self.names[store] for store in answer.homes))
+            for answer in sorted(self.plan.answers, key=lambda answer: answer.name)
+            if answer.closing
         )
+        return PhysicalGraph(
+            self.members, tuple(self.sources), nodes, edges, rules, self.plan.cost, self.tracked, sweeps
+        )
+
+    def _closed_from(self, store: SharedStore) -> dict[str, Closing]:
+        """The queries that are closed from a store."""
+        return {a.name: a.closing for a in self.plan.answers if a.closing and store in a.homes}
 
     def _node(self, store: SharedStore) -> StoreNode:
         name, users = self.names[store], tuple(sorted(self.users[store]))
-        kept = widest_retention([self.queries[user] for user in users], store.aliases)
+        queries = {user: self.queries[user] for user in users}
+        kept = widest_retention(queries, self._closed_from(store), store.aliases)
         indexes = indexes_of(self.rules, name)
         return StoreNode(
             name,

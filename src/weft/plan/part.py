@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from weft.logical.canonical import joined_on
 from weft.logical.expr import rename
+from weft.logical.outer import Closing
 from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import Names
@@ -40,7 +41,9 @@ def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Part
     routes = _routes(graph, name)
     stores = {node.name: _renamed(node, query, names) for node in graph.stores if name in node.users}
     walks, upkeep = _walks(graph, name, routes, stores, names)
-    answer = Answer(name, query, tuple(walks[alias] for alias in query.aliases))
+    closing, homes = _closing(graph, name, stores, names)
+    walked = query.aliases if closing is None or closing.walked else ()
+    answer = Answer(name, query, tuple(walks[alias] for alias in walked), closing, homes)
     kept = (Upkeep(s, tuple(found[a] for a in s.aliases)) for s, found in upkeep.items())
     own = lower_workload(WorkloadPlan((answer,), tuple(kept)))
     mine = {_key(own, start, visits, {}): edge for edge, (start, visits) in _routes(own, name).items()}
@@ -48,6 +51,18 @@ def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Part
     called = {(node.aliases, node.layout): node.name for node in own.stores}
     held = {shared: called[store.aliases, store.layout] for shared, store in stores.items()}
     return Part(own, names, edges, held)
+
+
+def _closing(
+    graph: PhysicalGraph, name: str, stores: Mapping[str, SharedStore], names: Mapping[str, str]
+) -> tuple[Closing | None, tuple[SharedStore, ...]]:
+    """What closes the query, and from where, under the author's names."""
+    closing = graph.member(name).closing
+    if closing is None:
+        return None, ()
+    sweep = next(sweep for sweep in graph.sweeps if sweep.query == name)
+    homes = sorted((stores[store] for store in sweep.homes), key=lambda store: store.aliases)
+    return closing.renamed(names), tuple(homes)
 
 
 def _routes(graph: PhysicalGraph, name: str) -> dict[str, tuple[str, tuple[str, ...]]]:

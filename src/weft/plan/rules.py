@@ -14,7 +14,7 @@ from weft.plan.join_plan import Names, StepCost
 from weft.plan.routing import Equality
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE
 
-__all__ = ["RESULT", "Edge", "ProbeRule", "ResultRule", "Rule", "StoreRule", "Users"]
+__all__ = ["RESULT", "Edge", "ProbeRule", "ResultRule", "Rule", "StoreRule", "Sweep", "Users"]
 
 # The node where results arrive.
 RESULT = "result"
@@ -88,3 +88,11 @@ class ResultRule:
 
 
 Rule = StoreRule | ProbeRule | ResultRule
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Close rows of a query with outer joins: by its tree, out of the stores of its inputs, in their order."""
+
+    query: str
+    homes: tuple[str, ...]

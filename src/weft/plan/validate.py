@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from weft.errors import PlanError
 from weft.logical.canonical import joined_on
+from weft.logical.outer import Closing
 from weft.logical.query import Query
 from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
+from weft.plan.homes import located
 from weft.plan.join_plan import Names
 from weft.plan.placing import At, Home, Way, entering, first_step, is_foreign, keeps_nulls, next_step, storing
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, StoreRule, Users
@@ -42,6 +44,7 @@ def validate(graph: PhysicalGraph) -> None:
         else:
             replay.result(rule)
     replay.finish()
+    _check_sweeps(graph)
 
 
 def _check_names(graph: PhysicalGraph) -> None:
@@ -83,18 +86,41 @@ def _check_members(graph: PhysicalGraph) -> None:
 
 def _check_nodes(graph: PhysicalGraph) -> None:
     queries = [member.query for member in graph.members]
+    others = [store.layout.by for store in graph.stores if store.layout.by is not None]
+    others += [expr for member in graph.members if member.closing for expr in member.closing.conditions]
     for source in graph.sources:
-        placing = [store.layout.by for store in graph.stores if store.layout.by is not None]
-        if source.columns != columns_of(queries, source.alias, placing):
+        if source.columns != columns_of(queries, source.alias, others):
             raise PlanError(f"{source.name} does not pass on what the query asks for")
     for store in graph.stores:
-        users = [graph.member(name).query for name in store.users]
-        if not users or any(joined_on(query, store.aliases) != store.on for query in users):
+        users = {name: graph.member(name).query for name in store.users}
+        if not users or any(joined_on(query, store.aliases) != store.on for query in users.values()):
             raise PlanError(f"store {store.name} does not hold what its queries join")
         if store.indexes != indexes_of(graph.rules, store.name):
             raise PlanError(f"store {store.name} is not indexed by what it is looked up by")
-        if store.retention != widest_retention(users, store.aliases):
+        if store.retention != widest_retention(users, _closed_from(graph, store.name), store.aliases):
             raise PlanError(f"store {store.name} does not keep its tuples for as long as they are of use")
+
+
+def _closed_from(graph: PhysicalGraph, store: str) -> dict[str, Closing]:
+    """The queries that are closed from a store."""
+    found = {sweep.query: graph.member(sweep.query).closing for sweep in graph.sweeps if store in sweep.homes}
+    return {name: closing for name, closing in found.items() if closing}
+
+
+def _check_sweeps(graph: PhysicalGraph) -> None:
+    """Every query with outer joins is closed once, by partitions that have all they need for it."""
+    if [sweep.query for sweep in graph.sweeps] != [m.name for m in graph.members if m.closing]:
+        raise PlanError("not every query with outer joins is closed exactly once")
+    for sweep in graph.sweeps:
+        member = graph.member(sweep.query)
+        stores = [graph.store(name) for name in sweep.homes]
+        if [store.aliases for store in stores] != [(alias,) for alias in member.query.aliases]:
+            raise PlanError(f"query {member.name} is not closed from one store of each of its inputs")
+        if any(member.name not in store.users for store in stores):
+            raise PlanError(f"query {member.name} is closed from a store that is not for it")
+        layouts = {store.aliases[0]: store.layout for store in stores}
+        if member.closing and located(member.closing.tree, layouts) is None:
+            raise PlanError(f"no partition alone can close the rows of {member.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +174,9 @@ class _Replay:
 
     def _must_keep_nulls(self, edge: Edge, store: StoreNode) -> None:
         queries = [self.queries[name] for name in store.users]
-        wanted = keeps_nulls(queries, store.layout, self.graph.tracked and len(store.aliases) == 1)
+        past = self.graph.tracked and len(store.aliases) == 1
+        closed = bool(_closed_from(self.graph, store.name))
+        wanted = keeps_nulls(queries, store.layout, past or closed)
         if edge.nulls != (wanted and edge.kind == GROUP_BY):
             raise PlanError(f"edge {edge.name} drops what some query looks for, or keeps what none does")
 
@@ -211,10 +239,10 @@ class _Replay:
 
     def finish(self) -> None:
         """Every input reaches the result of every query once, every store has all its producers."""
-        for name, query in self.queries.items():
-            for alias in query.aliases:
-                if self.results.get((name, alias)) != 1:
-                    raise PlanError(f"there is not exactly one way from {alias} to a result of {name}")
+        for member in self.graph.members:
+            for alias in member.query.aliases:
+                if self.results.get((member.name, alias), 0) != int(member.walked):
+                    raise PlanError(f"there is not exactly one way from {alias} to a result of {member.name}")
         for store in self.graph.stores:
             self._must_be_complete(store.name)
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from weft.errors import PlanError
 from weft.logical.canonical import joined_on
 from weft.logical.expr import Expr, aliases, to_sql
+from weft.logical.outer import Closing
 from weft.logical.query import Query
+from weft.plan.homes import located
 from weft.plan.join_plan import Cost, JoinPlan, Layout, Names, store_name
 
 __all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of", "share", "store_identity"]
@@ -95,27 +97,38 @@ class Upkeep:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a query is answered: a walk per input."""
+    """How a query is answered: a walk per input, and where rows that miss something are closed, the inputs' stores."""
 
     name: str
     query: Query
     walks: tuple[Walk, ...]
+    closing: Closing | None = None
+    homes: tuple[SharedStore, ...] = ()
 
     def __post_init__(self) -> None:
         if self.query.outer is not None:
-            raise PlanError("outer joins cannot be planned yet", hint="write the query with inner joins")
-        if tuple(walk.start for walk in self.walks) != self.query.aliases:
+            raise PlanError("a plan is of the core of a query with outer joins")
+        walked = self.query.aliases if self.closing is None or self.closing.walked else ()
+        if tuple(walk.start for walk in self.walks) != walked:
             raise PlanError(f"query {self.name} does not have one walk per input")
+        self._check_homes()
         if any(walk.reached != self.query.aliases for walk in self.walks):
             raise PlanError(f"a walk does not answer {self.name}")
         for store in self.visited:
             if store.on != joined_on(self.query, store.aliases):
                 raise PlanError(f"query {self.name} does not join {store.name} as its store does")
 
+    def _check_homes(self) -> None:
+        if [store.aliases for store in self.homes] != [(a,) for a in self.query.aliases if self.closing]:
+            raise PlanError(f"query {self.name} is not closed from one store of each of its inputs")
+        layouts = {store.aliases[0]: store.layout for store in self.homes}
+        if self.closing and located(self.closing.tree, layouts) is None:
+            raise PlanError(f"no partition alone can close the rows of {self.name}")
+
     @property
     def visited(self) -> frozenset[SharedStore]:
-        """The stores its tuples visit."""
-        return frozenset(store for walk in self.walks for store in walk.visits)
+        """The stores its tuples visit, or are closed from."""
+        return frozenset((*(store for walk in self.walks for store in walk.visits), *self.homes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +180,14 @@ class WorkloadPlan:
 
     def in_group(self, group: str) -> WorkloadPlan:
         """The plan with all its stores in one group."""
-        answers = (Answer(a.name, a.query, _walks_in(a.walks, group)) for a in self.answers)
+        answers = (
+            replace(
+                a,
+                walks=_walks_in(a.walks, group),
+                homes=tuple(replace(store, group=group) for store in a.homes),
+            )
+            for a in self.answers
+        )
         upkeep = (Upkeep(replace(u.store, group=group), _walks_in(u.walks, group)) for u in self.upkeep)
         return WorkloadPlan(tuple(answers), tuple(upkeep), self.cost)
 
@@ -226,7 +246,9 @@ def answer_of(name: str, plan: JoinPlan) -> tuple[Answer, tuple[Upkeep, ...]]:
             store = _shared(query, operator.aliases, layouts[operator.aliases])
             upkeep.append(Upkeep(store, tuple(Walk(alias, visits[alias]) for alias in store.aliases)))
     walks = tuple(Walk(alias, visits[alias]) for alias in query.aliases)
-    return Answer(name, query, walks), tuple(upkeep)
+    homes = tuple(SharedStore(store.aliases, store.layout) for store in plan.homes)
+    walked = walks if plan.closing is None or plan.closing.walked else ()
+    return Answer(name, query, walked, plan.closing, homes), tuple(upkeep)
 
 
 def _shared(query: Query, names: Names, layout: Layout) -> SharedStore:

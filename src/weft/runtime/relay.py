@@ -99,11 +99,11 @@ class Relay:
 def newcomers(
     old: Program | None,
     plan: WorkloadPlan,
-    queries: Mapping[str, Query],
     facts: Facts,
     backfill: Collection[str] = (),
 ) -> tuple[Member, ...]:
     """All queries of a plan as members: those of the old graph as they are, new ones with a place and their sights."""
+    queries = {answer.name: answer.query for answer in plan.answers}
     known = {} if old is None else {m.name: m for m in old.graph.members if m.name in queries}
     members = dict(known)
     free = _free_slots({member.slot for member in known.values()}, len(queries))
@@ -111,7 +111,8 @@ def newcomers(
         if name not in members:
             asks = _Asks(queries[name], name in backfill)
             sights = _sights(old, plan, name, asks, facts) if facts.number else ()
-            members[name] = Member(name, queries[name], free.pop(0), facts.number, sights)
+            closing = plan.answer(name).closing
+            members[name] = Member(name, queries[name], free.pop(0), facts.number, sights, closing)
     return tuple(members[name] for name in sorted(members))
 
 

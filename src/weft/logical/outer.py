@@ -1,0 +1,279 @@
+"""A query with outer, semi or anti joins, taken apart: what probing finds, and what closing finds.
+
+Guarantees: the *core* is an inner query; where `Closing.walked`, its results are just the rows in which no input is
+missing, and probing finds them as those of any inner query. All other rows come from evaluating the tree, exactly as it
+was written, once it is known that no partner can come any more. Conditions about one input move to that input where
+this changes no row, and nowhere else.
+
+Times: at every join of the tree a match must also be inside the windows of the tuples it has, so a tuple x with
+`RANGE W` has partners of at most τ(x) + W. `waits` says per join how long after each tuple of its preserved side a
+partner, or something that makes or breaks one, can come; `spans` how long a tuple of an input is of use to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from weft.errors import QueryError
+from weft.logical.expr import Call, Expr, aliases, make_call, rename
+from weft.logical.horizon import check_times, distances
+from weft.logical.join import Join
+from weft.logical.query import Query, make_query
+from weft.logical.window import Range, Rows
+
+__all__ = ["Closing", "joins", "never_closed", "spans", "taken_apart", "visible", "waits"]
+
+Side = Join | str
+Waits = dict[tuple[int, str], timedelta | None]
+
+_NONE = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The tree of joins and the conditions on its rows; ``walked``: rows that miss nothing are found by probing."""
+
+    tree: Join
+    where: tuple[Expr, ...] = ()
+    walked: bool = True
+
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """All expressions that are evaluated on its rows, outputs aside."""
+        return (*self.tree.conditions, *self.where)
+
+    def renamed(self, names: Mapping[str, str]) -> Closing:
+        """The same under other aliases."""
+        return Closing(self.tree.renamed(names), tuple(rename(e, names) for e in self.where), self.walked)
+
+
+def joins(side: Side, first: int = 0) -> Iterator[tuple[int, Join]]:
+    """The joins of a tree, numbered: each before those of its left side, and these before those of its right side."""
+    if isinstance(side, str):
+        return
+    yield first, side
+    yield from joins(side.left, first + 1)
+    yield from joins(side.right, first + 1 + sum(1 for _ in joins(side.left)))
+
+
+def visible(side: Side) -> tuple[str, ...]:
+    """The inputs whose tuples the rows of a side can have."""
+    if isinstance(side, str):
+        return (side,)
+    if side.kind in ("semi", "anti"):
+        return visible(side.left)
+    return (*visible(side.left), *visible(side.right))
+
+
+def taken_apart(query: Query) -> tuple[Query, Closing | None]:
+    """The core of a query, and what closes it; a query without outer joins is its own core."""
+    if query.outer is None:
+        return query, None
+    for input_ in query.inputs:
+        if isinstance(input_.window, Rows):
+            raise QueryError(
+                f"{input_.alias} [{input_.window}] cannot be part of an outer, semi or anti join: "
+                "which rows are left without a partner is told by time",
+                hint="use a RANGE window",
+            )
+    tree, filters, where = _pushed(query.outer, query.conditions)
+    walked = _core(query, tree, filters, where)
+    core = walked or Query(query.inputs, (), _ordered(filters), (), (), query.projection, cross=True)
+    return core, Closing(tree, where, walked is not None)
+
+
+def _ordered(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
+    return tuple(sorted(set(exprs), key=str))
+
+
+def _pushed(tree: Join, where: Iterable[Expr]) -> tuple[Join, tuple[Expr, ...], tuple[Expr, ...]]:
+    """The tree without the conditions that its inputs can be asked for, these, and the conditions that remain."""
+    every = tuple(where)
+    single = [term for term in every if len(aliases(term)) == 1]
+    side, filters, left = _sunk(tree, single)
+    if isinstance(side, str):
+        raise QueryError("a tree of joins has a join")
+    return side, tuple(filters), tuple(term for term in every if term not in single or term in left)
+
+
+def _sunk(side: Side, terms: list[Expr]) -> tuple[Side, list[Expr], list[Expr]]:
+    """Conditions on the rows of a side that move to its inputs; the side, the conditions moved, and those left."""
+    if isinstance(side, str):
+        return side, [t for t in terms if aliases(t) == {side}], [t for t in terms if aliases(t) != {side}]
+    left, right = set(visible(side.left)), set(visible(side.right))
+    mine = [term for term in side.on if len(aliases(term)) == 1]
+    to_left = [t for t in terms if aliases(t) <= left] if side.kind != "full" else []
+    to_right = [t for t in terms if aliases(t) <= right] if side.kind == "inner" else []
+    on_left = [t for t in mine if aliases(t) <= left] if side.kind in ("inner", "semi") else []
+    on_right = [t for t in mine if aliases(t) <= right] if side.kind != "full" else []
+    one, found, stuck = _sunk(side.left, to_left + on_left)
+    other, more, also = _sunk(side.right, to_right + on_right)
+    moved = [t for t in (*on_left, *on_right) if t not in stuck and t not in also]
+    on = tuple(term for term in side.on if term not in moved)
+    rest = [t for t in terms if t not in to_left + to_right or t in stuck or t in also]
+    return replace(side, left=one, right=other, on=on), found + more, rest
+
+
+def _core(query: Query, tree: Join, filters: tuple[Expr, ...], where: tuple[Expr, ...]) -> Query | None:
+    """The inner query whose results are the rows that miss nothing; None if there is none that probing can answer."""
+    terms = (*tree.conditions, *where)
+    if any(join.kind not in ("inner", "left", "full") for _, join in joins(tree)):
+        return None
+    if any(len(aliases(term)) < 2 for term in terms):
+        return None
+    core = make_query(query.inputs, (*filters, *_present(terms)), query.projection, cross=True)
+    if core.cross or set(core.filters) != set(filters):
+        return None
+    try:
+        check_times(core)
+    except QueryError:
+        return None
+    return core
+
+
+def _present(terms: Iterable[Expr]) -> list[Expr]:
+    """Conditions where no input is missing: of values one of which is there, the first is taken if it is."""
+    found = list(terms)
+    for _ in found:
+        there = {arg for term in found if isinstance(term, Call) and term.function == "=" for arg in term.args}
+        found = [_first(term, there) for term in found]
+    return found
+
+
+def _first(expr: Expr, there: set[Expr]) -> Expr:
+    if not isinstance(expr, Call):
+        return expr
+    args = tuple(_first(arg, there) for arg in expr.args)
+    if expr.function == "coalesce" and args[0] in there and args[0].type == expr.type:
+        return args[0]
+    return expr if args == expr.args else make_call(expr.function, args, expr.type)
+
+
+def _always(side: Side) -> tuple[str, ...]:
+    """The inputs that no row of a side misses."""
+    if isinstance(side, str):
+        return (side,)
+    if side.kind == "inner":
+        return (*_always(side.left), *_always(side.right))
+    return () if side.kind == "full" else _always(side.left)
+
+
+class _Times:
+    """How far apart in time the tuples of a tree's rows can be."""
+
+    def __init__(self, query: Query, tree: Join) -> None:
+        self.query, self.tree = query, tree
+        self.numbers = {id(join): number for number, join in joins(tree)}
+        self.found: Waits = {}
+        for number, join in sorted(joins(tree), reverse=True):  # what is below first
+            if join.kind != "inner":
+                self._wait(number, join)
+
+    def later(self, join: Join, one: str, other: str) -> timedelta | None:
+        """How much later than a tuple of ``other`` one of ``one`` can be if they meet at a join; None: any."""
+        window = self.query.input(other).window
+        stated = [window.duration] if isinstance(window, Range) else []
+        for term in join.on:
+            stated += [bound for pair, bound in distances(self.query, term) if pair == (one, other)]
+        return min(stated, default=None)
+
+    def _wait(self, number: int, join: Join) -> None:
+        for side, away in ((join.left, join.right), (join.right, join.left)):
+            if side is join.right and join.kind != "full":
+                continue
+            for name in visible(side):
+                self.found[number, name] = self._settled(join, name, away)
+
+    def _settled(self, join: Join, name: str, away: Side) -> timedelta | None:
+        """How long after a tuple all that can be its partner on the other side is there, and final."""
+        spans = [_NONE, *(self.later(join, other, name) for other in visible(away))]
+        for _, below in joins(away):
+            if below.kind != "inner" and set(visible(below.left)) <= set(visible(away)):
+                spans += self._below(join, name, below)
+        return _most(spans)
+
+    def _below(self, join: Join, name: str, below: Join) -> Iterator[timedelta | None]:
+        number = self.numbers[id(below)]
+        for side in (below.left, below.right) if below.kind == "full" else (below.left,):
+            every = [(z, _sum(self.later(join, z, name), self.found[number, z])) for z in visible(side)]
+            sure = [span for z, span in every if z in _always(side) and span is not None]
+            yield min(sure) if sure else _most([span for _, span in every])
+
+    def apart(self, one: str, other: str) -> timedelta | None:
+        """How much later than a tuple of ``other`` a tuple of ``one`` can be that has to do with it; None: any."""
+        return _apart(self, self.tree, one, other)
+
+
+def _apart(times: _Times, side: Side, one: str, other: str) -> timedelta | None:
+    if one == other or isinstance(side, str):
+        return _NONE
+    for below in (side.left, side.right):
+        if isinstance(below, Join) and {one, other} <= set(below.aliases):
+            return _apart(times, below, one, other)
+    ways = []
+    for mine in _doors(side, one):
+        for theirs in _doors(side, other):
+            through = _sum(_within(times, side, one, mine), times.later(side, mine, theirs))
+            ways.append(_sum(through, _within(times, side, theirs, other)))
+    return _most(ways)
+
+
+def _doors(side: Join, name: str) -> tuple[str, ...]:
+    """The inputs by whose tuples a tuple of an input takes part at a join: itself, if it is seen there."""
+    below = side.left if name in _names(side.left) else side.right
+    return (name,) if name in visible(below) else visible(below)
+
+
+def _within(times: _Times, side: Join, one: str, other: str) -> timedelta | None:
+    """`_apart` within one side of a join."""
+    below = side.left if one in _names(side.left) else side.right
+    return _apart(times, below, one, other)
+
+
+def _names(side: Side) -> tuple[str, ...]:
+    return (side,) if isinstance(side, str) else side.aliases
+
+
+def _sum(one: timedelta | None, other: timedelta | None) -> timedelta | None:
+    return None if one is None or other is None else one + other
+
+
+def _most(spans: Iterable[timedelta | None]) -> timedelta | None:
+    """The longest; None, which is without end, is longer than any."""
+    every = list(spans)
+    return None if None in every else max((span for span in every if span is not None), default=_NONE)
+
+
+def waits(query: Query, tree: Join) -> Waits:
+    """Per join, by number, and input of a preserved side: how long after its tuple a partner can come; None: for ever.
+
+    The same for the left sides of semi joins, where it says how long it takes until all partners are known.
+    """
+    return dict(_Times(query, tree).found)
+
+
+def spans(query: Query, tree: Join) -> dict[str, timedelta | None]:
+    """Per input: how long after a tuple's time something can depend on it; None: for ever."""
+    times = _Times(query, tree)
+    found = {}
+    for name in query.aliases:
+        every = [_NONE, *(times.apart(other, name) for other in query.aliases if other != name)]
+        every += [_sum(times.apart(other, name), wait) for (_, other), wait in times.found.items()]
+        found[name] = _most(every)
+    return found
+
+
+def never_closed(query: Query, tree: Join) -> tuple[str, ...]:
+    """The inputs whose tuples, left without a partner, could wait for one for ever."""
+    found: list[str] = []
+    known = waits(query, tree)
+    for number, join in joins(tree):
+        for side in {"full": (join.left, join.right), "left": (join.left,), "anti": (join.left,)}.get(
+            join.kind, ()
+        ):
+            sure = [known[number, name] for name in _always(side) if known[number, name] is not None]
+            if not sure and _most(known[number, name] for name in visible(side)) is None:
+                found += [n for n in visible(side) if known[number, n] is None and n not in found]
+    return tuple(found)

@@ -1,0 +1,83 @@
+"""How the inputs of a query with outer joins are stored, so that each partition can close its rows by itself.
+
+Guarantees: of all ways that `plan/homes.py` allows, the one that stores fewest tuples a second; a store that is there
+already costs nothing. Replicating every input is always allowed, so there is always one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import product
+
+from weft.errors import PlanError
+from weft.logical.expr import Call, Expr, aliases
+from weft.logical.join import Join
+from weft.logical.outer import Closing
+from weft.logical.query import Query
+from weft.plan.homes import located
+from weft.plan.join_plan import Layout, Store
+from weft.stats.statistics import Statistics
+
+__all__ = ["choose_homes"]
+
+
+def choose_homes(
+    query: Query,
+    closing: Closing,
+    statistics: Statistics,
+    partitions: int,
+    present: Collection[Store] = (),
+) -> tuple[Store, ...]:
+    """The stores of a query's inputs from which its rows are closed, in the order of its inputs."""
+    options = [_options(closing.tree, alias, partitions) for alias in query.aliases]
+    best: tuple[tuple[float, int, str], tuple[Layout, ...]] | None = None
+    for layouts in product(*options):
+        if located(closing.tree, dict(zip(query.aliases, layouts, strict=True))) is None:
+            continue
+        price = (
+            sum(
+                _price(query, alias, layout, statistics, present)
+                for alias, layout in zip(query.aliases, layouts, strict=True)
+            ),
+            sum(layout.kind != "partitioned" for layout in layouts),
+            " ".join(map(str, layouts)),
+        )
+        if best is None or price < best[0]:
+            best = price, layouts
+    if best is None:
+        raise PlanError("no way to store the inputs lets their unmatched rows be found")
+    return tuple(Store((alias,), layout) for alias, layout in zip(query.aliases, best[1], strict=True))
+
+
+def _options(tree: Join, alias: str, partitions: int) -> list[Layout]:
+    keys = sorted({expr for term in tree.conditions for expr in _keys(term, alias)}, key=str)
+    return [
+        *(Layout("partitioned", partitions, key) for key in keys),
+        Layout("scattered", partitions),
+        Layout("replicated", partitions),
+    ]
+
+
+def _keys(expr: Expr, alias: str) -> Iterator[Expr]:
+    """The values of an input that an equality is about, directly or as the first of several that is there."""
+    if isinstance(expr, Call) and expr.function == "=":
+        for side in expr.args:
+            yield from _sides(side, alias)
+
+
+def _sides(expr: Expr, alias: str) -> Iterator[Expr]:
+    if aliases(expr) == {alias}:
+        yield expr
+    elif isinstance(expr, Call) and expr.function == "coalesce":
+        for arg in expr.args:
+            yield from _sides(arg, alias)
+
+
+def _price(
+    query: Query, alias: str, layout: Layout, statistics: Statistics, present: Collection[Store]
+) -> float:
+    """The tuples stored a second, copies included."""
+    if Store((alias,), layout) in present:
+        return 0.0
+    rate = statistics.stream(query.input(alias).stream.name).rate
+    return rate * (layout.partitions if layout.kind == "replicated" else 1)
