@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 
-from weft.errors import ConfigError, PlanError, nearest
+from weft.errors import ConfigError, PlanError, WeftError, nearest
 from weft.logical.query import Query
 from weft.optimizer.dynamic import WIDE, best_tree
 from weft.optimizer.evaluate import Layouts, Shape, cheapest, price
@@ -32,7 +32,7 @@ from weft.plan.join_plan import Cost, JoinPlan, Operator, ProbeOrder, Store
 from weft.stats.estimate import bits
 from weft.stats.statistics import Statistics
 
-__all__ = ["STRATEGIES", "optimise", "plan_cost"]
+__all__ = ["STRATEGIES", "costs_of", "optimise", "plan_cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,19 @@ def optimise(query: Query, statistics: Statistics, options: Options | None = Non
             hint=f"the inputs alone are about {least:.0f}; shorten their windows, or raise the budget",
         )
     return replace(_to_plan(space, shape), cost=price(space, shape))
+
+
+def costs_of(query: Query, statistics: Statistics, options: Options) -> dict[str, Cost | WeftError]:
+    """What a query costs by every strategy, or why it has no plan by it."""
+    costs: dict[str, Cost | WeftError] = {}
+    for strategy in STRATEGIES:
+        try:
+            plan = optimise(query, statistics, replace(options, strategy=strategy))
+        except WeftError as error:
+            costs[strategy] = error
+        else:
+            costs[strategy] = plan.cost or Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0)
+    return costs
 
 
 def _to_plan(space: Space, shape: Shape) -> JoinPlan:
