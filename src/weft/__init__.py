@@ -18,7 +18,8 @@ from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
-from weft.session import PlannedQuery, Session
+from weft.planned import PlannedQuery
+from weft.session import Session
 from weft.sinks import foreach_batch, to_console, to_count, to_memory, to_parquet
 from weft.sources.dead_letter import DeadLetterLimit
 from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 
-from weft.errors import ConfigError, PlanError, nearest
+from weft.errors import ConfigError, PlanError, WeftError, nearest
 from weft.logical.outer import taken_apart
 from weft.logical.query import Query
 from weft.optimizer.dynamic import WIDE, best_tree
@@ -34,7 +34,7 @@ from weft.plan.join_plan import Cost, JoinPlan, Operator, ProbeOrder, Store
 from weft.stats.estimate import bits
 from weft.stats.statistics import Statistics
 
-__all__ = ["STRATEGIES", "optimise", "plan_cost"]
+__all__ = ["STRATEGIES", "costs_of", "optimise", "plan_cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +185,19 @@ def _closed(query: Query, statistics: Statistics, options: Options) -> JoinPlan:
     found = optimise(core, statistics, options)
     homes = choose_homes(core, closing, statistics, options.partitions, found.stores)
     return replace(found, closing=closing, homes=homes)
+
+
+def costs_of(query: Query, statistics: Statistics, options: Options) -> dict[str, Cost | WeftError]:
+    """What a query costs by every strategy, or why it has no plan by it."""
+    costs: dict[str, Cost | WeftError] = {}
+    for strategy in STRATEGIES:
+        try:
+            plan = optimise(query, statistics, replace(options, strategy=strategy))
+        except WeftError as error:
+            costs[strategy] = error
+        else:
+            costs[strategy] = plan.cost or _NOTHING
+    return costs
 
 
 def _to_plan(space: Space, shape: Shape) -> JoinPlan:

@@ -5,7 +5,7 @@ Guarantees: plain data; under the names that the query's author gave.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,18 @@ from weft.runtime.metrics import BatchMetrics
 if TYPE_CHECKING:  # planning looks at progress, and needs no kernels
     from weft.runtime.checkpoint import Manifest
     from weft.runtime.program import Program
+    from weft.runtime.standing import Standing
 
-__all__ = ["History", "OwnProgress", "QueryProgress", "complete_from", "own_metrics", "state_of", "too_large"]
+__all__ = [
+    "History",
+    "OwnProgress",
+    "QueryProgress",
+    "complete_from",
+    "own_metrics",
+    "progress_of",
+    "state_of",
+    "too_large",
+]
 
 KEPT = 999  # batches, beside the last one
 GRAPHS = 32
@@ -151,6 +161,21 @@ class OwnProgress(Mapping[str, list[BatchMetrics]]):
 
     def __len__(self) -> int:
         return len(self.asked)
+
+
+def progress_of(
+    name: str, standing: Standing, history: History, state_of: Callable[[str], float]
+) -> QueryProgress:
+    """How a query of a session that has been started is getting on."""
+    batches = history.of(name)
+    first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
+    if name in standing.stopped:
+        return QueryProgress(name, "stopped", first, len(batches), done, reason=standing.stopped[name])
+    if name not in standing.asked or standing.program is None:
+        return QueryProgress(name, "waiting")
+    member = standing.program.members[name]
+    figures = (member.first, len(batches), done, complete_from(member), state_of(name))
+    return QueryProgress(name, "running", *figures)
 
 
 def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMetrics:

@@ -20,13 +20,14 @@ from weft.errors import ConfigError, WeftError, nearest
 from weft.logical.window import parse_duration
 from weft.optimizer.optimizer import STRATEGIES
 from weft.plan.graph import CODEC
+from weft.planned import PlannedQuery
 from weft.service.bench import find_benchmarks, load_benchmark
 from weft.service.demo import run_demo
 from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
 from weft.service.run import RunOptions, run_pipeline
 from weft.service.state_view import StateFormat, show_state
 from weft.service.unused import unused_statistics
-from weft.session import PlannedQuery, Session
+from weft.session import Session
 
 __all__ = ["app", "main"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from weft.planned import PlannedQuery
 from weft.runtime.metrics import BatchMetrics, InputMetrics
-from weft.session import PlannedQuery
 
 __all__ = ["Figures", "Progress", "QueryFigures", "StoreFigures", "StreamFigures", "figures", "since"]
 

@@ -39,11 +39,12 @@ from weft.logical.query import Query
 from weft.optimizer.cost import Weights
 from weft.optimizer.optimizer import STRATEGIES
 from weft.optimizer.space import Options
+from weft.planned import PlannedQuery
 from weft.service.document import Node, read_document
 from weft.service.pipeline_settings import SETTINGS, read_settings
 from weft.service.pipeline_sinks import read_query
 from weft.service.pipeline_streams import add_stream
-from weft.session import PlannedQuery, Session
+from weft.session import Session
 from weft.sinks import Sink
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource

@@ -20,6 +20,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from weft.errors import WeftError
+from weft.planned import PlannedQuery
 from weft.runtime.metrics import BatchMetrics
 from weft.service.figures import figures, since
 from weft.service.pipeline import Pipeline
@@ -27,7 +28,6 @@ from weft.service.pipeline_sinks import console_sink
 from weft.service.startup import prepare
 from weft.service.view import line, screen, summary
 from weft.service.watch import logged, stop_signals, watch
-from weft.session import PlannedQuery
 from weft.sinks import ConsoleSink, ParquetSink, Sink
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource

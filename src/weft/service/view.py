@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from weft.planned import PlannedQuery
 from weft.service.figures import Figures, StoreFigures
-from weft.session import PlannedQuery
 
 __all__ = ["bytes_text", "line", "probe_orders", "screen", "span", "sparkline", "summary"]
 

@@ -1,0 +1,105 @@
+"""What users hand over, checked and brought into one form.
+
+Guarantees: an argument of another kind is refused by name, with the remedy, before anything has changed.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from types import UnionType
+from typing import Any
+
+from weft.errors import CatalogError, ConfigError, QueryError, WeftError, nearest
+from weft.logical.query import Query
+from weft.logical.schema import Schema
+from weft.logical.window import Rows, parse_duration
+from weft.runtime.asked import Asked
+from weft.sources.dead_letter import DeadLetterLimit
+from weft.sources.frames import DataFrameSource, dataframe
+from weft.sources.rate import RateSource
+from weft.sources.spec import FilesSource, Source
+
+__all__ = [
+    "check",
+    "check_backfill",
+    "check_name",
+    "check_one_of",
+    "dead_letters_of",
+    "duration_of",
+    "source_of",
+]
+
+
+def source_of(source: Any) -> Source | Schema:
+    """What a stream is read from, or its schema."""
+    if isinstance(source, str):
+        return Schema.parse(source)
+    if isinstance(source, FilesSource):
+        return source.resolve()
+    if isinstance(source, Schema | RateSource | DataFrameSource):
+        return source
+    if hasattr(source, "isStreaming"):
+        return dataframe(source)
+    raise CatalogError(
+        f"a stream cannot be {reprlib.repr(source)}",
+        hint='use weft.files(…), weft.rate(…), a streaming DataFrame, or "vid long, ts timestamp"',
+    )
+
+
+def duration_of(value: timedelta | str, what: str) -> timedelta:
+    """A duration, given as such or as a text."""
+    check(value, str | timedelta, CatalogError, what, 'use a text, as in "5 seconds"')
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+def check(value: object, kind: type | UnionType, error: type[WeftError], what: str, hint: str) -> None:
+    """Refuse an argument of another type, by name."""
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise error(f"{what} cannot be {reprlib.repr(value)}", hint=hint)
+
+
+def dead_letters_of(limit: DeadLetterLimit | int | None) -> DeadLetterLimit:
+    """How many records may be bad, given as such or as their number."""
+    check(limit, DeadLetterLimit | int | None, ConfigError, "a limit", "use a number of records")
+    return DeadLetterLimit(records=limit) if isinstance(limit, int) else limit or DeadLetterLimit()
+
+
+def check_one_of(value: str, known: Collection[str], what: str) -> None:
+    """Refuse what is not among the names that are known."""
+    if value not in known:
+        raise ConfigError(f"there is no {what} {value!r}", hint=nearest(str(value), known))
+
+
+def check_name(name: str | None) -> None:
+    """Refuse what cannot be a query's name; None: it will be given one."""
+    check(name, str | None, QueryError, "a query's name", "use a text")
+    if name is not None and (not name.isprintable() or not name.strip("!") or name.startswith("!")):
+        raise QueryError(f"a query cannot be called {name!r}", hint="use letters, digits and underscores")
+
+
+def check_backfill(query: Query) -> None:
+    """Refuse a query whose stored past cannot be answered."""
+    for input_ in query.inputs:
+        if isinstance(input_.window, Rows):
+            raise QueryError(
+                f"the stored past of {input_.alias} cannot be answered: which of its tuples were the last "
+                "ones at each moment is not stored",
+                hint="leave out backfill, or use a RANGE window",
+            )
+
+
+def check_readable(asked: Mapping[str, Asked], sources: Collection[str], running: Collection[str]) -> None:
+    """Refuse queries over streams that have no source, or none that is ``running``."""
+    for stream in sorted({i.stream.name for one in asked.values() for i in one.query.inputs}):
+        if stream not in sources:
+            raise CatalogError(
+                f"stream {stream} has a schema but no source",
+                hint="register it with weft.files(…), weft.rate(…) or a streaming DataFrame",
+            )
+        if stream not in running:
+            raise CatalogError(
+                f"stream {stream} was registered after the session was started",
+                hint="stop() the session and start() it again, which loses nothing",
+            )

@@ -1,0 +1,78 @@
+"""A query as a session has planned it.
+
+Guarantees: the plan never changes; how the query is getting on, and its results, are asked for where they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from weft.errors import ConfigError
+from weft.logical.query import Query
+from weft.plan.explain import diagram, explain
+from weft.plan.graph import PhysicalGraph
+from weft.plan.join_plan import JoinPlan
+from weft.plan.observation import Observation
+from weft.runtime.progress import QueryProgress
+from weft.sinks.memory import MemorySink
+from weft.sinks.protocol import Sink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Owner", "PlannedQuery"]
+
+
+class Owner(Protocol):
+    """The session that a query belongs to."""
+
+    def stop_query(self, name: str) -> None:
+        """Run a query no longer."""
+
+    def query_progress(self, name: str) -> QueryProgress:
+        """How a query is getting on."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """A query with the plan it is answered by; of one that runs together with others, its part of what they share."""
+
+    name: str
+    query: Query
+    plan: JoinPlan
+    graph: PhysicalGraph
+    sink: Sink | None = field(default=None, repr=False, compare=False)
+    session: Owner | None = field(default=None, repr=False, compare=False)
+
+    def explain(self, observed: Observation | None = None) -> str:
+        """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
+        return explain(self.graph, self.name, self.plan.strategy, observed)
+
+    def diagram(self) -> str:
+        """The plan as a Mermaid flowchart."""
+        return diagram(self.graph)
+
+    def results(self) -> pa.Table:
+        """What is in the query's memory sink."""
+        if not isinstance(self.sink, MemorySink):
+            raise ConfigError(
+                f"query {self.name} does not keep its results", hint="use sink=weft.to_memory()"
+            )
+        return self.sink.results()
+
+    def stop(self) -> None:
+        """Run no longer, from the next batch on; the other queries go on."""
+        self._owner().stop_query(self.name)
+
+    @property
+    def progress(self) -> QueryProgress:
+        """How the query is getting on."""
+        return self._owner().query_progress(self.name)
+
+    def _owner(self) -> Owner:
+        if self.session is None:
+            raise ConfigError(
+                f"query {self.name} belongs to no session", hint="session.query gives one that does"
+            )
+        return self.session

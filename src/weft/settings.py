@@ -1,0 +1,41 @@
+"""How a session runs: where, in which order, and within which limits.
+
+Guarantees: checked when made, so that a session with wrong settings does not exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weft.arguments import check, check_one_of
+from weft.errors import ConfigError
+from weft.optimizer.joint import METHODS
+from weft.runtime.driver import DEFAULT, POLICIES
+from weft.sources.dead_letter import DeadLetterLimit
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a session; ``spark`` is a session of Spark's, else one is made for ``master``."""
+
+    checkpoint: str | Path | None = None
+    master: str = "local[*]"
+    spark: Any = None
+    driver: str = DEFAULT
+    dead_letters: DeadLetterLimit = field(default_factory=DeadLetterLimit)
+    joint: str = "auto"
+    query_limit: int = 1_000
+    state_limit: int | None = None  # bytes per query
+
+    def __post_init__(self) -> None:
+        check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
+        check(self.query_limit, int, ConfigError, "a limit of queries", "use a number")
+        check(
+            self.state_limit, int | None, ConfigError, "a limit of state", "use a number of bytes per query"
+        )
+        check_one_of(self.joint, METHODS, "joint optimiser")
+        check_one_of(self.driver, POLICIES, "driver policy")
