@@ -178,7 +178,7 @@ def test_queries_check_themselves() -> None:
         make_query([r], [link], shown)
     with pytest.raises(QueryError, match="do not cover"):
         make_query([r], [], shown, outer=Join("left", "r", "s", (link,)))
-    with pytest.raises(QueryError, match="not below the join"):
+    with pytest.raises(QueryError, match="not to be seen there"):
         Join("left", "r", "t", (link,))
     with pytest.raises(QueryError, match="LEFT JOIN needs a condition"):
         Join("left", "r", "s", ())
