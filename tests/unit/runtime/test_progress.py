@@ -1,0 +1,65 @@
+"""What is remembered of batches: without it, progress is slow to ask for, or fills the memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.runtime.workload import session
+from weft.plan.graph import PhysicalGraph
+from weft.runtime import progress
+from weft.runtime.metrics import BatchMetrics
+from weft.runtime.progress import History
+
+
+@pytest.fixture(scope="module")
+def graph() -> PhysicalGraph:
+    return session().query("SELECT * FROM v, w WHERE v.vid = w.vid", name="q").graph
+
+
+def batch(number: int) -> BatchMetrics:
+    return BatchMetrics(number, (), {}, {}, {}, 0, {"q": 0}, {}, ())
+
+
+def ran(graph: PhysicalGraph, graphs: int) -> History:
+    """A history of one batch by each of so many graphs, asked for the part of each."""
+    history = History()
+    for number in range(graphs):
+        history.add(replace(graph), batch(number))
+        history.newest_part("q", ())
+    return history
+
+
+def test_a_part_is_worked_out_once(graph: PhysicalGraph) -> None:
+    history = ran(graph, 2)
+    assert history.part(0, "q", ()) is history.part(0, "q", ())
+    assert history.part(0, "q", ()) is not history.part(1, "q", ())
+
+
+def test_a_part_is_under_the_names_that_are_asked_for(graph: PhysicalGraph) -> None:
+    history = ran(graph, 1)
+    other = history.newest_part("q", (("v", "videos"), ("w", "views")))
+    assert other is not None
+    assert other.aliases == {"v": "videos", "w": "views"}
+    same = history.newest_part("q", ())
+    assert same is not None
+    assert same.aliases == {"v": "v", "w": "w"}
+
+
+def test_forgotten_graphs_have_no_parts(graph: PhysicalGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "GRAPHS", 2)
+    history = ran(graph, 4)
+    assert [history.part(number, "q", ()) is None for number in range(4)] == [True, True, False, False]
+
+
+def test_parts_beyond_the_room_for_them_are_worked_out_again(
+    graph: PhysicalGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PARTS", 1)
+    history = ran(graph, 2)
+    first, second = history.part(0, "q", ()), history.part(1, "q", ())
+    history.add(replace(graph), batch(2))
+    assert history.part(1, "q", ()) is second
+    assert history.part(0, "q", ()) is not first
+    assert history.part(0, "q", ()) == first
