@@ -22,10 +22,12 @@ from weft.arguments import (
     duration_of,
     source_of,
 )
+from weft.bounded import shown
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, nearest
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
 from weft.logical.expr import to_sql
+from weft.logical.outer import check_closing, patient
 from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.estimated import estimated
@@ -93,6 +95,7 @@ class Session:
         self._run: Running | None = None  # the last one, also when it is over
         self._queries: dict[str, PlannedQuery] = {}
         self._asked: dict[str, Asked] = {}
+        self._ends = False  # whether the input is taken to end
 
     def stream(
         self,
@@ -151,11 +154,15 @@ class Session:
         strategy: str | None = None,
         cross: bool = False,
         backfill: bool = False,
+        emit_unmatched_after: timedelta | str | None = None,
     ) -> PlannedQuery:
         """Plan a query, given as SQL or by the builder; ``cross`` permits a cross product.
 
         With a sink, it runs when the session is started; if it is running already, from the next batch on, and then it
         sees what others have stored. With ``backfill``, it also gives the results that lie wholly in the stored past.
+
+        Rows of outer joins that have no partner are given when none can come any more. Where that is never, for want of
+        a window, ``emit_unmatched_after`` is how long they wait: as if their inputs had a window of that length.
         """
         chosen = self._chosen(name, sink)
         check(strategy, str | None, ConfigError, "a strategy", nearest("", STRATEGIES))
@@ -164,6 +171,8 @@ class Session:
         parsed = self.parse(text, cross=cross)
         if backfill:
             check_backfill(parsed)
+        if emit_unmatched_after is not None:
+            parsed = patient(parsed, duration_of(emit_unmatched_after, "emit_unmatched_after"))
         planned = self._plan(parsed, chosen, options, sink)
         if sink is not None:
             self._ask(planned, sink, strategy, backfill)
@@ -187,12 +196,41 @@ class Session:
         asked = Asked(common.query, common.names, strategy, backfill, described(sink))
         if self._running is not None:
             runner = self._running.runner
+            if not self._ends:
+                check_closing(planned.query, planned.name)
             check_readable({planned.name: asked}, self._sources, runner.sources)
             runner.add(planned.name, asked, sink)
         self._asked[planned.name], self._sinks[planned.name] = asked, sink
 
     def start(self, *, available_now: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more."""
+        for name, asked in self._asked.items():
+            check_closing(asked.query.renamed(dict(asked.names)), name)
+        self._start(available_now)
+
+    def run_available(self, *, end: bool = True) -> None:
+        """Run all queries that have a sink over the input that is there, show how far they are, and stop.
+
+        It is taken for all there is: rows of outer joins that have no partner are given. With ``end=False`` they are
+        left open, for input that comes another day.
+        """
+        if not end:
+            for name, asked in self._asked.items():
+                check_closing(asked.query.renamed(dict(asked.names)), name)
+        self._ends = end
+        try:
+            self._start()
+            runner = self._runs().runner
+            with shown(runner.history, runner.sources.values()):
+                self.process_all_available()
+                if end and any(asked.query.outer for asked in self._asked.values()):
+                    runner.end()
+                    self.process_all_available()
+        finally:
+            self._ends = False
+            self.stop()
+
+    def _start(self, available_now: bool = False) -> None:
         settings = self._settings
         if settings.checkpoint is None:
             raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')

@@ -23,7 +23,17 @@ from weft.logical.join import Join
 from weft.logical.query import Query, make_query
 from weft.logical.window import Range, Rows
 
-__all__ = ["Closing", "joins", "never_closed", "spans", "taken_apart", "visible", "waits"]
+__all__ = [
+    "Closing",
+    "check_closing",
+    "joins",
+    "never_closed",
+    "patient",
+    "spans",
+    "taken_apart",
+    "visible",
+    "waits",
+]
 
 Side = Join | str
 Waits = dict[tuple[int, str], timedelta | None]
@@ -77,6 +87,12 @@ def taken_apart(query: Query) -> tuple[Query, Closing | None]:
                 f"{input_.alias} [{input_.window}] cannot be part of an outer, semi or anti join: "
                 "which rows are left without a partner is told by time",
                 hint="use a RANGE window",
+            )
+        if input_.stream.late == "join":
+            raise QueryError(
+                f"stream {input_.stream.name} joins late tuples, which could be partners of rows that have left "
+                "without one",
+                hint='register it with late="drop", or a longer lateness',
             )
     tree, filters, where = _pushed(query.outer, query.conditions)
     walked = _core(query, tree, filters, where)
@@ -263,6 +279,32 @@ def spans(query: Query, tree: Join) -> dict[str, timedelta | None]:
         every += [_sum(times.apart(other, name), wait) for (_, other), wait in times.found.items()]
         found[name] = _most(every)
     return found
+
+
+def patient(query: Query, span: timedelta) -> Query:
+    """The query whose rows wait for a partner for so long and no longer, where they would wait for ever.
+
+    The inputs whose tuples would are seen through a window of that length.
+    """
+    core, closing = taken_apart(query)
+    names = never_closed(core, closing.tree) if closing else ()
+    inputs = tuple(
+        replace(input_, window=Range(span)) if input_.alias in names else input_ for input_ in query.inputs
+    )
+    return replace(query, inputs=inputs)
+
+
+def check_closing(query: Query, name: str) -> None:
+    """Refuse a query some of whose rows would never leave, if its streams do not end."""
+    core, closing = taken_apart(query)
+    never = never_closed(core, closing.tree) if closing else ()
+    if never:
+        raise QueryError(
+            f"query {name} would never give the rows of {', '.join(never)} that have no partner: "
+            "one may come at any time",
+            hint="give a window, as in [RANGE 10 MINUTES], or emit_unmatched_after=\"10 minutes\"; "
+            "if the input ends, use session.run_available()",
+        )
 
 
 def never_closed(query: Query, tree: Join) -> tuple[str, ...]:

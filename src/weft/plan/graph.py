@@ -63,6 +63,7 @@ class Member:
     first: int = 0
     sights: tuple[Sight, ...] = ()
     closing: Closing | None = None
+    backfill: bool = False  # whether results that lie wholly in the past are wanted
 
     @property
     def walked(self) -> bool:

@@ -58,6 +58,11 @@ class Changelog:
             self._stop.clear()
             return found
 
+    def stopping(self) -> tuple[str, ...]:
+        """The queries that are to stop."""
+        with self._lock:
+            return tuple(self._stop)
+
     def waiting(self) -> tuple[str, ...]:
         """The queries that are to begin."""
         with self._lock:

@@ -25,8 +25,9 @@ __all__ = ["FORMAT", "Blueprint", "Checkpoint", "Manifest", "Plan", "RunFile", "
 
 _NEW = "use a new checkpoint directory"
 
-FORMAT = 3
+FORMAT = 4
 KEPT = 2  # manifests: the last one, and the one a replay of the last batch starts from
+TICKS = 4  # batches for which a tick is kept, since one of them may be replayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class Manifest:
     """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics.
 
     ``marks`` to ``newest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
-    query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them.
+    query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them; ``closed`` up to
+    which time rows of queries with outer joins are closed.
     """
 
     number: int = -1
@@ -66,6 +68,7 @@ class Manifest:
     records: Mapping[str, int] = field(default_factory=dict)  # seen and bad, of all streams
     metrics: Mapping[str, Any] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    closed: Mapping[str, int] = field(default_factory=dict)
 
     def files(self) -> set[str]:
         """The bucket files it names."""
@@ -136,6 +139,11 @@ class Checkpoint:
         """Where bucket files are."""
         return self.root / "state" / "buckets"
 
+    @property
+    def ticks(self) -> Path:
+        """Where files appear that make Spark begin a batch though no stream has brought anything."""
+        return self.root / "ticks"
+
     def open(self, streams: Mapping[str, Any], **fixed: Any) -> str:
         """Take the directory for streams, and give its identity.
 
@@ -143,7 +151,7 @@ class Checkpoint:
         of them may have come. What is ``fixed`` is as it was when the checkpoint was made.
         """
         self.buckets.mkdir(parents=True, exist_ok=True)
-        for kind in ("plan", "relaid", "blueprints"):
+        for kind in ("plan", "relaid", "blueprints", "ticks"):
             (self.root / kind).mkdir(exist_ok=True)
         self._take_lock()
         file = self.root / "weft.json"
@@ -228,7 +236,17 @@ class Checkpoint:
             for number in self._numbers(kind):
                 if number <= manifest.number - KEPT:
                     self._file(kind, number).unlink(missing_ok=True)
+        for file in self.ticks.iterdir():
+            if int(file.name.split("-")[0]) <= manifest.number - TICKS:
+                file.unlink(missing_ok=True)
         self.clean()
+
+    def tick(self) -> None:
+        """Make Spark begin a batch."""
+        name = f"{self.last() + 1}-{uuid.uuid4().hex}"
+        partial = self.root / f".{name}.tmp"
+        partial.write_text(name, encoding="utf-8")
+        partial.replace(self.ticks / name)
 
     def exchange(self, number: int) -> Path:
         """A folder for what the tasks of a batch send each other; it goes when the batch is done."""

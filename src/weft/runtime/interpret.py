@@ -36,6 +36,7 @@ from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL
 from weft.runtime.batch import BATCH, concat, full_name, values_of
+from weft.runtime.closing import close_rows
 from weft.runtime.program import Program
 from weft.runtime.refine import refined
 from weft.runtime.state import State, make_run
@@ -43,6 +44,8 @@ from weft.runtime.step import Found, execute
 from weft.runtime.turn import Turn
 
 __all__ = ["Boundary", "Outcome", "Parcel", "StepCount", "leave_past", "leave_source", "run_hop"]
+
+CLOSING = 1  # the hop in which rows are closed: all inputs are stored in it
 
 SAMPLED = 8  # every so many batches the query-sets
 SAMPLE = 500  # of about so many tuples per input and task are told
@@ -90,6 +93,7 @@ class Outcome:
     sent: list[Parcel] = field(default_factory=list)
     results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    closed: dict[str, int] = field(default_factory=dict)  # how many of these were closed
     steps: list[StepCount] = field(default_factory=list)
     sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
     failed: dict[str, Exception] = field(default_factory=dict)
@@ -97,6 +101,13 @@ class Outcome:
     def answers(self, name: str) -> bool:
         """Whether results of a query are wanted."""
         return self.answering is None or name in self.answering
+
+    def close(self, name: str, made: pa.RecordBatch) -> None:
+        """Rows of a query that are closed."""
+        self.counts[name] = self.counts.get(name, 0) + made.num_rows
+        self.closed[name] = made.num_rows
+        if name not in self.counting:
+            self.results.setdefault(name, []).append(made)
 
     def add(self, program: Program, name: str, found: _Matches, rows: Ints | None) -> None:
         """Results of a query: matches, or some of them."""
@@ -197,6 +208,7 @@ def run_hop(
     turn: Turn,
     counting: Collection[str] = (),
     job: Boundary | None = None,
+    partition: int = 0,
 ) -> Outcome:
     """Apply the rules of a hop to what arrived in a partition; beyond the last hop there is nothing to do."""
     outcome = Outcome(counting, job.answering if job else None)
@@ -216,7 +228,22 @@ def run_hop(
             state.add(plan, program.starts[rule.edge], make_run(plan, kept, turn.number))
         elif isinstance(rule, ProbeRule):
             _probe(program, rule, batch, state, turn, here, outcome, edges)
+    if hop == CLOSING and job is None:
+        _close(program, state, turn, partition, outcome)
     return outcome
+
+
+def _close(program: Program, state: State, turn: Turn, partition: int, outcome: Outcome) -> None:
+    """Close rows of queries with outer joins; a query for which that fails is stopped, and the others go on."""
+    for sweep in program.sweeps:
+        name = sweep.member.name
+        try:
+            made = close_rows(program, sweep, state, turn, partition)
+        except Exception as error:
+            outcome.failed[name] = error
+            continue
+        if made is not None:
+            outcome.close(name, made)
 
 
 def _probe(

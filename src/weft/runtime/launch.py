@@ -59,7 +59,7 @@ class Running:
         Spark cancels the batch it runs. Between two of them it keeps its own books for a while, and is stopped then.
         """
         with self.runner.busy:
-            pass
+            self.runner.pulse.stop()
         self.query.stop()
         self.runner.checkpoint.close()
 

@@ -30,7 +30,7 @@ from weft.runtime.relay import Facts, Relay, edges_for, evicted_after, is_replic
 from weft.runtime.source import Admitted, admit, numbered
 from weft.runtime.state import Forget, PartitionState
 from weft.runtime.turn import Count, Turn
-from weft.runtime.watermark import Watermarks, connected_streams, forgettable
+from weft.runtime.watermark import Watermarks, clocks, connected_streams, forgettable
 
 __all__ = ["LocalRunner"]
 
@@ -48,6 +48,7 @@ class _Done:
     results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     steps: list[StepCount] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    closed: dict[str, int] = field(default_factory=dict)
 
 
 class LocalRunner:
@@ -70,6 +71,7 @@ class LocalRunner:
         self.newest: dict[str, int] = {}
         self.kept = kept_after(None, self.program, Relay(), Facts())
         self.evicted: dict[str, int] = {}
+        self.closed: dict[str, int] = {}  # by query: up to which time
         self.metrics: list[BatchMetrics] = []
         self.number = 0  # of the next batch
         self._results: dict[str, list[pa.RecordBatch]] = {}
@@ -86,7 +88,7 @@ class LocalRunner:
         """
         runner = LocalRunner(graph, partitions=self.partitions, driver=self.driver)
         runner.watermarks, runner.arrived, runner.newest = self.watermarks, self.arrived, self.newest
-        runner.number, runner.metrics = number, self.metrics
+        runner.number, runner.metrics, runner.closed = number, self.metrics, self.closed
         return runner
 
     def process(self, data: Mapping[str, Data], *, now: datetime | int = 0) -> pa.Table:
@@ -111,11 +113,17 @@ class LocalRunner:
         streams = {alias: self.graph.input(alias).stream.name for alias in self.graph.aliases}
         return self._batch({alias: data[name] for alias, name in streams.items() if name in data}, now)
 
-    def _batch(self, data: Mapping[str, Data], now: datetime | int) -> dict[str, pa.Table]:
+    def end(self, *, now: datetime | int = 0) -> dict[str, pa.Table]:
+        """The results, by query, that follow from nothing more coming: rows that still waited for a partner."""
+        return self._batch({}, now, ended=True)
+
+    def _batch(
+        self, data: Mapping[str, Data], now: datetime | int, ended: bool = False
+    ) -> dict[str, pa.Table]:
         began = perf_counter()
         time = now if isinstance(now, int) else (_aware(now) - _EPOCH) // timedelta(microseconds=1)
         admitted = {alias: self._admit(alias, table, time) for alias, table in data.items()}
-        turn = self._turn(admitted)
+        turn = self._turn(admitted, ended)
         done = self._run(admitted, turn, began)
         self._commit(admitted, turn, time, done)
         for name, batches in done.results.items():
@@ -180,14 +188,15 @@ class LocalRunner:
         mark = self.watermarks.of(self.graph.input(alias).stream.name)
         return admit(self.program, alias, table, now=now, watermark=mark)
 
-    def _turn(self, admitted: Mapping[str, Admitted]) -> Turn:
+    def _turn(self, admitted: Mapping[str, Admitted], ended: bool) -> Turn:
         rows = {a: admitted[a].batch.num_rows if a in admitted else 0 for a in self.graph.aliases}
         oldest = {alias: one.oldest for alias, one in admitted.items() if one.oldest is not None}
         results = sum(metrics.results for metrics in self.metrics)
         before = {alias: self._before(alias) for alias in rows}
         seen = Observed(self.number, rows, oldest, self._stored(), before, results)
         counts = {alias: Count(before[alias], rows[alias]) for alias in self.program.counted}
-        return Turn(self.number, driver_order(self.driver, seen), self.partitions, counts)
+        times = clocks(self.graph, self.watermarks, self.closed, ended=ended)
+        return Turn(self.number, driver_order(self.driver, seen), self.partitions, counts, times)
 
     def _before(self, alias: str) -> int:
         return self.arrived.get(self.graph.input(alias).stream.name, 0)
@@ -213,7 +222,10 @@ class LocalRunner:
             began = perf_counter()
             for partition, state in enumerate(self.states):
                 arrived = waiting.pop((hop, partition), {})
-                self._take(run_hop(self.program, hop, arrived, state, turn), waiting, done)
+                outcome = run_hop(self.program, hop, arrived, state, turn, partition=partition)
+                for error in outcome.failed.values():
+                    raise error
+                self._take(outcome, waiting, done)
             done.seconds.append(perf_counter() - began)
         return done
 
@@ -221,6 +233,8 @@ class LocalRunner:
         for name, batches in outcome.results.items():
             done.results.setdefault(name, []).extend(batches)
         done.steps.extend(outcome.steps)
+        for name, rows in outcome.closed.items():
+            done.closed[name] = done.closed.get(name, 0) + rows
         parcel: Parcel
         for parcel in outcome.sent:
             place = ((program or self.program).edges[parcel.edge].hop, parcel.partition)
@@ -243,6 +257,7 @@ class LocalRunner:
                 self.evicted[plan.identity] = max(forget.since, self.evicted.get(plan.identity, forget.since))
             for state in self.states:
                 state.commit(plan, turn.order, forget)
+        self.closed = {name: clock.now for name, clock in turn.clocks.items()}
         done.seconds.append(perf_counter() - began)
         self.metrics.append(self._measured(admitted, turn, now, done))
         self.number += 1
@@ -272,6 +287,7 @@ class LocalRunner:
             tuple(done.seconds),
             now / 1e6,
             perf_counter() - done.began,
+            closed=done.closed,
         )
 
 

@@ -59,7 +59,7 @@ class BatchMetrics:
     """One batch.
 
     ``started`` is its time of arrival in seconds since 1970, ``elapsed`` how many seconds it took in all, ``backlog``
-    how much of each stream was left waiting.
+    how much of each stream was left waiting, ``closed`` how many results had no partner, or were not found by probes.
     """
 
     number: int
@@ -74,6 +74,8 @@ class BatchMetrics:
     started: float = 0.0
     elapsed: float = 0.0
     backlog: Mapping[str, int] = field(default_factory=dict)
+    closed: Mapping[str, int] = field(default_factory=dict)  # results that were closed, by query
+    files: int = 0  # that were read
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

@@ -5,27 +5,37 @@ Guarantees: plain values; what they hold follows from the graph alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from weft.bucket.index import Order
+from weft.errors import PlanError
 from weft.logical.expr import Expr
+from weft.logical.outer import Closing, waits
 from weft.logical.query import Query
-from weft.plan.derive import retention_of
-from weft.plan.graph import StoreNode
+from weft.logical.window import Range
+from weft.plan.derive import closed_retention, retention_of
+from weft.plan.graph import Member, StoreNode
+from weft.plan.homes import located
 from weft.plan.join_plan import Names
 from weft.plan.rules import ProbeRule
 from weft.runtime.access import Access
 from weft.runtime.batch import View, micros
 
-__all__ = ["Lifetime", "Step", "StorePlan", "lifetime"]
+__all__ = ["Lifetime", "Step", "StorePlan", "SweepPlan", "closed_lifetime", "lifetime", "sweep_plan"]
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How long some query needs what is stored: so many microseconds beyond where these streams are; None: for ever."""
+    """How long some query needs what is stored: so many microseconds beyond where these streams are; None: for ever.
+
+    What is closed is needed until then counted from the time up to which the ``query`` is closed.
+    """
 
     span: int | None
-    streams: tuple[str, ...]
+    streams: tuple[str, ...] = ()
+    query: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,47 @@ class Step:
     slots: tuple[int, ...]
     sets: tuple[str, ...]
     searched: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """How the rows of a query are closed: its tree over the stores of its inputs.
+
+    ``waits`` are in microseconds, by join and input; ``reaches`` the inputs' windows. With ``everywhere`` all partitions
+    have the same, so that one of them is enough.
+    """
+
+    member: Member
+    closing: Closing
+    homes: Mapping[str, StorePlan]
+    waits: Mapping[tuple[int, str], int | None]
+    reaches: Mapping[str, int | None]
+    everywhere: bool
+
+
+def sweep_plan(member: Member, homes: Mapping[str, StorePlan]) -> SweepPlan:
+    """What closes a query, prepared."""
+    closing = member.closing
+    if closing is None:
+        raise PlanError(f"query {member.name} has nothing to close")
+    layouts = {alias: store.node.layout for alias, store in homes.items()}
+    place = located(closing.tree, layouts)
+    found = {key: _span(wait) for key, wait in waits(member.query, closing.tree).items()}
+    windows = {input_.alias: input_.window for input_ in member.query.inputs}
+    reaches = {a: micros(w.duration) if isinstance(w, Range) else None for a, w in windows.items()}
+    return SweepPlan(member, closing, homes, found, reaches, place is None or place.everywhere)
+
+
+def closed_lifetime(member: Member, names: Names) -> Lifetime | None:
+    """How long what is stored of an input is needed to close a query; None if that has nothing to close."""
+    if member.closing is None:
+        return None
+    (span,) = closed_retention(member.query, member.closing, names)
+    return Lifetime(_span(span), query=member.name)
+
+
+def _span(span: timedelta | None) -> int | None:
+    return None if span is None else micros(span)
 
 
 def lifetime(query: Query, names: Names) -> Lifetime:

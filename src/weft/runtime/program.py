@@ -16,11 +16,19 @@ from weft.bucket.index import Order, by_hash
 from weft.kernels.predicate_index import PredicateIndex
 from weft.logical.expr import Column, Expr, columns
 from weft.plan.derive import filters_of
-from weft.plan.graph import PhysicalGraph, StoreNode
-from weft.plan.rules import ProbeRule, ResultRule, Rule, StoreRule
+from weft.plan.graph import Member, PhysicalGraph, StoreNode
+from weft.plan.rules import ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.runtime.access import Access, choose
 from weft.runtime.batch import BATCH, MAX, UNTIL, full_name, has_range, key_name, longest, seq_name
-from weft.runtime.prepared import Lifetime, Step, StorePlan, lifetime
+from weft.runtime.prepared import (
+    Lifetime,
+    Step,
+    StorePlan,
+    SweepPlan,
+    closed_lifetime,
+    lifetime,
+    sweep_plan,
+)
 from weft.runtime.wiring import Wiring
 
 __all__ = ["Program", "program_of"]
@@ -39,6 +47,7 @@ class Program(Wiring):
         self.stores = {store.name: self._store_plan(store) for store in graph.stores}
         self.steps = {rule.edge: self._step(rule) for rule in self.order if isinstance(rule, ProbeRule)}
         self.carried = {edge.name: self._carried(edge.name) for edge in graph.edges}
+        self.sweeps = tuple(self._sweep(sweep) for sweep in graph.sweeps)
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return program_of, (self.graph.to_json(),)
@@ -157,6 +166,8 @@ class Program(Wiring):
 
     def _store_plan(self, store: StoreNode) -> StorePlan:
         stored = dict.fromkeys(key for access in self._accesses(store) for key in access.stored)
+        if self._closed_from(store) and store.layout.by is not None:
+            stored[store.layout.by] = None
         computed = tuple(key for key in stored if not isinstance(key, Column))
         return StorePlan(
             store,
@@ -172,7 +183,8 @@ class Program(Wiring):
     def _kept_columns(self, store: StoreNode) -> tuple[str, ...]:
         names = {name for _, name in self._content(store)} | set(self.sets)
         if len(store.aliases) == 1:
-            names |= {self.view.times[store.aliases[0]], *((BATCH,) if self.graph.tracked else ())}
+            dated = self.graph.tracked or any(not m.walked for m in self._closed_from(store))
+            names |= {self.view.times[store.aliases[0]], *((BATCH,) if dated else ())}
         else:
             names |= {MAX, *((UNTIL,) if self._kept_until(store.name) else ())}
         return tuple(sorted(names))
@@ -181,11 +193,25 @@ class Program(Wiring):
         """Those it is looked up by; rows are laid out in the first: its key's, if many share it, else the commonest."""
         orders = [access.order for access in self._accesses(store) if access.order is not None]
         by = store.layout.by
+        if by is not None and self._closed_from(store):
+            orders.append(by_hash(key_name(by)))
         own = by_hash(key_name(by)) if by is not None and self.graph.tracked else None
         return tuple(sorted(dict.fromkeys(orders), key=lambda order: (order != own, -orders.count(order))))
 
     def _lifetimes(self, store: StoreNode) -> tuple[Lifetime, ...]:
-        return tuple(dict.fromkeys(lifetime(self.members[name].query, store.aliases) for name in store.users))
+        walked = [m for name in store.users if (m := self.members[name]).walked]
+        found = [lifetime(member.query, store.aliases) for member in walked]
+        closed = [closed_lifetime(member, store.aliases) for member in self._closed_from(store)]
+        return tuple(dict.fromkeys([*found, *(life for life in closed if life is not None)]))
+
+    def _closed_from(self, store: StoreNode) -> list[Member]:
+        """The queries that are closed from a store."""
+        return [self.members[sweep.query] for sweep in self.graph.sweeps if store.name in sweep.homes]
+
+    def _sweep(self, sweep: Sweep) -> SweepPlan:
+        member = self.members[sweep.query]
+        homes = {self._nodes[name].aliases[0]: self.stores[name] for name in sweep.homes}
+        return sweep_plan(member, homes)
 
     def _step(self, rule: ProbeRule) -> Step:
         store = self.stores[rule.store]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from weft.runtime.spark_session import own_session, sources_have_names
 
-__all__ = ["read_all", "session_for", "waiting_files"]
+__all__ = ["TICK", "read_all", "session_for", "waiting_files"]
+
+# What brings ticks, as a stream and as a source of Spark's; no user's stream is called so.
+TICK, _TICKS = "$tick", "_weft_ticks"
+_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 
 def session_for(spark: SparkSession, sources: Mapping[str, Any]) -> tuple[SparkSession, bool]:
@@ -29,12 +34,15 @@ def session_for(spark: SparkSession, sources: Mapping[str, Any]) -> tuple[SparkS
     return own_session(spark), True
 
 
-def read_all(spark: SparkSession, sources: Mapping[str, Any], named: bool) -> DataFrame:
-    """What all sources bring."""
+def read_all(spark: SparkSession, sources: Mapping[str, Any], named: bool, ticks: Path) -> DataFrame:
+    """What all sources bring, and the files in a folder that make a batch begin without any of them."""
     frames = []
     for name, source in sources.items():
         reader = spark.readStream.name(_ascii(name)) if named else spark.readStream
         frames.append(source.load(reader).select(F.lit(name).alias("stream"), "path", "content"))
+    reader = spark.readStream.name(_TICKS) if named else spark.readStream
+    found = reader.format("binaryFile").schema(_FILE).load(str(ticks))
+    frames.append(found.select(F.lit(TICK).alias("stream"), "path", F.lit(None).cast("binary").alias("content")))
     union: DataFrame = reduce(DataFrame.union, frames)
     return union
 

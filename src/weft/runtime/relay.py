@@ -112,7 +112,9 @@ def newcomers(
             asks = _Asks(queries[name], name in backfill)
             sights = _sights(old, plan, name, asks, facts) if facts.number else ()
             closing = plan.answer(name).closing
-            members[name] = Member(name, queries[name], free.pop(0), facts.number, sights, closing)
+            members[name] = Member(
+                name, queries[name], free.pop(0), facts.number, sights, closing, name in backfill
+            )
     return tuple(members[name] for name in sorted(members))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from weft.errors import QueryError, StateError, WeftError
@@ -33,14 +34,16 @@ from weft.runtime.messages import Exchange
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.program import Program
 from weft.runtime.progress import History, own_metrics, state_of, too_large
-from weft.runtime.reading import read_all, session_for, waiting_files
+from weft.runtime.pulse import Pulse
+from weft.runtime.reading import TICK, read_all, session_for, waiting_files
 from weft.runtime.relay import Relay
 from weft.runtime.resume import Restore, resumed
 from weft.runtime.spark_session import is_on_one_machine
 from weft.runtime.stages import run_boundary, run_stages
 from weft.runtime.standing import Decide, Samples, Standing, changed
 from weft.runtime.told import Told, facts_of, next_manifest, relaid_manifest, samples_of
-from weft.runtime.turn import Turn
+from weft.runtime.turn import ENDED, Turn
+from weft.runtime.watermark import Watermarks, clocks
 from weft.runtime.worker import Job
 
 __all__ = ["GRAPH", "SetAside", "SparkRunner"]
@@ -80,9 +83,14 @@ class SparkRunner:
     failure: WeftError | None = None
     query: StreamingQuery | None = None
     busy: threading.Lock = field(default_factory=threading.Lock)  # held while a batch runs
+    ending: bool = False  # whether all input has come
+    pulse: Pulse = field(init=False)
     _identity: str = ""
     _attempt: str = ""  # at a batch
     _blueprint: str = ""  # of what stands
+
+    def __post_init__(self) -> None:
+        self.pulse = Pulse(self.checkpoint)
 
     def start(self, queries: Mapping[str, tuple[Asked, Any]], trigger: Mapping[str, Any]) -> StreamingQuery:
         """Take the checkpoint and begin; batches follow each other until the query is stopped."""
@@ -96,7 +104,8 @@ class SparkRunner:
         last = self.checkpoint.last()
         self._resume(queries, last)
         self.checkpoint.claim()
-        writer = read_all(spark, self.sources, named).writeStream.foreachBatch(self.process)
+        read = read_all(spark, self.sources, named, self.checkpoint.ticks)
+        writer = read.writeStream.foreachBatch(self.process)
         location = str(self.checkpoint.root / "spark")
         self.query = writer.option("checkpointLocation", location).trigger(**trigger).start()
         return self.query
@@ -140,6 +149,7 @@ class SparkRunner:
             raise StateError(
                 f"the checkpoint has lost batch {number - 1}", hint="use a new checkpoint directory"
             )
+        self._check_open(rows, before)
         began, self._attempt = time.perf_counter(), uuid.uuid4().hex
         plan = self.checkpoint.plan(number) or self._plan(number, before)
         past = Told()
@@ -148,6 +158,15 @@ class SparkRunner:
             before = self.checkpoint.relaid(number) or before
         told = self._run(plan, lambda job: run_stages(rows, job, self._hops, self.partitions)).with_past(past)
         self._commit(plan, before, told, began)
+
+    def _check_open(self, rows: DataFrame, before: Manifest) -> None:
+        """Refuse tuples that come when queries have been told that none will."""
+        ended = [name for name, time in before.closed.items() if time >= ENDED]
+        if ended and not rows.filter(F.col("stream") != TICK).isEmpty():
+            raise StateError(
+                f"there is more input, but query {ended[0]} was told that it had ended, and has closed its rows",
+                hint="use a new checkpoint directory; run_available(end=False) leaves rows open for what comes",
+            )
 
     def _plan(self, number: int, before: Manifest) -> Plan:
         """What a batch will do; queries that were asked for, or stopped, since the last one are in it."""
@@ -163,7 +182,7 @@ class SparkRunner:
         program = self.standing.program
         turns = {}
         if program is not None:
-            turns[GRAPH] = Turn(number, self._order(program, number, before), self.partitions).to_dict()
+            turns[GRAPH] = self._turn(program, number, before).to_dict()
         graphs = dict.fromkeys(turns, self._blueprint)
         plan = Plan(number, time.time_ns() // 1000, self._blueprint, graphs, turns)
         if relay is not None:
@@ -172,15 +191,16 @@ class SparkRunner:
         self.checkpoint.write_plan(plan)
         return plan
 
+    def _turn(self, program: Program, number: int, before: Manifest) -> Turn:
+        """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""
+        results = sum(before.results.values())
+        seen = expected(number, program.graph, self.history.last, before.arrived, results)
+        times = clocks(program.graph, Watermarks(before.marks), before.closed, ended=self.ending)
+        return Turn(number, driver_order(self.driver, seen), self.partitions, clocks=times)
+
     @property
     def _hops(self) -> int:
         return self.standing.program.graph.hops if self.standing.program else 0
-
-    def _order(self, program: Program, number: int, before: Manifest) -> tuple[str, ...]:
-        """The driver order, from what the batches so far did."""
-        results = sum(before.results.values())
-        seen = expected(number, program.graph, self.history.last, before.arrived, results)
-        return driver_order(self.driver, seen)
 
     def _lay_out(self, plan: Plan, before: Manifest) -> Told:
         """The job at a boundary, if there is anything to do; then what the batch begins with is fixed."""
@@ -245,6 +265,7 @@ class SparkRunner:
             "started": plan.now / 1e6,
             "elapsed": time.perf_counter() - began,
             "backlog": waiting_files(self.query, self.sources),
+            "files": len(told.reads),
         }
         program = self.standing.program
         programs = {} if program is None else {GRAPH: program}
@@ -256,6 +277,12 @@ class SparkRunner:
             self._log(metrics)
             self.samples = samples_of(program, told) or self.samples
             self._police(program, manifest, told)
+            self.pulse.after(program, manifest, GRAPH, self.log)
+
+    def end(self) -> None:
+        """Take what has come for all there is: close every row, with the next batch."""
+        self.ending = True
+        self.pulse.beat()
 
     def _log(self, metrics: BatchMetrics) -> None:
         """A line per query, under its author's names."""
@@ -288,12 +315,14 @@ class SparkRunner:
         self._open(sink, asked.query, self.checkpoint.last())
         self.sinks[name] = sink
         self.log.begin(name, asked, sink)
+        self.pulse.beat()
 
     def stop(self, name: str) -> None:
         """Run a query no longer, from the next batch on, whichever session runs that."""
         if name in self.sinks:
             self.checkpoint.write_stop(name, "stopped")
             self.log.stop(name, "stopped")
+            self.pulse.beat()
 
     def state_of(self, name: str) -> float:
         """The bytes of a query's stores, after the last batch."""

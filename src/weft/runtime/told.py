@@ -37,6 +37,7 @@ class Told:
     runs: list[tuple[str, str, int, tuple[RunFile, ...]]] = field(default_factory=list)
     parts: dict[str, list[str]] = field(default_factory=dict)  # what tasks wrote, by query
     counts: dict[str, int] = field(default_factory=dict)  # results, by query
+    closed: dict[str, int] = field(default_factory=dict)  # those of them that miss something, by query
     results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)  # why, by query
     samples: dict[str, dict[int, float]] = field(
@@ -87,6 +88,8 @@ class Told:
     def _answered(self, content: dict[str, Any]) -> None:
         for query, rows in content["counts"].items():
             self.counts[query] = self.counts.get(query, 0) + rows
+        for query, rows in content["closed"].items():
+            self.closed[query] = self.closed.get(query, 0) + rows
         for query, name in content["parts"].items():
             self.parts.setdefault(query, []).append(name)
 
@@ -177,6 +180,11 @@ def next_manifest(
         records,
         metrics,
         dict(told.failed),
+        {
+            query: clock.now
+            for turn in map(Turn.from_dict, plan.turns.values())
+            for query, clock in turn.clocks.items()
+        },
     )
 
 
@@ -252,6 +260,7 @@ def _measured(
         answers,
         dict(water.marks),
         told.seconds(),
+        closed={name: rows for name, rows in told.closed.items() if name in program.members},
         **figures,
     )
 

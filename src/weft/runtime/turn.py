@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import PlanError
 
-__all__ = ["Count", "Turn"]
+__all__ = ["ENDED", "NEVER", "UNKNOWN", "Clock", "Count", "Turn"]
 
 
 class Count(NamedTuple):
@@ -22,14 +22,29 @@ class Count(NamedTuple):
     arrived: int
 
 
+# Clocks of queries that close rows: before their first batch; while some stream has not shown its time; at the end.
+NEVER, UNKNOWN, ENDED = -(1 << 62) - 1, 1 - (1 << 62), (1 << 62) + 1
+
+
+class Clock(NamedTuple):
+    """Up to which time the rows of a query were closed before a batch, and up to which they are in it."""
+
+    before: int
+    now: int
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A batch: its number, the driver order of its inputs, and the counts of those with `ROWS` windows."""
+    """A batch: its number, the driver order of its inputs, and the counts of those with `ROWS` windows.
+
+    ``clocks`` are those of the queries that close rows.
+    """
 
     number: int
     order: tuple[str, ...]
     partitions: int
     counts: Mapping[str, Count] = field(default_factory=dict)
+    clocks: Mapping[str, Clock] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.order)) < len(self.order):
@@ -58,4 +73,5 @@ class Turn:
     def from_dict(cls, data: Mapping[str, Any]) -> Turn:
         """What `to_dict` stands for."""
         counts = {alias: Count(*count) for alias, count in data["counts"].items()}
-        return cls(data["number"], tuple(data["order"]), data["partitions"], counts)
+        clocks = {name: Clock(*clock) for name, clock in data["clocks"].items()}
+        return cls(data["number"], tuple(data["order"]), data["partitions"], counts, clocks)

@@ -17,9 +17,9 @@ from weft.plan.graph import PhysicalGraph
 from weft.runtime.batch import View, longest, micros, seq_name
 from weft.runtime.prepared import Lifetime, StorePlan
 from weft.runtime.state import Forget
-from weft.runtime.turn import Turn
+from weft.runtime.turn import ENDED, NEVER, UNKNOWN, Clock, Turn
 
-__all__ = ["Watermarks", "connected_streams", "forgettable"]
+__all__ = ["Watermarks", "clocks", "connected_streams", "forgettable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,24 @@ def connected_streams(graphs: Iterable[PhysicalGraph]) -> list[list[Stream]]:
     return found
 
 
+def clocks(
+    graph: PhysicalGraph, watermarks: Watermarks, closed: Mapping[str, int], *, ended: bool = False
+) -> dict[str, Clock]:
+    """The clocks of a batch: rows can be closed up to where all streams of a query are, or all at the end of them.
+
+    ``closed`` says up to where queries were closed before.
+    """
+    found: dict[str, Clock] = {}
+    for sweep in graph.sweeps:
+        streams = {input_.stream.name for input_ in graph.member(sweep.query).query.inputs}
+        marks = [watermarks.of(name) for name in streams]
+        known = [mark for mark in marks if mark is not None]
+        now = ENDED if ended else min(known) if len(known) == len(marks) else UNKNOWN
+        before = closed.get(sweep.query, NEVER)
+        found[sweep.query] = Clock(before, max(before, now))
+    return found
+
+
 def _own(stream: Stream, newest: int | None, now: int) -> int | None:
     """What a stream's own tuples say; without event time, the next one arrives now or later."""
     if stream.event_time is None:
@@ -109,13 +127,16 @@ def forgettable(plan: StorePlan, watermarks: Watermarks, turn: Turn) -> Forget:
     if len(bounded) < len(spans) or not bounded:
         return Forget(numbers=numbers)
     reach = max(1, max(bounded) // 4)
-    dead = [_dead(life, watermarks) for life in plan.lifetimes]
+    dead = [_dead(life, watermarks, turn) for life in plan.lifetimes]
     known = [time for time in dead if time is not None]
     return Forget(min(known) if len(known) == len(dead) else None, reach, numbers)
 
 
-def _dead(life: Lifetime, watermarks: Watermarks) -> int | None:
+def _dead(life: Lifetime, watermarks: Watermarks, turn: Turn) -> int | None:
     """Before which time nothing is of use to a query; None: not known yet."""
+    if life.query is not None:
+        now = turn.clocks[life.query].now
+        return None if life.span is None or now <= UNKNOWN else now - life.span
     marks = [watermarks.of(name) for name in life.streams]
     known = [mark for mark in marks if mark is not None]
     if life.span is None or len(known) < len(marks) or not known:

@@ -247,7 +247,7 @@ def _answers(job: Job, at: int, outcome: Outcome) -> Iterator[Message]:
         except WeftError as error:
             failed[query] = error
     if outcome.counts or parts:
-        yield note(at, "answers", counts=outcome.counts, parts=parts)
+        yield note(at, "answers", counts=outcome.counts, parts=parts, closed=outcome.closed)
     for query, why in failed.items():
         yield note(at, "failed", query=query, message=f"{type(why).__name__}: {why}")
 
@@ -312,7 +312,8 @@ def _hop(
     before = here.before(manifest)
     turn = here.turn(plan, graph, before)
     state = FileState(job.folder, job.number, manifest, graph, here.program, partition, here.added)
-    outcome = run_hop(here.program, hop, here.batches(before), state, turn, job.counting)
+    batches = here.batches(before)
+    outcome = run_hop(here.program, hop, batches, state, turn, job.counting, partition=partition)
     yield from _outgoing(job, graph, Sender(hop, partition), outcome)
     yield from state.leave(hop, turn)
 

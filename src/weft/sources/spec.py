@@ -108,6 +108,14 @@ class FilesSource:
         target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
         return decode(SourceFile(name, path, content), self.format, target, self.csv)
 
+    def count(self) -> int | None:
+        """How many files there are; None if that cannot be told without asking somebody else."""
+        if not is_local(self.path):
+            return None
+        root = Path(unquote(urlparse(self.path).path) if self.path.startswith("file:") else self.path)
+        found = root.rglob(self.glob or "*") if self.recursive else root.glob(self.glob or "*")
+        return sum(1 for file in found if file.is_file() and not file.name.startswith((".", "_")))
+
     def resolve(self) -> FilesSource:
         """The same source with its schema, if need be that of the directory's first finished file."""
         return self if self.schema is not None else replace(self, schema=_infer(self))

@@ -1,0 +1,73 @@
+"""How far a run over bounded input is, as a bar on the terminal.
+
+Guarantees: it only looks; where there is no terminal it says nothing. What has come is told by the batches that are
+done, what is to come by the files there were when it began; without files, or with other sources, no end is shown.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from weft.runtime.metrics import BatchMetrics
+
+__all__ = ["shown"]
+
+PAUSE = 0.2  # seconds between two looks
+
+
+class Batches(Protocol):
+    """Where batches are recorded as they are done."""
+
+    batches: list[tuple[int, BatchMetrics]]
+
+
+@contextmanager
+def shown(history: Batches, sources: Iterable[Any], console: Console | None = None) -> Iterator[None]:
+    """A bar while something else goes on in this thread."""
+    out = console or Console(stderr=True)
+    if not out.is_terminal:
+        yield
+        return
+    columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TextColumn("files"), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.description}"), console=out) as bar:
+        task = bar.add_task(text(history.batches), total=total_files(sources))
+        done = threading.Event()
+        watch = threading.Thread(target=_watch, args=(bar, task, history, done), daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watch.join()
+
+
+def _watch(bar: Progress, task: Any, history: Batches, done: threading.Event) -> None:
+    last = False
+    while not last:
+        last = done.wait(PAUSE)
+        batches = list(history.batches)
+        files = sum(metrics.files for _, metrics in batches)
+        bar.update(task, completed=files, description=text(batches))
+
+
+def text(batches: list[tuple[int, BatchMetrics]]) -> str:
+    """What batches did so far.
+
+    >>> text([(0, BatchMetrics(0, (), {}, {}, {}, 1200, closed={"q": 200}))])
+    '1,200 results, 200 of them without a partner'
+    """
+    results = sum(metrics.results for _, metrics in batches)
+    closed = sum(sum(metrics.closed.values()) for _, metrics in batches)
+    return f"{results:,} results" + (f", {closed:,} of them without a partner" if closed else "")
+
+
+def total_files(sources: Iterable[Any]) -> int | None:
+    """How many files there are to read; None if that is not known."""
+    counts = [source.count() if hasattr(source, "count") else None for source in sources]
+    return None if None in counts else sum(count for count in counts if count is not None)

@@ -1,0 +1,277 @@
+"""Closing rows of queries with outer, semi and anti joins, in one partition (design, section 3).
+
+Guarantees: a row leaves once, in the first batch in which its tuples and the partners that semi joins ask for are there
+and no partner can come for what it misses; never earlier, so none is taken back. Which rows leave is a function of the
+stores, of the clocks before the batch and in it (`Turn.clocks`) and of the batch's number: there is nothing to
+remember, so a replay, a restart and another plan give the same. Of a query that is probed for, rows that miss nothing
+are left to its probes.
+
+What a batch costs depends on what it brings and what it closes: only tuples whose partners, or whose end, this batch
+decides are looked at, with those that share their key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket, column
+from weft.bucket.compiled import Ints, Longs, Mask
+from weft.bucket.index import by_hash
+from weft.bucket.memory import take
+from weft.kernels.arrow import arrow_type
+from weft.kernels.materialise import taken
+from weft.kernels.outer import FOREVER, Relation, Rows, rows_of
+from weft.kernels.probe import in_order, probe_portions
+from weft.kernels.query_set import all_of, bits_of, nonempty, sets_of
+from weft.kernels.select import Columns, evaluate, holds
+from weft.logical.expr import Column, Expr, columns
+from weft.logical.expr import all_of as conjunction
+from weft.runtime.batch import BATCH, full, full_name, key_name, longs
+from weft.runtime.prepared import StorePlan, SweepPlan
+from weft.runtime.program import Program
+from weft.runtime.state import State
+from weft.runtime.turn import ENDED, Clock, Turn
+
+__all__ = ["close_rows"]
+
+Masks = list[Mask]  # per run
+
+
+def close_rows(
+    program: Program, plan: SweepPlan, state: State, turn: Turn, partition: int
+) -> pa.RecordBatch | None:
+    """The rows of a query that leave in this batch, as it selects them; None if there are none."""
+    clock = turn.clocks[plan.member.name]
+    if (plan.everywhere and partition) or (plan.closing.walked and clock.now <= clock.before):
+        return None
+    held = {alias: _Held.of(program, plan, store, alias, state) for alias, store in plan.homes.items()}
+    chosen = _Choice(plan, held, clock, turn).chosen()
+    if chosen is None:
+        return None
+    picked = {alias: _Picked.of(one, chosen[alias]) for alias, one in held.items()}
+    rows = rows_of(plan.closing.tree, _relations(plan, picked), plan.waits)
+    leaving = np.flatnonzero(_leaving(plan, rows, picked, clock, turn))
+    return _selected(plan, rows, picked, leaving) if leaving.size else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Held:
+    """What a partition has of an input: runs, which of their rows are for the query, how many runs are new."""
+
+    store: StorePlan
+    runs: Sequence[Bucket]
+    mine: Sequence[Mask]
+    old: int  # runs of earlier batches; the others are of this one
+
+    @classmethod
+    def of(cls, program: Program, plan: SweepPlan, store: StorePlan, alias: str, state: State) -> _Held:
+        settled = list(state.settled(store))
+        runs = [*settled, *state.added(store, alias)]
+        return cls(store, runs, [_own(program, plan, run) for run in runs], len(settled))
+
+    def times(self, run: Bucket) -> Longs:
+        return longs(column(run.batch, self.store.time))
+
+
+def _own(program: Program, plan: SweepPlan, run: Bucket) -> Mask:
+    """The rows of a run that are for the query."""
+    if not program.sets:
+        return np.ones(run.bounds.rows, np.bool_)
+    sets = sets_of([column(run.batch, name) for name in program.sets])
+    return nonempty(all_of(sets, bits_of((plan.member.slot,), program.words)[:, None]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which tuples have to be looked at."""
+
+    plan: SweepPlan
+    held: Mapping[str, _Held]
+    clock: Clock
+    turn: Turn
+
+    def chosen(self) -> dict[str, Sequence[Mask]] | None:
+        """Per input the rows of its runs; None if nothing is decided in this batch."""
+        whole = {alias: one.mine for alias, one in self.held.items()}
+        if self._all:
+            return whole
+        seeds = {alias: self._seeds(alias) for alias in self.held}
+        if not any(mask.any() for masks in seeds.values() for mask in masks):
+            return None
+        keyed = [alias for alias, one in self.held.items() if one.store.node.layout.by is not None]
+        if any(mask.any() for alias, masks in seeds.items() if alias not in keyed for mask in masks):
+            return whole
+        return {**whole, **self._sharing(keyed, seeds)}
+
+    @property
+    def _all(self) -> bool:
+        """Whether the batch decides on everything: it is the last one, or the first of a query that wants the past."""
+        member = self.plan.member
+        return self.clock.now >= ENDED or (member.backfill and self.turn.number == member.first)
+
+    def _seeds(self, alias: str) -> Masks:
+        """The tuples that came, if it is not for probes to find their partners, and those whose wait ends."""
+        one, walked = self.held[alias], self.plan.closing.walked
+        waits = {w for (_, name), w in self.plan.waits.items() if name == alias and w is not None}
+        found = []
+        for number, (run, mine) in enumerate(zip(one.runs, one.mine, strict=True)):
+            if number >= one.old and not walked:
+                found.append(mine)
+                continue
+            seeds = np.zeros(mine.size, np.bool_)
+            first, last = run.bounds.min_time, run.bounds.max_time
+            for wait in waits:
+                low, high = self.clock.before - wait, self.clock.now - wait
+                if first is None or last is None or (first < high and last >= low):
+                    times = one.times(run)
+                    seeds |= (times >= low) & (times < high)
+            found.append(seeds & mine)
+        return found
+
+    def _sharing(self, keyed: Sequence[str], seeds: Mapping[str, Masks]) -> dict[str, Masks]:
+        """The tuples that have a key of one of the seeds, and the seeds that have none."""
+        values = [
+            taken(column(run.batch, _key(self.held[alias].store)), np.flatnonzero(mask).astype(np.int32))
+            for alias in keyed
+            for run, mask in zip(self.held[alias].runs, seeds[alias], strict=True)
+            if mask.any()
+        ]
+        keys = in_order([pa.concat_arrays(values)])
+        found: dict[str, Masks] = {}
+        for alias in keyed:
+            one, order = self.held[alias], by_hash(_key(self.held[alias].store))
+            found[alias] = []
+            for run, mine, mask in zip(one.runs, one.mine, seeds[alias], strict=True):
+                near = mask.copy()
+                for _, rows in probe_portions(keys, run, order):
+                    near[rows] = True
+                found[alias].append(near & mine)
+        return found
+
+
+def _key(store: StorePlan) -> str:
+    """The column with the value that a store is partitioned by."""
+    by = store.node.layout.by
+    return "" if by is None else key_name(by)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Picked:
+    """Tuples of an input, numbered run by run."""
+
+    store: StorePlan
+    runs: Sequence[Bucket]
+    rows: Sequence[Ints]
+    firsts: Longs  # the number of each run's first
+
+    @classmethod
+    def of(cls, held: _Held, masks: Sequence[Mask]) -> _Picked:
+        rows = [np.flatnonzero(mask).astype(np.int32) for mask in masks]
+        firsts = np.cumsum([0, *(one.size for one in rows)]).astype(np.int64)
+        return cls(held.store, held.runs, rows, firsts)
+
+    @property
+    def count(self) -> int:
+        return int(self.firsts[-1])
+
+    def numbers(self, name: str) -> Longs:
+        """A column of times or whole numbers, of all of them."""
+        parts = [take(longs(column(run.batch, name)), rows) for run, rows in self._filled()]
+        return np.concatenate(parts) if parts else full(0, 0)
+
+    def column(self, item: Column) -> Any:
+        """A column of all of them."""
+        parts = [taken(column(run.batch, full_name(item)), rows) for run, rows in self._filled()]
+        return _joined(parts, item)
+
+    def _filled(self) -> Iterator[tuple[Bucket, Ints]]:
+        return ((run, rows) for run, rows in zip(self.runs, self.rows, strict=True) if rows.size)
+
+    def some(self, item: Column, numbers: Longs) -> Any:
+        """A column of some of them, by number; NULL where that is -1."""
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        cuts = np.searchsorted(ordered, self.firsts)
+        parts = [pa.nulls(int(cuts[0]), arrow_type(item.type))] if cuts[0] else []
+        for place, (run, rows) in enumerate(zip(self.runs, self.rows, strict=True)):
+            here = ordered[int(cuts[place]) : int(cuts[place + 1])] - self.firsts[place]
+            if here.size:
+                parts.append(taken(column(run.batch, full_name(item)), rows[here]))
+        back = np.empty(order.size, np.int32)
+        back[order] = np.arange(order.size, dtype=np.int32)
+        return taken(_joined(parts, item), back)
+
+
+def _joined(parts: list[Any], item: Column) -> Any:
+    if not parts:
+        return pa.nulls(0, arrow_type(item.type))
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _relations(plan: SweepPlan, picked: Mapping[str, _Picked]) -> dict[str, Relation]:
+    read = _read(plan.closing.tree.conditions)
+    found = {}
+    for alias, one in picked.items():
+        named = {full_name(item): one.column(item) for item in read if item.alias == alias}
+        dated = BATCH in one.store.columns
+        arrived = one.numbers(BATCH) if dated else full(one.count, -1)
+        batch = pa.RecordBatch.from_pydict(named)
+        found[alias] = Relation(batch, one.numbers(one.store.time), arrived, plan.reaches[alias])
+    return found
+
+
+def _read(exprs: Iterable[Expr]) -> list[Column]:
+    return list(dict.fromkeys(item for expr in exprs for item in columns(expr)))
+
+
+def _leaving(
+    plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: Clock, turn: Turn
+) -> Mask:
+    """Which rows are there and final in this batch, and were not before it."""
+    member = plan.member
+    before = (rows.arrived < turn.number) & (rows.final < clock.before)
+    leaving: Mask = (rows.final < clock.now) & ~before
+    lacking = rows.final > -FOREVER
+    if plan.closing.walked:
+        leaving &= lacking
+    if member.first and not member.backfill:
+        leaving &= rows.arrived >= member.first
+    for alias, numbers in rows.numbers.items():
+        complete = member.sight(alias).complete
+        if complete is not None:  # a partner may have been, and be forgotten
+            times = picked[alias].numbers(picked[alias].store.time)
+            known = (numbers < 0) | (times[numbers] >= complete) if times.size else numbers < 0
+            leaving &= known | ~lacking
+    return leaving
+
+
+def _selected(
+    plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], leaving: Longs
+) -> pa.RecordBatch | None:
+    """The columns of the result for those rows that fulfil the conditions on all of them."""
+    where = plan.closing.where
+    if where:
+        condition = conjunction(where)
+        kept = holds(condition, _columns([condition], rows, picked, leaving), leaving.size)
+        leaving = leaving[kept]
+        if not leaving.size:
+            return None
+    projection = plan.member.query.projection
+    read = _columns([output.expr for output in projection], rows, picked, leaving)
+    return pa.RecordBatch.from_pydict(
+        {output.name: evaluate(output.expr, read, leaving.size) for output in projection}
+    )
+
+
+def _columns(
+    exprs: Iterable[Expr], rows: Rows, picked: Mapping[str, _Picked], chosen: Longs
+) -> Columns:
+    return {
+        (item.alias, item.name): picked[item.alias].some(item, rows.numbers[item.alias][chosen])
+        for item in _read(exprs)
+    }
