@@ -279,9 +279,10 @@ def queries(draw: st.DrawFn, catalog: Catalog, least: int = 2, most: int = 5) ->
 def outer_queries(draw: st.DrawFn, catalog: Catalog, most: int = 4) -> Query:
     """A query with at least one outer join, nested either way."""
     inputs = draw(input_lists(catalog, 2, most))
-    tree = draw(join_trees(inputs, ["left", "right", "full"]))
-    where = draw(conditions(inputs, 1, 3))
-    return make_query(inputs, where, draw(projections(inputs)), outer=tree, cross=True)
+    tree = draw(join_trees(inputs, Join.KINDS[1:]))
+    seen = _seen(inputs, tree)
+    where = draw(conditions(seen, 1, 3))
+    return make_query(inputs, where, draw(projections(seen)), outer=tree, cross=True)
 
 
 @st.composite
@@ -289,12 +290,18 @@ def join_trees(draw: st.DrawFn, inputs: Sequence[Input], kinds: Sequence[str]) -
     """A join tree over the inputs, in order; its root is of one of the kinds."""
     cut = draw(st.integers(1, len(inputs) - 1))
     sides = [
-        draw(join_trees(part, ["inner", "left", "right", "full"])) if len(part) > 1 else part[0].alias
+        draw(join_trees(part, Join.KINDS)) if len(part) > 1 else part[0].alias
         for part in (inputs[:cut], inputs[cut:])
     ]
     kind = draw(st.sampled_from(list(kinds)))
-    on = [draw(links(inputs[:cut], inputs[cut:]))] if kind != "inner" or draw(st.booleans()) else []
-    return Join(kind, sides[0], sides[1], (*on, *draw(conditions(inputs, 1, 2))))
+    left, right = (_seen(inputs, side) for side in sides)
+    on = [draw(links(left, right))] if kind != "inner" or draw(st.booleans()) else []
+    return Join(kind, sides[0], sides[1], (*on, *draw(conditions([*left, *right], 1, 2))))
+
+
+def _seen(inputs: Sequence[Input], node: Join | str) -> list[Input]:
+    shown = node.visible if isinstance(node, Join) else (node,)
+    return [input_ for input_ in inputs if input_.alias in shown]
 
 
 def to_builder(query: Query) -> Builder:

@@ -1,6 +1,7 @@
 """The tree of joins of a query that has outer ones.
 
-Guarantees: every ON mentions only inputs below its join, and every outer join has one.
+Guarantees: every ON mentions only inputs that its join brings together, and every join but an inner one has an ON. A
+semi or an anti join only asks whether there is a partner, so the inputs on its right are not to be seen above it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from weft.errors import QueryError
 from weft.logical.conditions import in_order, terms_of
 from weft.logical.expr import Expr, aliases, all_of, rename, to_sql
 
-__all__ = ["Join"]
+__all__ = ["TESTS", "Join"]
+
+# The joins that ask for a partner and do not give it.
+TESTS = ("semi", "anti")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +32,16 @@ class Join:
     right: Join | str
     on: tuple[Expr, ...]
 
-    KINDS = ("inner", "left", "right", "full")
+    KINDS = ("inner", "left", "right", "full", "semi", "anti")
 
     def __post_init__(self) -> None:
         if self.kind not in self.KINDS:
             raise QueryError(f"unknown join {self.kind!r}")
-        below = set(self.aliases)
+        seen = {*_visible(self.left), *_visible(self.right)}
         for expr in self.on:
-            if not aliases(expr) <= below:
+            if not aliases(expr) <= seen:
                 raise QueryError(
-                    f"ON {expr} mentions {min(aliases(expr) - below)}, which is not below the join"
+                    f"ON {expr} mentions {min(aliases(expr) - seen)}, which is not to be seen there"
                 )
         if self.kind != "inner" and not self.on:
             raise QueryError(f"{self.kind.upper()} JOIN needs a condition", hint="add ON or USING")
@@ -47,6 +51,12 @@ class Join:
         """The inputs below, as written."""
         sides = (self.left, self.right)
         return tuple(name for side in sides for name in (side.aliases if isinstance(side, Join) else (side,)))
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """The inputs below whose columns the join gives, as written."""
+        right = () if self.kind in TESTS else _visible(self.right)
+        return (*_visible(self.left), *right)
 
     @property
     def conditions(self) -> tuple[Expr, ...]:
@@ -80,9 +90,12 @@ class Join:
             side.to_sql(inputs) if isinstance(side, Join) else inputs[side]
             for side in (self.left, self.right)
         )
-        kind = {"inner": "JOIN" if self.on else "CROSS JOIN"}.get(
-            self.kind, f"{self.kind.upper()} OUTER JOIN"
-        )
+        word = {"inner": "JOIN" if self.on else "CROSS JOIN", "semi": "SEMI JOIN", "anti": "ANTI JOIN"}
+        kind = word.get(self.kind, f"{self.kind.upper()} OUTER JOIN")
         nested = f"({right})" if isinstance(self.right, Join) else right
         on = f" ON {to_sql(all_of(self.on))}" if self.on else ""
         return f"{left} {kind} {nested}{on}"
+
+
+def _visible(side: Join | str) -> tuple[str, ...]:
+    return side.visible if isinstance(side, Join) else (side,)

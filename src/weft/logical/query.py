@@ -113,6 +113,17 @@ class Query:
             missing = aliases(expr) - known
             if missing:
                 raise QueryError(f"{expr} mentions {min(missing)}, which is no input of the query")
+        self._check_visible()
+
+    def _check_visible(self) -> None:
+        """Above the joins, what a semi or anti join only looks for is not to be seen."""
+        seen = set(self.visible)
+        for expr in (*self.conditions, *(output.expr for output in self.projection)):
+            unseen = aliases(expr) - seen
+            if unseen:
+                raise QueryError(
+                    f"{expr} mentions {min(unseen)}, of which a semi or anti join gives no columns"
+                )
 
     def _expressions(self) -> Iterator[Expr]:
         for key in self.keys:
@@ -153,6 +164,11 @@ class Query:
     def aliases(self) -> tuple[str, ...]:
         """The inputs' names, sorted."""
         return tuple(input_.alias for input_ in self.inputs)
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """The inputs whose columns the joins give, sorted: all, but for those that semi and anti joins look for."""
+        return self.aliases if self.outer is None else tuple(sorted(self.outer.visible))
 
     @property
     def conditions(self) -> tuple[Expr, ...]:

@@ -14,7 +14,7 @@ from weft.errors import QueryError, SqlError, nearest
 from weft.logical.catalog import Catalog
 from weft.logical.expr import Expr, all_of
 from weft.logical.horizon import check_times
-from weft.logical.join import Join
+from weft.logical.join import TESTS, Join
 from weft.logical.query import Input, Query, connected, make_query
 from weft.sql.expressions import bind_conditions
 from weft.sql.outputs import bind_outputs
@@ -66,17 +66,17 @@ def bind(
 ) -> Query:
     """The query that a statement means; ``crossing`` is how a cross product is asked for where it comes from."""
     inputs = _inputs(statement, catalog)
-    bound = _Joins(tuple(inputs.values()), inputs, statement.is_outer).all(statement.relations)
-    scope = Scope(bound.inputs, bound.merged)
+    bound = _Joins(tuple(inputs.values()), inputs, statement.is_tree).all(statement.relations)
+    scope = Scope(bound.inputs, bound.merged, tested=bound.tested)
     where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
     if not statement.items:
         raise statement.source.error(
             statement.source.whole, "the query selects nothing", "SELECT * gives all"
         )
     outputs = bind_outputs(statement.items, scope)
-    outer = bound.tree if statement.is_outer and isinstance(bound.tree, Join) else None
+    outer = bound.tree if statement.is_tree and isinstance(bound.tree, Join) else None
     try:
-        query = make_query(bound.inputs, (*bound.pool, *where), outputs, outer=outer, cross=True)
+        query = make_query(inputs.values(), (*bound.pool, *where), outputs, outer=outer, cross=True)
     except QueryError as error:
         raise statement.source.error(statement.source.whole, error.message, error.hint) from None
     if not cross:
@@ -118,6 +118,7 @@ def _refs(statement: Statement) -> Iterator[StreamRef]:
 class _Bound:
     """A relation with its names looked up.
 
+    ``inputs`` are those to be seen from above, ``tested`` those that semi and anti joins only look for.
     ``pool`` has the conditions of ON where the place of a join does not matter; ``crosses`` the pairs of inputs that a
     CROSS JOIN brings together.
     """
@@ -127,6 +128,7 @@ class _Bound:
     merged: tuple[Merged, ...] = ()
     pool: tuple[Expr, ...] = ()
     crosses: tuple[frozenset[str], ...] = ()
+    tested: tuple[Input, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class _Joins:
 
     every: tuple[Input, ...]
     inputs: dict[StreamRef, Input]
-    outer: bool
+    is_tree: bool
 
     def all(self, relations: Sequence[Relation]) -> _Bound:
         """What stands between commas, joined."""
@@ -161,21 +163,25 @@ class _Joins:
         if join.kind == "cross":
             pair = frozenset({left.inputs[-1].alias, right.inputs[0].alias})
             return replace(both, crosses=(*both.crosses, pair))
-        if not self.outer:
+        if not self.is_tree:
             return replace(both, merged=merged, pool=(*both.pool, *on))
         if join.kind != "inner" and not on:
             (ref, *_) = streams(join.right)
             raise ref.shown.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
-        return replace(both, merged=merged, tree=Join(join.kind, left.tree, right.tree, on))
+        tree = Join(join.kind, left.tree, right.tree, on)
+        if join.kind not in TESTS:
+            return replace(both, merged=merged, tree=tree)
+        unseen = (*both.tested, *right.inputs)
+        return replace(both, inputs=left.inputs, merged=left.merged, tree=tree, tested=unseen)
 
     def _without(self) -> str:
         """What a query is without the partners that ON gives."""
-        return "nothing is joined" if self.outer else "the query gives no results"
+        return "nothing is joined" if self.is_tree else "the query gives no results"
 
     def _scope(self, both: _Bound) -> Scope:
         elsewhere = tuple(input_ for input_ in self.every if input_ not in both.inputs)
-        if self.outer:
-            return Scope(both.inputs, both.merged, hidden=elsewhere)
+        if self.is_tree:
+            return Scope(both.inputs, both.merged, hidden=elsewhere, tested=both.tested)
         return Scope(both.inputs, both.merged, beyond=elsewhere)
 
     def _using(
@@ -205,6 +211,7 @@ def _united(left: _Bound, right: _Bound) -> _Bound:
         (*left.merged, *right.merged),
         (*left.pool, *right.pool),
         (*left.crosses, *right.crosses),
+        (*left.tested, *right.tested),
     )
 
 

@@ -21,7 +21,7 @@ from weft.sql.windows import WindowLike, parse_window
 
 __all__ = ["Builder", "from_", "select"]
 
-_KINDS = ("inner", "left", "right", "full", "cross")
+_KINDS = ("inner", "left", "right", "full", "semi", "anti", "cross")
 
 
 def select(*items: str) -> Builder:
@@ -80,7 +80,7 @@ class Builder:
     ) -> Builder:
         """Join a stream, or several streams joined already, onto what the last `from_` gave.
 
-        ``kind`` is inner, left, right, full or cross.
+        ``kind`` is inner, left, right, full, semi, anti or cross.
         """
         if _text("kind", kind) not in _KINDS:
             raise QueryError(f"there is no join {kind!r}", hint=nearest(kind, _KINDS))

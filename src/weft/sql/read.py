@@ -22,6 +22,7 @@ __all__ = ["read_item", "read_statement"]
 # By side and kind, as sqlglot calls the words before JOIN.
 _KINDS = {("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "cross"}
 _KINDS |= {(side, kind): side.lower() for side in ("LEFT", "RIGHT", "FULL") for kind in ("", "OUTER")}
+_KINDS |= {(side, kind): kind.lower() for side in ("", "LEFT") for kind in ("SEMI", "ANTI")}
 
 
 def read_statement(text: str) -> Statement:
@@ -103,6 +104,8 @@ class _FromReader:
         if method or (side, kind) not in _KINDS:
             words = " ".join(word for word in (method, side, kind.removesuffix("_JOIN")) if word)
             hint = "write USING (column)" if method == "NATURAL" else None
+            if not method and kind in ("SEMI", "ANTI"):
+                hint = f"write {kind} JOIN, and the stream whose rows are wanted to its left"
             raise self.source.error(self.source.span(join), f"{words} JOIN is not supported", hint)
         on, using = join.args.get("on"), join.args.get("using") or ()
         if kind == "CROSS" and (on or using):

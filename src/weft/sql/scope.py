@@ -16,6 +16,8 @@ from weft.logical.query import Input
 
 __all__ = ["Merged", "Scope"]
 
+_TESTED = "a SEMI or ANTI JOIN asks whether its right side has a partner, and gives none of its columns"
+
 
 @dataclass(frozen=True, slots=True)
 class Merged:
@@ -30,14 +32,16 @@ class Merged:
 class Scope:
     """The inputs that an expression may name.
 
-    ``beyond`` are the other inputs of the query, which ON may also name as long as the query has no outer join: its
-    conditions are then one pool with those of WHERE.
+    ``beyond`` are the other inputs of the query, which ON may also name as long as all joins are inner: its conditions
+    are then one pool with those of WHERE. Otherwise the others are ``hidden``, and those of them ``tested`` that a semi
+    or anti join below only looks for.
     """
 
     inputs: tuple[Input, ...]
     merged: tuple[Merged, ...] = ()
     beyond: tuple[Input, ...] = ()
     hidden: tuple[Input, ...] = ()
+    tested: tuple[Input, ...] = ()
 
     def input(self, name: str) -> Input:
         """The input that goes by this name."""
@@ -46,6 +50,8 @@ class Scope:
         for input_ in everywhere:
             if input_.alias.lower() == folded:
                 return input_
+        if any(input_.alias.lower() == folded for input_ in self.tested):
+            raise QueryError(f"{name} cannot be seen here", hint=_TESTED)
         if any(input_.alias.lower() == folded for input_ in self.hidden):
             raise QueryError(
                 f"{name} cannot be seen here",
@@ -72,6 +78,8 @@ class Scope:
                 raise QueryError(f"column {name} is ambiguous", hint=f"write {listing}")
             if found:
                 return found[0]
+        if any(input_.stream.schema.find(name) for input_ in self.tested):
+            raise QueryError(f"{name} cannot be seen here", hint=_TESTED)
         every = {field.name for input_ in (*self.inputs, *self.beyond) for field in input_.stream.schema}
         raise QueryError(f"there is no column {name}", hint=nearest(name, every))
 

@@ -49,7 +49,7 @@ class StreamRef:
 
 @dataclass(frozen=True, slots=True)
 class JoinRef:
-    """A join in FROM: inner, left, right, full or cross."""
+    """A join in FROM: inner, left, right, full, semi, anti or cross."""
 
     kind: str
     left: Relation
@@ -80,8 +80,13 @@ class Statement:
 
     @property
     def is_outer(self) -> bool:
-        """Whether any join is an outer join."""
+        """Whether any join is an outer join, and so pads rows with NULLs."""
         return any(join.kind in ("left", "right", "full") for join in self._joins())
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether the places of the joins matter: not all of them are inner joins."""
+        return any(join.kind not in ("inner", "cross") for join in self._joins())
 
     def _joins(self) -> Iterator[JoinRef]:
         pending = list(self.relations)

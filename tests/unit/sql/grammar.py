@@ -313,6 +313,7 @@ class Grammar:
             "FULL JOIN",
             "CROSS JOIN",
             "LEFT ANTI JOIN",
+            "SEMI JOIN",
         )
         if self.chance(50):
             return f", {self.relation(alias, stream)}"

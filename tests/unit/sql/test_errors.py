@@ -255,6 +255,50 @@ def test_on_out_of_sight() -> None:
     )
 
 
+def test_what_a_semi_join_looks_for_is_out_of_sight() -> None:
+    """One of several partners would be shown, or none at all."""
+    check(
+        "SELECT v.vid, w.uid FROM videos v SEMI JOIN views w USING (vid)",
+        """
+        SQL: w cannot be seen here
+        1 | SELECT v.vid, w.uid FROM videos v SEMI JOIN views w USING (vid)
+                          ^
+        hint: a SEMI or ANTI JOIN asks whether its right side has a partner, and gives none of its columns
+        """,
+    )
+    check(
+        "SELECT vid FROM videos v ANTI JOIN views w USING (vid) WHERE duration > 3",
+        """
+        SQL: duration cannot be seen here
+        1 | SELECT vid FROM videos v ANTI JOIN views w USING (vid) WHERE duration > 3
+                                                                         ^^^^^^^^
+        hint: a SEMI or ANTI JOIN asks whether its right side has a partner, and gives none of its columns
+        """,
+    )
+    check(
+        "SELECT vid FROM videos v SEMI JOIN views w USING (vid) LEFT JOIN comments c ON w.uid = c.uid",
+        """
+        SQL: w cannot be seen here
+        1 | SELECT vid FROM videos v SEMI JOIN views w USING (vid) LEFT JOIN comments c ON w.uid = c.uid
+                                                                                           ^
+        hint: a SEMI or ANTI JOIN asks whether its right side has a partner, and gives none of its columns
+        """,
+    )
+
+
+def test_semi_joins_have_one_direction() -> None:
+    """The mirrored word would be refused without a way out."""
+    check(
+        "SELECT v.vid FROM videos v RIGHT ANTI JOIN views w USING (vid)",
+        """
+        SQL: RIGHT ANTI JOIN is not supported
+        1 | SELECT v.vid FROM videos v RIGHT ANTI JOIN views w USING (vid)
+                                       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+        hint: write ANTI JOIN, and the stream whose rows are wanted to its left
+        """,
+    )
+
+
 # Windows
 
 
@@ -418,14 +462,14 @@ def test_syntax(sql: str, message: str, culprit: str) -> None:
         ("SELECT row_number() OVER () FROM videos", "a window function (OVER) is", "row_number() OVER ()"),
         ("SELECT 1 FROM videos v NATURAL JOIN views w", "NATURAL JOIN is", "NATURAL JOIN views w"),
         (
-            "SELECT 1 FROM videos v LEFT SEMI JOIN views w ON v.ok",
-            "LEFT SEMI JOIN is",
-            "LEFT SEMI JOIN views w ON v.ok",
+            "SELECT 1 FROM videos v RIGHT SEMI JOIN views w ON v.ok",
+            "RIGHT SEMI JOIN is",
+            "RIGHT SEMI JOIN views w ON v.ok",
         ),
         (
-            "SELECT 1 FROM videos v LEFT ANTI JOIN views w ON v.ok",
-            "LEFT ANTI JOIN is",
-            "LEFT ANTI JOIN views w ON v.ok",
+            "SELECT 1 FROM videos v FULL ANTI JOIN views w ON v.ok",
+            "FULL ANTI JOIN is",
+            "FULL ANTI JOIN views w ON v.ok",
         ),
         ("SELECT 1 FROM videos v OUTER JOIN views w ON v.ok", "OUTER JOIN is", "OUTER JOIN views w ON v.ok"),
         ("SELECT 1 FROM videos v, LATERAL (SELECT 1) w", "LATERAL is", "LATERAL (SELECT 1) w"),

@@ -158,6 +158,21 @@ def test_outer_joins_keep_their_place() -> None:
     assert query.keys == ()
 
 
+def test_semi_and_anti_joins() -> None:
+    """A partner would be shown that was only to exist, or its columns be taken for others."""
+    query = parse(
+        "SELECT * FROM videos v LEFT SEMI JOIN (views w ANTI JOIN comments c USING (uid)) USING (vid)"
+    )
+    assert isinstance(query.outer, Join)
+    assert (query.outer.kind, query.aliases, query.visible) == ("semi", ("c", "v", "w"), ("v",))
+    assert {output.name.split("_")[0] for output in query.projection} == {"v"}
+    assert query == parse(str(query))
+    assert "SEMI JOIN (views AS w ANTI JOIN comments AS c ON c.uid = w.uid) ON v.vid = w.vid" in str(query)
+    words = "SELECT vid, ts FROM videos v {} JOIN views w ON v.vid = w.vid AND v.ts < w.ts"
+    assert parse(words.format("SEMI")) == parse(words.format("LEFT SEMI"))
+    assert parse(words.format("ANTI")) == parse(words.format("left anti"))
+
+
 def test_nesting_without_parentheses() -> None:
     """Standard SQL's nested joins would be read in another order."""
     bare = parse(
