@@ -19,7 +19,7 @@ from weft.bucket.memory import copy, fresh, take
 from weft.errors import PlanError
 from weft.kernels.outer_pairs import Pairs, matching
 from weft.kernels.ranges import NO_INTS, join_matches
-from weft.kernels.relation import FOREVER, FURTHEST_APART, Part, Relation, Rows, leaf
+from weft.kernels.relation import FOREVER, FURTHEST_APART, Part, Relation, Rows, Span, leaf
 from weft.logical.join import Join
 
 __all__ = ["FOREVER", "Relation", "Rows", "nodes", "rows_of"]
@@ -48,18 +48,21 @@ def rows_of(tree: Join | str, relations: Mapping[str, Relation], waits: Waits) -
     ``waits`` says, for a join by its number (`nodes`) and an input on a side of it, how long after the input's tuple
     a partner may come that the join lacks; None, or nothing, if that has no limit.
     """
-    return _Tree(relations, waits).part(tree, count()).rows
+    named = (tree,) if isinstance(tree, str) else tree.aliases
+    windowed = any(relations[alias].reach is not None for alias in named)
+    return _Tree(relations, waits, windowed).part(tree, count()).rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
     relations: Mapping[str, Relation]
     waits: Waits
+    windowed: bool
 
     def part(self, tree: Join | str, numbers: Iterator[int]) -> Part:
         """The rows of a part of the tree; ``numbers`` gives its joins their numbers."""
         if isinstance(tree, str):
-            return leaf(tree, self.relations)
+            return leaf(tree, self.relations, spanned=self.windowed)
         number = next(numbers)
         left, right = self.part(tree.left, numbers), self.part(tree.right, numbers)
         found = matching(tree.on, left, right)
@@ -82,12 +85,8 @@ class _Tree:
             (right, places.right_alone, final[end:]),
         ):
             np.maximum(out, self._wait(number, part.rows, alone), out=out)
-        return Part(
-            Rows(numbers, places.latest(ours.arrived, theirs.arrived), final),
-            places.latest(left.newest, right.newest),
-            np.minimum(places.of_left(left.until, FOREVER), places.of_right(right.until, FOREVER)),
-            self.relations,
-        )
+        rows = Rows(numbers, places.latest(ours.arrived, theirs.arrived), final)
+        return Part(rows, _span(places, left.span, right.span) if number else None, self.relations)
 
     def _anti(self, number: int, left: Part, found: Iterable[Pairs]) -> Part:
         alone = _alone(len(left), (ours for ours, _ in found))
@@ -107,6 +106,13 @@ class _Tree:
             until = take(frozen(times), np.maximum(tuples, 0).astype(np.int32)) + shift
             np.minimum(result, np.where(tuples < 0, FOREVER, until), out=result)
         return result
+
+
+def _span(places: _Places, left: Span | None, right: Span | None) -> Span | None:
+    if left is None or right is None:
+        return None
+    until = np.minimum(places.of_left(left.until, FOREVER), places.of_right(right.until, FOREVER))
+    return Span(places.latest(left.newest, right.newest), until)
 
 
 def _semi(left: Part, right: Rows, found: Iterable[Pairs]) -> Part:

@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.bucket.bucket import FARTHEST, Bucket, build
+from weft.bucket.bucket import FARTHEST, Bucket, build, column
 from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.memory import take
 from weft.kernels.band import Band, band_portions
 from weft.kernels.probe import in_order, probe_portions
 from weft.kernels.ranges import Window
-from weft.kernels.relation import FURTHEST_APART, Part
+from weft.kernels.relation import FURTHEST_APART, Part, Span
 from weft.kernels.select import holds
 from weft.kernels.theta import Sides, residual, theta_portions
 from weft.logical.bands import read_band
@@ -39,7 +39,7 @@ __all__ = ["Pairs", "matching"]
 
 Pairs = tuple[Ints, Ints]
 
-_CLOCK, _VALUE = "$clock", "$value"
+_ROW, _CLOCK, _VALUE = "$row", "$clock", "$value"
 _TRUE = Literal(True, BOOLEAN)
 
 
@@ -120,15 +120,9 @@ class _Side:
         return len(self.part) if self.chosen is None else self.chosen.size
 
     @property
-    def newest(self) -> Longs:
-        return self._of(self.part.newest)
-
-    @property
-    def until(self) -> Longs:
-        return self._of(self.part.until)
-
-    def _of(self, values: Longs) -> Longs:
-        return frozen(values if self.chosen is None else take(frozen(values), self.chosen))
+    def span(self) -> Span | None:
+        span = self.part.span
+        return span if span is None or self.chosen is None else span.chosen(self.chosen)
 
     def values(self, expr: Expr) -> Any:
         return self.part.values(expr, self.chosen)
@@ -149,8 +143,8 @@ class _Reach(NamedTuple):
     most: int
 
     @classmethod
-    def of(cls, side: _Side) -> _Reach:
-        ahead = side.until - side.newest
+    def of(cls, span: Span) -> _Reach:
+        ahead = span.until - span.newest
         return cls(int(ahead.min()), int(ahead.max()))
 
     @property
@@ -164,7 +158,14 @@ class _Clock(NamedTuple):
 
     times: Longs
     window: Window
-    checked: bool  # whether the windows have no more to say
+
+
+class _Found(NamedTuple):
+    """Pairs of a left row and a row of a bucket; ``rows`` are the right rows there, if they were laid out anew."""
+
+    run: Bucket
+    pairs: Iterator[Pairs]
+    rows: Ints | None = None
 
 
 class _Search:
@@ -172,73 +173,104 @@ class _Search:
 
     def __init__(self, terms: _Terms, left: _Side, right: _Side) -> None:
         self.terms, self.left, self.right = terms, left, right
-        self.reach = _Reach.of(left), _Reach.of(right)
         self.band = _best_band(terms.bounds)
-        self.clock = self._clock()
+        self.windows = _windows(left.span, right.span)
+        clock = self._band_clock()
+        # What a clock has checked, or never fails, is not checked again.
+        self.unchecked = (
+            None if self.windows is None or (clock is None and self.windows.exact) else self.windows
+        )
+        self.clock = clock or (None if self.windows is None else self.windows.clock)
 
     def pairs(self) -> Iterator[Pairs]:
         """The pairs of rows that match."""
         rest = self.terms.rest
-        probes = _batch({_CLOCK: pa.array(self.left.newest)}, self.left.columns(rest))
-        stored: dict[str, Any] = {"$row": pa.nulls(len(self.right))}
-        if self.clock is not None:
-            stored[_CLOCK] = pa.array(self.clock.times)
-        run, found = self._found(_batch(stored, self.right.columns(rest)), probes)
+        probes = _batch({_ROW: pa.nulls(len(self.left))}, self.left.columns(rest))
+        rows = np.arange(len(self.right), dtype=np.int32)
+        clock = {} if self.clock is None else {_CLOCK: pa.array(self.clock.times)}
+        found = self._found(probes, {_ROW: pa.array(rows), **clock, **self.right.columns(rest)})
+        pairs = found.pairs
         if rest:
-            found = residual(all_of(rest), _sides(rest, self.right.part.aliases), probes, run, found)
-        return found if self.clock is None or self.clock.checked else self._inside(found)
+            pairs = residual(all_of(rest), _sides(rest, self.right.part.aliases), probes, found.run, pairs)
+        if found.rows is not None:
+            pairs = _originals(pairs, found.rows)
+        return pairs if self.unchecked is None else self.unchecked.inside(pairs)
 
-    def _found(self, stored: pa.RecordBatch, probes: pa.RecordBatch) -> tuple[Bucket, Iterator[Pairs]]:
-        """The pairs by the best of the ways to search, and the bucket that was searched."""
-        window = None if self.clock is None else self.clock.window
-        time = None if self.clock is None else _CLOCK
+    def _found(self, probes: pa.RecordBatch, stored: Mapping[str, Any]) -> _Found:
+        """The pairs by the best of the ways to search."""
+        time, window = (None, None) if self.clock is None else (_CLOCK, self.clock.window)
         if self.terms.equal:
-            values = [self.right.values(one.right) for one in self.terms.equal]
-            names = [f"$key{number}" for number in range(len(values))]
-            order = by_hash(*names)
-            run = build(
-                _batch(dict(zip(names, values, strict=True)), stored), indexes=[order], event_time=time
-            )
-            keys = in_order([self.left.values(one.left) for one in self.terms.equal])
-            return run, probe_portions(keys, run, order, window=window)
-        if self.band and (window is None or len(self.band) == 2) and not _is_time(self.band[0].right):
+            keys = {
+                f"$key{number}": self.right.values(one.right) for number, one in enumerate(self.terms.equal)
+            }
+            order = by_hash(*keys)
+            run = build(_batch(stored, keys), layout=order, event_time=time)
+            wanted = in_order([self.left.values(one.left) for one in self.terms.equal])
+            rows = column(run.batch, _ROW).to_numpy()
+            return _Found(run, probe_portions(wanted, run, order, window=window), frozen(rows))
+        if self.band and not _is_time(self.band[0].right) and (window is None or len(self.band) == 2):
             order = by_value(_VALUE)
-            column = {_VALUE: self.right.values(self.band[0].right)}
-            run = build(_batch(column, stored), indexes=[order], event_time=time)
-            return run, band_portions(self._limits(), run, order, window=window)
-        run = build(stored, indexes=[] if time is None else [by_value(time)], event_time=time)
-        return run, theta_portions(_TRUE, Sides({}, {}), probes, run, window=window)
+            values = {_VALUE: self.right.values(self.band[0].right)}
+            run = build(_batch(stored, values), indexes=[order], event_time=time)
+            return _Found(run, band_portions(self._limits(), run, order, window=window))
+        run = build(_batch(stored), indexes=[] if time is None else [by_value(time)], event_time=time)
+        return _Found(run, theta_portions(_TRUE, Sides({}, {}), probes, run, window=window))
 
     def _limits(self) -> Band:
         sides = {one.lower: self.left.values(one.left) for one in self.band}
         is_open = {one.lower: one.operator == "<" for one in self.band}
         return Band(sides.get(True), sides.get(False), is_open.get(True, False), is_open.get(False, False))
 
-    def _clock(self) -> _Clock | None:
-        """What to look for on the way of time: what a band of times says, or what the windows say."""
-        ours, theirs = self.reach
-        windowed = ours.bounded or theirs.bounded
-        if self.band and _is_time(self.band[0].right) and (len(self.band) == 2 or not windowed):
-            times = _times(self.right.values(self.band[0].right))
-            limits = {one.lower: _times(self.left.values(one.left)) for one in self.band}
-            if all(map(_near, (times, *limits.values()))):
-                size = len(self.left)
-                low = limits.get(True, np.full(size, -FARTHEST))
-                high = limits.get(False, np.full(size, FARTHEST))
-                return _Clock(times, Window(low, high), not windowed)
-        if not windowed:
+    def _band_clock(self) -> _Clock | None:
+        """What a band of times says; of one bound only where windows do not say more."""
+        if not self.band or not _is_time(self.band[0].right) or (len(self.band) < 2 and self.windows):
             return None
-        window = Window(self.left.newest, self.left.until, before=min(theirs.most, FURTHEST_APART))
-        return _Clock(self.right.newest, window, theirs.least == theirs.most or not theirs.bounded)
+        times = _times(self.right.values(self.band[0].right))
+        limits = {one.lower: _times(self.left.values(one.left)) for one in self.band}
+        if not all(map(_near, (times, *limits.values()))):
+            return None
+        size = len(self.left)
+        low, high = limits.get(True, np.full(size, -FARTHEST)), limits.get(False, np.full(size, FARTHEST))
+        return _Clock(times, Window(low, high))
 
-    def _inside(self, found: Iterator[Pairs]) -> Iterator[Pairs]:
-        """The pairs that are inside each other's windows."""
-        left_newest, left_until = self.left.newest, self.left.until
-        right_newest, right_until = self.right.newest, self.right.until
-        for ours, theirs in found:
-            inside = take(right_newest, theirs) <= take(left_until, ours)
-            inside &= take(left_newest, ours) <= take(right_until, theirs)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Windows:
+    """The windows of both sides; ``exact``: the clock says all that they say."""
+
+    left: Span
+    right: Span
+    clock: _Clock
+    exact: bool
+
+    def inside(self, pairs: Iterator[Pairs]) -> Iterator[Pairs]:
+        """The pairs of rows that are inside each other's windows."""
+        left, right = self.left, self.right
+        for ours, theirs in pairs:
+            inside = take(right.newest, theirs) <= take(left.until, ours)
+            inside &= take(left.newest, ours) <= take(right.until, theirs)
             yield ours[inside], theirs[inside]
+
+
+def _windows(left: Span | None, right: Span | None) -> _Windows | None:
+    """The windows, if they say anything.
+
+    A right row's window is checked by how far it reaches beyond its newest tuple, which differs from row to row where
+    rows have several tuples.
+    """
+    if left is None or right is None:
+        return None
+    ours, theirs = _Reach.of(left), _Reach.of(right)
+    if not ours.bounded and not theirs.bounded:
+        return None
+    window = Window(left.newest, left.until, before=min(theirs.most, FURTHEST_APART))
+    exact = theirs.least == theirs.most or not theirs.bounded
+    return _Windows(left, right, _Clock(right.newest, window), exact)
+
+
+def _originals(pairs: Iterator[Pairs], rows: Ints) -> Iterator[Pairs]:
+    for ours, theirs in pairs:
+        yield ours, take(rows, theirs)
 
 
 def _best_band(bounds: Sequence[_Comparison]) -> list[_Comparison]:
@@ -265,16 +297,9 @@ def _near(times: Longs) -> bool:
     return bool(times.min() >= -FARTHEST and times.max() <= FARTHEST)
 
 
-def _batch(*columns: Mapping[str, Any] | pa.RecordBatch) -> pa.RecordBatch:
+def _batch(*columns: Mapping[str, Any]) -> pa.RecordBatch:
     """All of the columns as one batch."""
-    named: dict[str, Any] = {}
-    for some in columns:
-        named |= (
-            dict(zip(some.schema.names, some.columns, strict=True))
-            if isinstance(some, pa.RecordBatch)
-            else some
-        )
-    return pa.RecordBatch.from_pydict(named)
+    return pa.RecordBatch.from_pydict({name: values for some in columns for name, values in some.items()})
 
 
 def _sides(terms: Sequence[Expr], right: frozenset[str]) -> Sides:

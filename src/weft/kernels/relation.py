@@ -1,9 +1,9 @@
 """Relations in memory, and rows that are made of their tuples.
 
 Guarantees: a row is the numbers of its tuples, so nothing is copied before it is asked for; a tuple that a row has not
-(-1) is NULL in all its columns. A row's `newest` is the largest time of its tuples, its `until` the time until which
-all of them are inside their windows; so two rows are inside each other's windows if either's `newest` is at most the
-other's `until`.
+(-1) is NULL in all its columns. Of its times, a row knows the largest (`newest`) and the one until which all of its
+tuples are inside their windows (`until`); so two rows are inside each other's windows if either's `newest` is at most
+the other's `until`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.kernels.materialise import taken
 from weft.kernels.select import Columns, evaluate
 from weft.logical.expr import Expr, columns
 
-__all__ = ["FOREVER", "FURTHEST_APART", "Part", "Relation", "Rows", "leaf"]
+__all__ = ["FOREVER", "FURTHEST_APART", "Part", "Relation", "Rows", "Span", "leaf"]
 
 # Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
 FOREVER = 1 << 62
@@ -64,12 +64,23 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """The rows of a part of a join tree, with what windows ask of them and where their columns are."""
+class Span:
+    """The largest time of every row's tuples, and the time until which all of them are inside their windows."""
 
-    rows: Rows
     newest: Longs
     until: Longs
+
+    def chosen(self, rows: Ints) -> Span:
+        """Those of some of the rows."""
+        return Span(_chosen(self.newest, rows), _chosen(self.until, rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The rows of a part of a join tree, with where their columns are; ``span`` is None where no window asks for it."""
+
+    rows: Rows
+    span: Span | None
     relations: Mapping[str, Relation]
 
     def __len__(self) -> int:
@@ -101,21 +112,18 @@ class Part:
         """Some of the rows."""
         numbers = {alias: _chosen(values, rows) for alias, values in self.rows.numbers.items()}
         arrived, final = _chosen(self.rows.arrived, rows), _chosen(self.rows.final, rows)
-        newest, until = _chosen(self.newest, rows), _chosen(self.until, rows)
-        return Part(Rows(numbers, arrived, final), newest, until, self.relations)
+        span = None if self.span is None else self.span.chosen(rows)
+        return Part(Rows(numbers, arrived, final), span, self.relations)
 
 
-def leaf(alias: str, relations: Mapping[str, Relation]) -> Part:
+def leaf(alias: str, relations: Mapping[str, Relation], *, spanned: bool) -> Part:
     """Every tuple of an input as a row."""
     relation = relations[alias]
-    times = frozen(relation.times)
-    size = times.size
-    reach = None if relation.reach is None else min(relation.reach, FURTHEST_APART)
-    until = np.full(size, FOREVER) if reach is None else times + reach
+    times, size = frozen(relation.times), relation.times.size
+    reach = FURTHEST_APART if relation.reach is None else min(relation.reach, FURTHEST_APART)
     numbers = np.arange(size, dtype=np.int64)
-    return Part(
-        Rows({alias: numbers}, frozen(relation.arrived), np.full(size, -FOREVER)), times, until, relations
-    )
+    rows = Rows({alias: numbers}, frozen(relation.arrived), np.full(size, -FOREVER))
+    return Part(rows, Span(times, times + reach) if spanned else None, relations)
 
 
 def _chosen(values: Longs, chosen: Ints | None) -> Longs:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -22,8 +23,13 @@ from weft.logical.schema import DataType
 
 KINDS = ("inner", "left", "full", "semi", "anti")
 TYPES = {"k": "long", "u": "long", "x": "double", "s": "string", "ts": "timestamp"}
-ARROW = {"k": pa.int64(), "u": pa.int64(), "x": pa.float64(), "s": pa.string(), "ts": pa.timestamp("us", "UTC")}
-BEGIN = datetime(1970, 1, 1)
+ARROW = {
+    "k": pa.int64(),
+    "u": pa.int64(),
+    "x": pa.float64(),
+    "s": pa.string(),
+    "ts": pa.timestamp("us", "UTC"),
+}
 
 Waits = dict[tuple[int, str], int | None]
 Line = tuple[tuple[tuple[str, int], ...], int, int]
@@ -68,7 +74,194 @@ def lines(rows: Rows) -> Counter[Line]:
 
 def numbers_of(tree: Join | str, relations: Mapping[str, Relation], waits: Waits | None = None) -> list[Any]:
     """The rows as tuples of numbers, sorted, the inputs in the order of their names."""
-    return sorted(tuple(number for _, number in line[0]) for line in lines(rows_of(tree, relations, waits or {})).elements())
+    return sorted(
+        tuple(number for _, number in line[0])
+        for line in lines(rows_of(tree, relations, waits or {})).elements()
+    )
+
+
+# --- worked examples
+
+ON_K = call("=", col("a", "k"), col("b", "k"))
+ON_COALESCED = call("=", call("coalesce", col("a", "k"), col("b", "k")), col("c", "k"))
+
+
+def small() -> dict[str, Relation]:
+    """Two inputs: 1 is twice in both, 2 and 4 are in one of them, NULL is in both."""
+    return {
+        "a": relation("a", {"k": [1, 2, None, 1]}, [10, 20, 30, 40], [1, 2, 3, 4]),
+        "b": relation("b", {"k": [1, 4, None, 1]}, [11, 21, 31, 41], [5, 2, 1, 3]),
+    }
+
+
+PAIRS = [(0, 0), (0, 3), (3, 0), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("inner", PAIRS),
+        ("left", [*PAIRS, (1, -1), (2, -1)]),
+        ("right", [*PAIRS, (-1, 1), (-1, 2)]),
+        ("full", [*PAIRS, (1, -1), (2, -1), (-1, 1), (-1, 2)]),
+        ("semi", [(0,), (3,)]),
+        ("anti", [(1,), (2,)]),
+    ],
+)
+def test_each_kind_keeps_what_it_should(kind: str, expected: list[tuple[int, ...]]) -> None:
+    assert numbers_of(join(kind, "a", "b", ON_K), small()) == sorted(expected)
+
+
+def test_an_input_alone_is_all_of_its_tuples() -> None:
+    assert lines(rows_of("a", small(), {})) == Counter(
+        {((("a", number),), number + 1, -FOREVER): 1 for number in range(4)}
+    )
+
+
+def test_inner_joins_without_a_condition_give_every_pair() -> None:
+    assert len(numbers_of(join("inner", "a", "b"), small())) == 16
+
+
+def test_a_condition_on_the_kept_side_alone_does_not_remove_its_rows() -> None:
+    """The classic mistake: ON a.k = 2 says which rows have partners, not which rows there are."""
+    tree = join("left", "a", "b", ON_K, call("=", col("a", "k"), literal(2)))
+    assert numbers_of(tree, small()) == [(0, -1), (1, -1), (2, -1), (3, -1)]
+
+
+def test_a_key_that_one_side_lacks_is_taken_from_the_other() -> None:
+    relations = small() | {"c": relation("c", {"k": [2, 4, 9]})}
+    tree = join("full", join("full", "a", "b", ON_K), "c", ON_COALESCED)
+    padded = [(1, -1, 0), (-1, 1, 1), (2, -1, -1), (-1, 2, -1), (-1, -1, 2)]
+    assert numbers_of(tree, relations) == sorted([*((*pair, -1) for pair in PAIRS), *padded])
+
+
+def test_a_row_arrives_with_the_last_of_its_tuples_and_is_final_when_the_first_of_them_waits_no_longer() -> (
+    None
+):
+    tree = join("full", "a", "b", ON_K)
+    rows = lines(rows_of(tree, small(), {(0, "a"): 5, (0, "b"): None}))
+    assert rows[(("a", 0), ("b", 0)), 5, -FOREVER] == 1
+    assert rows[(("a", 1), ("b", -1)), 2, 25] == 1
+    assert rows[(("a", -1), ("b", 1)), 2, FOREVER] == 1
+
+
+def test_a_row_waits_as_long_as_the_shortest_of_its_tuples_and_as_the_longest_of_its_joins() -> None:
+    relations = small() | {"c": relation("c", {"k": [9]})}
+    tree = join("left", join("left", "a", "b", ON_K), "c", ON_COALESCED)
+    waits: Waits = {(0, "a"): 9, (0, "b"): 2, (1, "a"): 50}
+    rows = lines(rows_of(tree, relations, waits))
+    assert rows[(("a", 0), ("b", 0), ("c", -1)), 5, 13] == 1  # b waits until 13, a until 19
+    assert rows[(("a", 1), ("b", -1), ("c", -1)), 2, 70] == 1  # for b until 70, for c until 29
+
+
+def test_a_semi_join_waits_for_the_first_partner_and_until_one_is_final() -> None:
+    relations = small() | {"c": relation("c", {"k": [1]}, [0], [1])}
+    tree = join(
+        "semi",
+        "c",
+        join("left", "a", "b", call("<", col("a", "k"), col("b", "u"))),
+        call("=", col("a", "k"), col("c", "k")),
+    )
+    relations["b"] = relation("b", {"k": [1], "u": [0]})
+    rows = lines(rows_of(tree, relations, {(1, "a"): 100}))
+    assert rows == Counter({((("c", 0),), 1, 110): 1})  # of the partners, of times 10 and 40, neither has a b
+
+
+def test_an_anti_join_is_final_when_no_partner_can_come() -> None:
+    rows = lines(rows_of(join("anti", "a", "b", ON_K), small(), {(0, "a"): 7}))
+    assert rows == Counter({((("a", 1),), 2, 27): 1, ((("a", 2),), 3, 37): 1})
+
+
+def test_tuples_outside_of_the_window_are_no_partners() -> None:
+    relations = {
+        "a": relation("a", {"k": [1, 1]}, [10, 20], reach=5),
+        "b": relation("b", {"k": [1, 1, 1]}, [7, 15, 26], reach=3),
+    }
+    tree = join("full", "a", "b", ON_K)
+    assert numbers_of(tree, relations) == [(-1, 2), (0, 0), (0, 1), (1, -1)]
+
+
+def test_what_a_row_lacks_has_no_window() -> None:
+    """A padded row is as old as the tuples it has."""
+    relations = {
+        "a": relation("a", {"k": [1, 2]}, [0, 0]),
+        "b": relation("b", {"k": [1]}, [0], reach=3),
+        "c": relation("c", {"k": [1, 2]}, [9, 9]),
+    }
+    tree = join("inner", join("left", "a", "b", ON_K), "c", ON_COALESCED)
+    assert numbers_of(tree, relations) == [(1, -1, 1)]
+
+
+def test_nan_is_a_key_and_null_is_none() -> None:
+    values = [float("nan"), -0.0, None]
+    relations = {"a": relation("a", {"x": values}), "b": relation("b", {"x": [None, 0.0, float("nan")]})}
+    tree = join("full", "a", "b", call("=", col("a", "x"), col("b", "x")))
+    assert numbers_of(tree, relations) == [(-1, 0), (0, 2), (1, 1), (2, -1)]
+
+
+def test_columns_may_be_dictionaries() -> None:
+    relations = {alias: relation(alias, {"s": ["x", None, "y", "x"]}) for alias in "ab"}
+    one = relations["a"]
+    batch = pa.record_batch({"a.s": one.batch.column(0).dictionary_encode()})
+    relations["a"] = Relation(batch, one.times, one.arrived, None)
+    tree = join("left", "a", "b", call("=", col("a", "s"), col("b", "s")))
+    assert numbers_of(tree, relations) == [(0, 0), (0, 3), (1, -1), (2, 2), (3, 0), (3, 3)]
+
+
+def test_joins_are_numbered_from_the_top_and_from_the_left() -> None:
+    low = join("left", "a", "b", ON_K)
+    tree = join("inner", join("inner", low, "c"), join("inner", "d", "e"))
+    assert [(number, found.aliases) for number, found in nodes(tree)] == [
+        (0, ("a", "b", "c", "d", "e")),
+        (1, ("a", "b", "c")),
+        (2, ("a", "b")),
+        (3, ("d", "e")),
+    ]
+
+
+# --- many rows
+
+
+def many(alias: str, size: int) -> Relation:
+    rng = random.Random(alias)
+    columns = {
+        "k": [rng.choice([None, *range(size // 2)]) for _ in range(size)],
+        "u": [rng.randrange(4) for _ in range(size)],
+    }
+    return relation(alias, columns, arrived=[rng.randrange(1, 99) for _ in range(size)])
+
+
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", KINDS)
+def test_many_rows_are_joined_as_duckdb_joins_them(first: str, second: str) -> None:
+    relations = {alias: many(alias, 2_000) for alias in "abc"}
+    connection = duckdb.connect(config={"threads": 1})
+    for alias, one in relations.items():
+        names = [name.removeprefix(f"{alias}.") for name in one.batch.schema.names]
+        table = pa.table([*one.batch.columns, pa.array(range(2_000))], names=[*names, "n"])
+        connection.register(f"{alias}_rows", table)
+    seen = first in ("semi", "anti")
+    on = call("=", col("a", "k"), col("c", "k")) if seen else ON_COALESCED
+    on_sql = "a.k = c.k" if seen else "coalesce(a.k, b.k) = c.k"
+    tree = join(second, join(first, "a", "b", ON_K, call("<", col("a", "u"), col("b", "u"))), "c", on)
+    shown = ["a", *([] if seen else ["b"]), *([] if second in ("semi", "anti") else ["c"])]
+    select = ", ".join(f"coalesce({alias}.n, -1)" for alias in shown)
+    expected = connection.execute(
+        f"SELECT {select} FROM a_rows a {first} JOIN b_rows b ON a.k = b.k AND a.u < b.u "
+        f"{second} JOIN c_rows c ON {on_sql}"
+    ).fetchall()
+    assert numbers_of(tree, relations) == sorted(expected)
+
+
+def test_the_matches_of_a_row_may_be_found_in_several_portions() -> None:
+    """A theta join's pairs are made in portions; what a semi join knows of one must not be lost with the next."""
+    relations = {alias: many(alias, 700) for alias in "ab"}
+    tree = join("semi", "a", "b", call("<>", col("a", "u"), col("b", "u")))
+    ours, theirs = (relations[alias].batch.column(1).to_numpy() for alias in "ab")
+    pairs = ours[:, None] != theirs[None, :]
+    first = np.where(pairs, relations["b"].arrived[None, :], 1_000).min(axis=1)
+    rows = rows_of(tree, relations, {})
+    assert rows.arrived.tolist() == np.maximum(first, relations["a"].arrived).tolist()
 
 
 # --- the definition, row by row
@@ -244,7 +437,11 @@ def theta(rng: random.Random, ours: list[str], theirs: list[str]) -> list[Expr]:
 def one_sided(rng: random.Random, ours: list[str], theirs: list[str]) -> list[Expr]:
     side = rng.choice([ours, theirs])
     term = call("<", value(rng, side, "u"), literal(2))
-    return [rng.choice([term, call("is null", value(rng, side, "k")), call("=", value(rng, side, "u"), literal(1))])]
+    return [
+        rng.choice(
+            [term, call("is null", value(rng, side, "k")), call("=", value(rng, side, "u"), literal(1))]
+        )
+    ]
 
 
 def distance(rng: random.Random, ours: list[str], theirs: list[str]) -> list[Expr]:
