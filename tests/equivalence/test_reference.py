@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tests.equivalence.simulator import Batch, random_batches, reference
-from tests.unit.runtime.joins import c, graph, sorted_rows, v, w
+from tests.unit.runtime.joins import c, graph, session, sorted_rows, v, w
 from weft.errors import QueryError
 from weft.logical.query import Query, make_query, star
 from weft.logical.schema import Field, Schema, parse_type
 from weft.testing import POSITION, TIME, random_case, reference_join
+from weft.testing.reference import row_column, timely
 
 
 def answer(sql: str, **tables: pa.Table) -> list[tuple[object, ...]]:
@@ -105,3 +106,35 @@ def table(query: Query, alias: str, batches: list[Batch]) -> pa.Table:
     return pa.table(
         {**columns, "ts": pa.array(micros).cast(pa.timestamp("us")), "id": places, POSITION: places}
     )
+
+
+def test_a_missing_tuple_is_in_no_window() -> None:
+    """The w is too old for c where it is there, and keeps no c away where it is not."""
+    sql = (
+        "SELECT v.x, w.uid, c.t FROM v [RANGE 4 SECONDS] LEFT JOIN w [RANGE 2 SECONDS] ON v.vid = w.vid"
+        " LEFT JOIN c ON v.x = c.uid AND COALESCE(w.uid, 0) < 9"
+    )
+    tables = {"v": v((1, 5, 0), (1, 5, 4)), "w": w((1, 7, "a", 3)), "c": c((5, "x", 4), (5, "y", 9))}
+    query = session().parse(sql)
+    assert sorted_rows(reference_join(query, tables)) == [(5, 7, "x"), (5, 7, "x")]
+    found = reference_join(query, tables | {"w": w((1, 7, "a", 1.5))}).to_pydict()
+    assert set(zip(*found.values(), strict=True)) == {(5, 7, None), (5, None, "x")}
+
+
+def test_numbers_of_rows_in_outer_joins() -> None:
+    """What is expected of each tuple could not be told."""
+    sql = "SELECT v.x FROM v SEMI JOIN c ON v.x = c.uid FULL JOIN w ON v.vid = w.vid"
+    tables = {"v": v((1, 5, 0), (1, 6, 0)), "w": w((2, 7, "a", 3)), "c": c((5, "x", 4), (5, "y", 9))}
+    found = timely(session().parse(sql), tables).to_pydict()
+    assert found.keys() == {"x", row_column("v"), row_column("w")}
+    assert sorted(zip(found[row_column("v")], found[row_column("w")], strict=True), key=str) == [
+        (0, None),
+        (None, 0),
+    ]
+
+
+def test_counts_have_no_meaning_where_tuples_may_be_missing() -> None:
+    """An answer would be computed that nobody defined."""
+    query = session().parse("SELECT v.x FROM v [ROWS 3] LEFT JOIN w ON v.vid = w.vid")
+    with pytest.raises(QueryError, match="ROWS"):
+        reference_join(query, {"v": v(), "w": w()})

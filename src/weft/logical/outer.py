@@ -70,11 +70,7 @@ def joins(side: Side, first: int = 0) -> Iterator[tuple[int, Join]]:
 
 def visible(side: Side) -> tuple[str, ...]:
     """The inputs whose tuples the rows of a side can have."""
-    if isinstance(side, str):
-        return (side,)
-    if side.kind in ("semi", "anti"):
-        return visible(side.left)
-    return (*visible(side.left), *visible(side.right))
+    return (side,) if isinstance(side, str) else side.visible
 
 
 def taken_apart(query: Query) -> tuple[Query, Closing | None]:

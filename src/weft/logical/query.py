@@ -2,8 +2,8 @@
 
 Guarantees: a `Query` is in normal form, so that two spellings of one query are equal values. Inputs are
 sorted by alias, predicates by their text; equalities are gathered into transitive classes (`Key`); every
-predicate stands in the list that fits the number of inputs it mentions. `weft.logical.signature` goes
-further: it is equal whatever the aliases.
+predicate stands in the list that fits the number of inputs it mentions; an outer join that pads no rows is an inner
+join (`weft.logical.reduce`). `weft.logical.signature` goes further: it is equal whatever the aliases.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 
 from weft.errors import QueryError
 from weft.logical.conditions import in_order, terms_of
-from weft.logical.expr import Call, Column, Expr, aliases, columns, identifier, rename, to_sql
+from weft.logical.expr import BOOLEAN, Call, Column, Expr, aliases, columns, identifier, rename, to_sql
 from weft.logical.join import Join
 from weft.logical.keys import Key, equality_classes
+from weft.logical.reduce import only_inner, simplified
 from weft.logical.schema import Stream
 from weft.logical.window import UNBOUNDED, Window
 
-__all__ = ["Input", "Key", "Output", "Query", "connected", "make_query", "star"]
+__all__ = ["PRESENT", "Input", "Key", "Output", "Query", "connected", "make_query", "star"]
+
+PRESENT = "$present"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,11 @@ class Input:
         if field is None:
             raise QueryError(f"{self.alias} has no column {name!r}")
         return Column(self.alias, field.name, field.type)
+
+    @property
+    def present(self) -> Column:
+        """A column of no stream: true for every tuple, and so NULL where an outer join finds none."""
+        return Column(self.alias, PRESENT, BOOLEAN)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -194,9 +202,10 @@ class Query:
         return connected(start, self.edges)
 
     def columns_of(self, alias: str) -> tuple[Column, ...]:
-        """The columns of an input that the query reads, its event time aside."""
+        """The columns of an input that the query reads, its event time aside; `Input.present` comes last."""
         seen = {column for expr in self._expressions() for column in columns(expr)}
-        return tuple(column for column in self.input(alias).columns if column in seen)
+        input_ = self.input(alias)
+        return tuple(column for column in dict.fromkeys((*input_.columns, input_.present)) if column in seen)
 
     def subquery(self, kept: Iterable[str]) -> Query:
         """The query over some of the inputs (CLASH 8.2.4).
@@ -297,7 +306,11 @@ def make_query(
 ) -> Query:
     """The normal form of a query; predicates may be given in any order and grouping."""
     terms = terms_of(where)
-    keys, implied = equality_classes(terms) if outer is None else ((), tuple(terms))
+    tree = simplified(outer.normal(), terms) if outer is not None else None
+    if tree is not None and only_inner(tree):
+        terms += tree.conditions
+        tree = None
+    keys, implied = equality_classes(terms) if tree is None else ((), tuple(terms))
     ordered = tuple(sorted(inputs, key=lambda input_: input_.alias))
     query = Query(
         ordered,
@@ -306,7 +319,7 @@ def make_query(
         in_order(term for term in implied if len(aliases(term)) == 2),
         in_order(term for term in implied if len(aliases(term)) > 2),
         tuple(select),
-        outer.normal() if outer is not None else None,
+        tree,
         cross=True,
     )
     # A cross product is marked only where there is one, so that "CROSS JOIN" plus a predicate is an inner join.

@@ -67,7 +67,7 @@ def bind(
     """The query that a statement means; ``crossing`` is how a cross product is asked for where it comes from."""
     inputs = _inputs(statement, catalog)
     bound = _Joins(tuple(inputs.values()), inputs, statement.is_tree).all(statement.relations)
-    scope = Scope(bound.inputs, bound.merged, tested=bound.tested)
+    scope = Scope(bound.inputs, bound.merged, tested=bound.tested, padded=statement.is_outer)
     where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
     if not statement.items:
         raise statement.source.error(

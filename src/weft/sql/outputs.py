@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from weft.errors import QueryError, SqlError
 from weft.logical.expr import Column, Expr, columns
-from weft.logical.query import Output, star
+from weft.logical.query import PRESENT, Output, star
 from weft.sql.expressions import bind_expression
 from weft.sql.reject import refuse_arguments, unsupported
-from weft.sql.scope import Scope
+from weft.sql.scope import PROVENANCE, Scope
 from weft.sql.statement import Item
 
 __all__ = ["bind_outputs"]
@@ -59,6 +59,14 @@ def _final_name(draft: _Draft, position: int, taken: list[str]) -> str:
     return f"{draft.expr.alias}_{draft.expr.name}" if isinstance(draft.expr, Column) else f"col_{position}"
 
 
+def _wish(expr: Expr) -> str | None:
+    """The name of a column, as its stream spells it, whatever joins make of it."""
+    plain = next(columns(expr), None)
+    if plain is None:
+        return None
+    return PROVENANCE if plain.name == PRESENT and expr != plain else plain.name
+
+
 def _twice(draft: _Draft, name: str) -> SqlError:
     message = f"two columns of the result are called {name}"
     if draft.item.alias:
@@ -71,8 +79,8 @@ def _drafts(item: Item, scope: Scope) -> Iterator[_Draft]:
     is_star = isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
     if not is_star:
         expr = bind_expression(item.value, scope)
-        plain = next(columns(expr), None) if isinstance(node, exp.Column) else None
-        yield _Draft(item, expr, item.alias.text if item.alias else None, plain.name if plain else None)
+        wish = _wish(expr) if isinstance(node, exp.Column) else None
+        yield _Draft(item, expr, item.alias.text if item.alias else None, wish)
         return
     if item.alias is not None:
         raise item.alias.error("* cannot have a name", "name the columns one by one")

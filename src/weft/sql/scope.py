@@ -6,15 +6,17 @@ nothing, or more than one thing, is an error that lists what there is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from weft.errors import QueryError, nearest
 from weft.logical.expr import Column, Expr
-from weft.logical.functions import call
-from weft.logical.query import Input
+from weft.logical.functions import call, literal
+from weft.logical.query import PRESENT, Input
 
-__all__ = ["Merged", "Scope"]
+__all__ = ["PROVENANCE", "Merged", "Scope"]
+
+PROVENANCE = "provenance"
 
 _TESTED = "a SEMI or ANTI JOIN asks whether its right side has a partner, and gives none of its columns"
 
@@ -34,7 +36,7 @@ class Scope:
 
     ``beyond`` are the other inputs of the query, which ON may also name as long as all joins are inner: its conditions
     are then one pool with those of WHERE. Otherwise the others are ``hidden``, and those of them ``tested`` that a semi
-    or anti join below only looks for.
+    or anti join below only looks for. Rows that may be ``padded`` have a `provenance`.
     """
 
     inputs: tuple[Input, ...]
@@ -42,6 +44,7 @@ class Scope:
     beyond: tuple[Input, ...] = ()
     hidden: tuple[Input, ...] = ()
     tested: tuple[Input, ...] = ()
+    padded: bool = False
 
     def input(self, name: str) -> Input:
         """The input that goes by this name."""
@@ -64,6 +67,8 @@ class Scope:
     def qualified(self, input_: Input, name: str) -> Column:
         """A column of one input."""
         field = input_.stream.schema.find(name)
+        if field is None and name == PRESENT:
+            return input_.present
         if field is None:
             hint = nearest(name, input_.stream.schema.names)
             raise QueryError(f"{input_.alias} has no column {name}", hint=hint)
@@ -78,6 +83,8 @@ class Scope:
                 raise QueryError(f"column {name} is ambiguous", hint=f"write {listing}")
             if found:
                 return found[0]
+        if self.padded and name.lower() == PROVENANCE:
+            return provenance(self.inputs)
         if any(input_.stream.schema.find(name) for input_ in self.tested):
             raise QueryError(f"{name} cannot be seen here", hint=_TESTED)
         every = {field.name for input_ in (*self.inputs, *self.beyond) for field in input_.stream.schema}
@@ -98,6 +105,12 @@ class Scope:
         both = (*self.inputs, *right.inputs)
         owners = frozenset(input_.alias for input_ in both if input_.stream.schema.find(name))
         return Merged(name.lower(), owners, _merge(kind, *sides)), call("=", *sides)
+
+
+def provenance(inputs: Iterable[Input]) -> Expr:
+    """The names of those inputs that a row has a tuple of, as in ``'v, w'``."""
+    parts = (call("case", input_.present, literal(f", {input_.alias}"), literal("")) for input_ in inputs)
+    return call("substring", call("concat", *parts), literal(len(", ") + 1))
 
 
 def _merge(kind: str, left: Expr, right: Expr) -> Expr:

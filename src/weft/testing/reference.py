@@ -4,11 +4,15 @@ Guarantees: shares no code with the runtime: predicates go to DuckDB as SQL, win
 table holds all tuples of an input that take part; the definitions need no batches and no order of arrival, except for
 two things, which are columns of the table where they matter: `TIME`, the time of tuples whose stream names no event
 time, in microseconds; and `POSITION`, the place of a tuple in the total order over all inputs, for `ROWS` windows.
+
+Where there are outer, semi or anti joins, DuckDB joins along the same tree. Two rows match if ON holds and their
+tuples, as far as there are any, lie within the windows of their inputs; WHERE is applied to what the whole tree gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +23,8 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError, QueryError
 from weft.logical.expr import Expr, identifier, to_sql
-from weft.logical.query import Input, Query
+from weft.logical.join import Join
+from weft.logical.query import PRESENT, Input, Query
 from weft.logical.window import Range, Rows
 
 __all__ = ["POSITION", "TIME", "inside_counts", "reference_join", "timely"]
@@ -42,7 +47,12 @@ def reference_join(query: Query, tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def timely(query: Query, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """What fulfils all but the `ROWS` windows: the columns of the result, and per input the number of its row."""
+    """What fulfils all but the `ROWS` windows: the columns of the result, and per input the number of its row.
+
+    That number is NULL where an outer join found no tuple. Inputs that a semi or anti join looks for have none.
+    """
+    if query.outer is not None and any(isinstance(input_.window, Rows) for input_ in query.inputs):
+        raise QueryError("ROWS windows have no meaning in outer, semi and anti joins", hint="use RANGE")
     connection = _connection()
     for place, alias in enumerate(query.aliases):
         connection.register(f"input_{place}", _plain(tables[alias]))
@@ -94,6 +104,8 @@ def _plain(table: pa.Table) -> pa.Table:
         values = table[field.name]
         is_time = pa.types.is_timestamp(field.type)
         columns[field.name] = values.cast(pa.timestamp("us"), safe=False) if is_time else values
+    if PRESENT not in columns:
+        columns[PRESENT] = pa.chunked_array([pa.array(np.ones(table.num_rows, np.bool_))])
     columns[_ROW] = pa.chunked_array([pa.array(np.arange(table.num_rows))])
     return pa.table(columns)
 
@@ -109,22 +121,44 @@ def _column(tables: Mapping[str, pa.Table], alias: str, name: str) -> NDArray[np
 
 def _sql(query: Query) -> str:
     shown = [f"{_transpiled(o.expr)} AS {_quoted(o.name)}" for o in query.projection]
-    shown += [f"{_quoted(a)}.{_ROW} AS {_quoted(row_column(a))}" for a in query.aliases]
-    sources = [f"input_{place} AS {_quoted(alias)}" for place, alias in enumerate(query.aliases)]
-    where = [f"({condition})" for condition in _conditions(query)]
-    text = f"SELECT {', '.join(shown)} FROM {', '.join(sources)}"
-    return text + (f" WHERE {' AND '.join(where)}" if where else "")
+    shown += [f"{_quoted(a)}.{_ROW} AS {_quoted(row_column(a))}" for a in query.visible]
+    sources = {alias: f"input_{place} AS {_quoted(alias)}" for place, alias in enumerate(query.aliases)}
+    origin = ", ".join(sources.values()) if query.outer is None else _joined(query, query.outer, sources)
+    text = f"SELECT {', '.join(shown)} FROM {origin}"
+    where = _all(_conditions(query))
+    return text + (f" WHERE {where}" if where else "")
 
 
 def _conditions(query: Query) -> Iterator[str]:
     for key in query.keys:
         yield from map(_transpiled, key.equalities())
     yield from map(_transpiled, query.conditions)
-    times = [_time(input_) for input_ in query.inputs]
+    if query.outer is None:
+        yield from _within(query.inputs)
+
+
+def _joined(query: Query, node: Join | str, sources: Mapping[str, str]) -> str:
+    """A join and those below it; ON says what makes two rows partners, windows included."""
+    if isinstance(node, str):
+        return sources[node]
+    left, right = (_joined(query, side, sources) for side in (node.left, node.right))
+    together = replace(node, kind="inner").visible
+    on = _all([*map(_transpiled, node.on), *_within([query.input(alias) for alias in together])])
+    return f"({left} {node.kind.upper()} JOIN {right} ON {on or 'TRUE'})"
+
+
+def _within(inputs: Sequence[Input]) -> Iterator[str]:
+    """That every tuple of some inputs, where it is there, is inside its window when the newest of them comes."""
+    times = [_time(input_) for input_ in inputs]
     newest = f"greatest({', '.join(times)})"
-    for input_, time in zip(query.inputs, times, strict=True):
+    for input_, time in zip(inputs, times, strict=True):
         if isinstance(input_.window, Range):
-            yield f"{newest} - {time} <= {input_.window.duration.total_seconds() * 1e6:.0f}"
+            inside = f"{newest} - {time} <= {input_.window.duration.total_seconds() * 1e6:.0f}"
+            yield f"{_quoted(input_.alias)}.{_ROW} IS NULL OR {inside}"
+
+
+def _all(conditions: Iterable[str]) -> str:
+    return " AND ".join(f"({condition})" for condition in conditions)
 
 
 def _time(input_: Input) -> str:

@@ -286,6 +286,13 @@ def test_what_a_semi_join_looks_for_is_out_of_sight() -> None:
     )
 
 
+@pytest.mark.parametrize("join", ["SEMI JOIN views w", "JOIN views w", "ANTI JOIN views w"])
+def test_provenance_where_no_tuple_can_be_missing(join: str) -> None:
+    """A name that means something only in outer joins would be taken for a column that is missing."""
+    with pytest.raises(SqlError, match="there is no column provenance"):
+        parse_query(f"SELECT provenance FROM videos v {join} USING (vid)", CATALOG)
+
+
 def test_semi_joins_have_one_direction() -> None:
     """The mirrored word would be refused without a way out."""
     check(

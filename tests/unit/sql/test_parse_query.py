@@ -8,8 +8,10 @@ import pytest
 from tests.unit.sql.samples import CATALOG
 
 from weft.errors import SqlError
+from weft.logical.catalog import Catalog
 from weft.logical.join import Join
 from weft.logical.query import Query
+from weft.logical.schema import Schema, Stream
 from weft.logical.window import UNBOUNDED, Range, Rows
 from weft.sql.bind import parse_predicate, parse_query
 
@@ -147,14 +149,15 @@ def test_outer_joins_keep_their_place() -> None:
     """Rows would be padded with NULLs on the wrong side."""
     query = parse(
         "SELECT v.vid FROM videos v LEFT JOIN (views w FULL OUTER JOIN comments c ON w.uid = c.uid AND w.ts < c.ts)"
-        " ON v.vid = w.vid AND v.ok WHERE w.duration > 5"
+        " ON v.vid = w.vid OR v.ok WHERE w.duration IS NULL"
     )
     assert isinstance(query.outer, Join)
     assert (query.outer.kind, query.outer.left, query.outer.aliases) == ("left", "v", ("v", "w", "c"))
-    assert list(map(str, query.outer.on)) == ["v.ok", "v.vid = w.vid"]
+    assert list(map(str, query.outer.on)) == ["v.ok OR v.vid = w.vid"]
     assert isinstance(query.outer.right, Join)
+    assert query.outer.right.kind == "full"
     assert list(map(str, query.outer.right.on)) == ["c.uid = w.uid", "w.ts < c.ts"]
-    assert list(map(str, query.filters)) == ["CAST(w.duration AS DOUBLE) > 5.0"]
+    assert list(map(str, query.filters)) == ["w.duration IS NULL"]
     assert query.keys == ()
 
 
@@ -187,7 +190,7 @@ def test_nesting_without_parentheses() -> None:
 def test_comma_binds_less_tightly_than_join() -> None:
     """FROM a, b LEFT JOIN c would pad rows of a."""
     query = parse(
-        "SELECT v.vid FROM comments c, videos v LEFT JOIN views w ON v.vid = w.vid WHERE c.uid = w.uid"
+        "SELECT v.vid FROM comments c, videos v LEFT JOIN views w ON v.vid = w.vid WHERE c.uid = v.likes"
     )
     assert query.outer == Join("inner", "c", Join("left", "v", "w", query.outer.right.on), ())  # type: ignore[union-attr]
     assert "FROM comments AS c CROSS JOIN (videos AS v LEFT OUTER JOIN views AS w ON v.vid = w.vid)" in str(
@@ -207,6 +210,37 @@ def test_using_makes_one_column_of_two() -> None:
     assert str(full.projection[0]) == "COALESCE(v.ts, w.ts) AS ts"
     assert full.outer is not None
     assert list(map(str, full.outer.on)) == ["COALESCE(v.ts, w.ts) = c.ts"]
+
+
+def test_using_over_three_full_joins() -> None:
+    """The key would be NULL in rows that only the third stream is in."""
+    query = parse("SELECT ts FROM videos v FULL JOIN views w USING (ts) FULL JOIN comments c USING (ts)")
+    assert str(query.projection[0]) == "COALESCE(COALESCE(v.ts, w.ts), c.ts) AS ts"
+    assert query == parse(str(query))
+
+
+def test_provenance() -> None:
+    """Which streams a row comes from could only be guessed from its NULLs."""
+    query = parse(
+        "SELECT Provenance FROM comments c RIGHT JOIN videos v ON c.uid = v.vid SEMI JOIN views w ON v.vid = w.vid"
+    )
+    assert str(query.projection[0]) == (
+        "SUBSTRING(CONCAT(CASE WHEN c.`$present` THEN ', c' ELSE '' END,"
+        " CASE WHEN v.`$present` THEN ', v' ELSE '' END), 3) AS provenance"
+    )
+    assert query.columns_of("c") == (query.input("c").column("uid"), query.input("c").present)
+    assert query.columns_of("w") == (query.input("w").column("vid"),)
+    assert query == parse(str(query))
+    filtered = parse("SELECT 1 FROM videos v FULL JOIN views w USING (vid) WHERE provenance = 'v'")
+    assert {column.name for column in filtered.columns_of("v")} == {"vid", "$present"}
+
+
+def test_a_column_called_provenance_is_that_column() -> None:
+    """A stream's own column would be out of reach."""
+    schema = Schema.parse("k long, provenance long")
+    catalog = Catalog((Stream("r", schema), Stream("s", Schema.parse("k long"))))
+    query = parse_query("SELECT provenance FROM r FULL JOIN s USING (k)", catalog)
+    assert str(query.projection[0]) == "r.provenance AS provenance"
 
 
 # SELECT

@@ -63,7 +63,7 @@ def test_outer_query(data: st.DataObject) -> None:
         "SELECT TIMESTAMP '2024-01-01 00:00:00.000001' AS a, DATE '0001-01-01' AS b FROM videos",
         "SELECT CAST(CAST(v.likes AS DECIMAL(38,38)) AS STRING) AS a, CAST(NULL AS BIGINT) AS b FROM videos AS v",
         "SELECT v.vid AS a FROM videos AS v CROSS JOIN views AS w",
-        "SELECT v.vid AS a FROM videos AS v LEFT OUTER JOIN (views AS w FULL OUTER JOIN comments AS c ON c.uid = w.uid)"
+        "SELECT v.vid AS a FROM videos AS v LEFT OUTER JOIN (views AS w LEFT OUTER JOIN comments AS c ON c.uid = w.uid)"
         " ON v.vid = w.vid CROSS JOIN views",
     ],
 )
