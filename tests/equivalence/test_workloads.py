@@ -37,8 +37,10 @@ WANTED = {
     "results for several users at once": 0.4,
     "windows that differ": 0.3,
     "stores of one input in several layouts": 0.1,
+    "stores of several groups": 0.1,
     "stores that are filled": 0.1,
     "intermediate results that are filled": 0.05,
+    "a replicated store of a group that is read": 0.01,
     "stores that stay": 0.3,
     "a newcomer that sees all": 0.01,
     "a newcomer that sees a part": 0.1,
@@ -153,6 +155,8 @@ def _shared(boundary: Boundary) -> Iterator[str]:
             yield "an intermediate result"
             if len(store.users) > 1:
                 yield "an intermediate result with several users"
+    if len({store.group for store in graph.stores}) > 1:
+        yield "stores of several groups"
     inputs = [store.aliases for store in graph.stores if len(store.aliases) == 1]
     if len(set(inputs)) < len(inputs):
         yield "stores of one input in several layouts"
@@ -176,6 +180,9 @@ def _relayed(boundary: Boundary) -> Iterator[str]:
     relay, graph = boundary.decision.relay, boundary.decision.graph
     if relay.fills and relay.reads:
         yield "stores that are filled"
+    apart = {store.identity for store in boundary.before.graph.stores if store.group}
+    if any(read.replicated and read.store in apart for read in relay.reads):
+        yield "a replicated store of a group that is read"
     if any(len(store.aliases) > 1 and store.identity in relay.fills for store in graph.stores):
         yield "intermediate results that are filled"
     if any(store.identity not in relay.fills for store in graph.stores):

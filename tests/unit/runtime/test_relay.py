@@ -22,7 +22,6 @@ from weft.runtime.relay import (
     Relay,
     edges_for,
     evicted_after,
-    is_replicated,
     kept_after,
     newcomers,
     relay_of,
@@ -171,13 +170,17 @@ class TestRelay:
 
     def test_a_relay_survives_json(self) -> None:
         """It is part of the plan of a batch."""
-        relay = Relay((Read("v", V, ("a", "b")),), (V, W), ("b",))
+        relay = Relay((Read("v", V, ("a", "b"), replicated=True),), (V, W), ("b",))
         assert Relay.from_dict(json.loads(json.dumps(asdict(relay)))) == relay
 
+    @pytest.mark.parametrize("group", ["", "group 1"])
     @pytest.mark.parametrize("kind", ["partitioned", "replicated", "scattered"])
-    def test_copies_are_read_once(self, kind: str) -> None:
-        """Which stores have them, their identities say."""
-        assert is_replicated(stored("v", kind).identity) == (kind == "replicated")
+    def test_what_every_partition_has_is_read_once(self, kind: str, group: str) -> None:
+        """Whichever group the store is of: read more often, its tuples would be joined more often."""
+        old = program(pairs(stored("v", kind), stored("w"), old=BELOW.format(5)).in_group(group))
+        new = program(pairs(stored("v", column="x"), stored("w"), old=BELOW.format(5)))
+        read = relay_of(old, new).reads[0]
+        assert (read.alias, read.is_read_in(0), read.is_read_in(1)) == ("v", True, kind != "replicated")
 
 
 class TestKept:
