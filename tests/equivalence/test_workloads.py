@@ -40,7 +40,6 @@ WANTED = {
     "stores of several groups": 0.1,
     "stores that are filled": 0.1,
     "intermediate results that are filled": 0.05,
-    "a replicated store of a group that is read": 0.01,
     "stores that stay": 0.3,
     "a newcomer that sees all": 0.01,
     "a newcomer that sees a part": 0.1,
@@ -180,9 +179,6 @@ def _relayed(boundary: Boundary) -> Iterator[str]:
     relay, graph = boundary.decision.relay, boundary.decision.graph
     if relay.fills and relay.reads:
         yield "stores that are filled"
-    apart = {store.identity for store in boundary.before.graph.stores if store.group}
-    if any(read.replicated and read.store in apart for read in relay.reads):
-        yield "a replicated store of a group that is read"
     if any(len(store.aliases) > 1 and store.identity in relay.fills for store in graph.stores):
         yield "intermediate results that are filled"
     if any(store.identity not in relay.fills for store in graph.stores):

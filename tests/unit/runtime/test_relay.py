@@ -8,12 +8,14 @@ from dataclasses import asdict
 import pytest
 
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
+from tests.unit.runtime.joins import sorted_rows, v, w
 from weft.logical.query import Query
 from weft.plan.graph import Member, Sight
 from weft.plan.join_plan import Layout
 from weft.plan.lower import lower_workload
 from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan, share
+from weft.runtime.local import LocalRunner
 from weft.runtime.program import Program
 from weft.runtime.relay import (
     NULLS,
@@ -179,8 +181,13 @@ class TestRelay:
         """Whichever group the store is of: read more often, its tuples would be joined more often."""
         old = program(pairs(stored("v", kind), stored("w"), old=BELOW.format(5)).in_group(group))
         new = program(pairs(stored("v", column="x"), stored("w"), old=BELOW.format(5)))
-        read = relay_of(old, new).reads[0]
+        relay = relay_of(old, new)
+        read = relay.reads[0]
         assert (read.alias, read.is_read_in(0), read.is_read_in(1)) == ("v", True, kind != "replicated")
+        runner = LocalRunner(old.graph)
+        runner.process_all({"v": v((1, 3, 0), (2, 4, 0))})
+        runner.change(new.graph, relay)
+        assert sorted_rows(runner.process_all({"w": w((1, 7, None, 1))})["old"]) == [(3,)]
 
 
 class TestKept:
