@@ -21,7 +21,7 @@ from weft.runtime.local import LocalRunner
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts, Relay
-from weft.runtime.standing import Decision, Standing
+from weft.runtime.standing import Decision, Samples, Standing
 from weft.stats.statistics import Statistics, StreamStatistics
 
 
@@ -33,6 +33,7 @@ class Setting:
     options: Options
     driver: str
     statistics: Callable[[], Statistics]
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def random_setting(workload: Workload, method: str, seed: int) -> Setting:
         return Statistics({name: StreamStatistics(rate=10 ** rng.uniform(0, 4)) for name in names})
 
     first = draw()
-    return Setting(method, options, rng.choice(list(POLICIES)), draw if restless else lambda: first)
+    driver = rng.choice(list(POLICIES))
+    return Setting(method, options, driver, draw if restless else lambda: first, rng.randrange(1 << 40))
 
 
 def run(workload: Workload, setting: Setting) -> Course:
@@ -89,6 +91,7 @@ class _Drive:
         self.workload, self.setting = workload, setting
         self.decide = Planner(setting.statistics, setting.options, setting.method)
         self.standing = Standing()
+        self.rng = random.Random(setting.seed)
         self.runner: LocalRunner | None = None
         self.course = Course()
 
@@ -114,12 +117,21 @@ class _Drive:
             self.course.pauses += 1
             return
         facts = self._facts(number)
-        decision = self.decide(self.standing, asked, facts)
+        decision = self.decide(self.standing, asked, facts, self._samples(asked))
         self.course.boundaries.append(Boundary(number, self.standing.program, facts, decision))
         self._go_on(number, decision)
         for member in decision.graph.members:
             self.course.members.setdefault(member.name, member)
         self.standing = Standing(asked, decision.plan, Program(decision.graph), {}, decision.fresh)
+
+    def _samples(self, asked: Mapping[str, Asked]) -> Samples | None:
+        """At times, as if tuples had been seen that are for some of the queries or for the others, never for both."""
+        if self.rng.random() < 0.5:
+            return None
+        names = tuple(asked)
+        some = self.rng.randrange(1 << len(names))
+        halves = {some: 50.0, (1 << len(names)) - 1 - some: 50.0}
+        return Samples(names, {alias: halves for one in asked.values() for alias in one.query.aliases})
 
     def _facts(self, number: int) -> Facts:
         """What is known; if no query ran, of the streams only."""

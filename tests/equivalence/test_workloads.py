@@ -37,6 +37,7 @@ WANTED = {
     "results for several users at once": 0.4,
     "windows that differ": 0.3,
     "stores of one input in several layouts": 0.1,
+    "stores of several groups": 0.1,
     "stores that are filled": 0.1,
     "intermediate results that are filled": 0.05,
     "stores that stay": 0.3,
@@ -153,6 +154,8 @@ def _shared(boundary: Boundary) -> Iterator[str]:
             yield "an intermediate result"
             if len(store.users) > 1:
                 yield "an intermediate result with several users"
+    if len({store.group for store in graph.stores}) > 1:
+        yield "stores of several groups"
     inputs = [store.aliases for store in graph.stores if len(store.aliases) == 1]
     if len(set(inputs)) < len(inputs):
         yield "stores of one input in several layouts"

@@ -26,7 +26,7 @@ from weft.runtime.metrics import BatchMetrics, InputMetrics, sum_steps, sum_stor
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
 from weft.runtime.refresh import past_rows, refreshed
-from weft.runtime.relay import Facts, Relay, edges_for, evicted_after, is_replicated, kept_after
+from weft.runtime.relay import Facts, Relay, edges_for, evicted_after, kept_after
 from weft.runtime.source import Admitted, admit, numbered
 from weft.runtime.state import Forget, PartitionState
 from weft.runtime.turn import Count, Turn
@@ -170,9 +170,7 @@ class LocalRunner:
         done = _Done(0.0)
         for read in relay.reads:
             for partition, state in enumerate(self.states):
-                for run in (
-                    state.runs.get(read.store, ()) if partition == 0 or not is_replicated(read.store) else ()
-                ):
+                for run in state.runs.get(read.store, ()) if read.is_read_in(partition) else ():
                     rows = past_rows(new, read.alias, run.batch, turn.number - 1, read.users, read.copies)
                     self._take(leave_past(new, read.alias, rows, turn, job), waiting, done, new)
         for hop in range(1, len(new.hops)):

@@ -31,7 +31,6 @@ __all__ = [
     "Relay",
     "edges_for",
     "evicted_after",
-    "is_replicated",
     "kept_after",
     "newcomers",
     "relay_of",
@@ -67,13 +66,19 @@ class Facts:
 class Read:
     """Tuples of an input to be read from a store, for some queries.
 
-    Those of ``copies`` are read from another store too, for other queries: who comes later must not see them twice.
+    Those of ``copies`` are read from another store too, for other queries: who comes later must not see them twice. A
+    ``replicated`` store holds every tuple in every partition.
     """
 
     alias: str
     store: str
     users: Users
     copies: bool = False
+    replicated: bool = False
+
+    def is_read_in(self, partition: int) -> bool:
+        """Whether a partition's part is read; of a replicated store one is enough."""
+        return partition == 0 or not self.replicated
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class Relay:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Relay:
         """What `dataclasses.asdict` made, also after a way through JSON."""
-        reads = tuple(Read(r["alias"], r["store"], tuple(r["users"]), r["copies"]) for r in data["reads"])
+        reads = tuple(Read(**(read | {"users": tuple(read["users"])})) for read in data["reads"])
         return cls(reads, tuple(data["fills"]), tuple(data["backfill"]))
 
     @property
@@ -227,7 +232,10 @@ def relay_of(old: Program | None, new: Program, backfill: Iterable[str] = ()) ->
             store = _kept_for(old, new, alias, name)
             if store is not None:
                 reads.setdefault((alias, store), []).append(name)
-    found = [Read(alias, store, tuple(names)) for (alias, store), names in sorted(reads.items())]
+    found = [
+        Read(alias, store, tuple(names), replicated=had[store].node.layout.kind == "replicated")
+        for (alias, store), names in sorted(reads.items())
+    ]
     first = {read.alias: read for read in sorted(found, key=lambda read: len(read.users))}
     marked = tuple(replace(read, copies=read is not first[read.alias]) for read in found)
     return Relay(marked, tuple(sorted(store.identity for store in fills)), tuple(sorted(backfill)))
@@ -263,11 +271,6 @@ def _kept_for(old: Program, new: Program, alias: str, name: str) -> str | None:
         stores = [store for store in stores if name in store.node.users]
         return stores[0].identity if stores else None
     return new.members[name].sight(alias).store
-
-
-def is_replicated(identity: str) -> bool:
-    """Whether an input's store holds every tuple in every partition; its layout ends its identity."""
-    return identity.endswith(" replicated")
 
 
 def edges_for(graph: PhysicalGraph, relay: Relay) -> frozenset[str]:

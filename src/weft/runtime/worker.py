@@ -33,7 +33,7 @@ from weft.runtime.interpret import Boundary, Outcome, leave_past, leave_source, 
 from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, unpacked
 from weft.runtime.program import Program, program_of
 from weft.runtime.refresh import past_rows
-from weft.runtime.relay import Relay, edges_for, is_replicated
+from weft.runtime.relay import Relay, edges_for
 from weft.runtime.source import admit, numbered, renumbered
 from weft.runtime.turn import Count, Turn
 
@@ -190,7 +190,7 @@ def past_task(job: Job, task: int) -> Iterator[Message]:
         bounds = _boundary(job, program, relay)
         for read in relay.reads:
             runs = manifest.of(graph, read.store, task)
-            for run in runs if task == 0 or not is_replicated(read.store) else ():
+            for run in runs if read.is_read_in(task) else ():
                 rows = mapped(job.folder / run.name).batch
                 past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
                 outcome = leave_past(program, read.alias, past, turn, bounds)

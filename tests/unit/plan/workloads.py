@@ -36,10 +36,10 @@ def shared(strategy: str = "flat", **queries: str) -> WorkloadPlan:
     return share({name: plan(sql, strategy) for name, sql in queries.items()})
 
 
-def overlapping(seed: int) -> WorkloadPlan:
+def overlapping(seed: int, most: int = 4) -> WorkloadPlan:
     """The plan of two to four random queries: two that join alike, and others over the same streams."""
     rng = random.Random(seed)
-    case = random_case(seed, least=2, most=4)
+    case = random_case(seed, least=2, most=most)
     alike = f"{case.query} AND {case.query.aliases[0]}.c2 < {rng.randint(1, 9)}"
     texts = [str(case.query), alike]
     for _ in range(rng.randint(0, 2)):

@@ -8,12 +8,14 @@ from dataclasses import asdict
 import pytest
 
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
+from tests.unit.runtime.joins import sorted_rows, v, w
 from weft.logical.query import Query
 from weft.plan.graph import Member, Sight
 from weft.plan.join_plan import Layout
 from weft.plan.lower import lower_workload
 from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan, share
+from weft.runtime.local import LocalRunner
 from weft.runtime.program import Program
 from weft.runtime.relay import (
     NULLS,
@@ -22,7 +24,6 @@ from weft.runtime.relay import (
     Relay,
     edges_for,
     evicted_after,
-    is_replicated,
     kept_after,
     newcomers,
     relay_of,
@@ -171,13 +172,22 @@ class TestRelay:
 
     def test_a_relay_survives_json(self) -> None:
         """It is part of the plan of a batch."""
-        relay = Relay((Read("v", V, ("a", "b")),), (V, W), ("b",))
+        relay = Relay((Read("v", V, ("a", "b"), replicated=True),), (V, W), ("b",))
         assert Relay.from_dict(json.loads(json.dumps(asdict(relay)))) == relay
 
+    @pytest.mark.parametrize("group", ["", "group 1"])
     @pytest.mark.parametrize("kind", ["partitioned", "replicated", "scattered"])
-    def test_copies_are_read_once(self, kind: str) -> None:
-        """Which stores have them, their identities say."""
-        assert is_replicated(stored("v", kind).identity) == (kind == "replicated")
+    def test_what_every_partition_has_is_read_once(self, kind: str, group: str) -> None:
+        """Whichever group the store is of: read more often, its tuples would be joined more often."""
+        old = program(pairs(stored("v", kind), stored("w"), old=BELOW.format(5)).in_group(group))
+        new = program(pairs(stored("v", column="x"), stored("w"), old=BELOW.format(5)))
+        relay = relay_of(old, new)
+        read = relay.reads[0]
+        assert (read.alias, read.is_read_in(0), read.is_read_in(1)) == ("v", True, kind != "replicated")
+        runner = LocalRunner(old.graph)
+        runner.process_all({"v": v((1, 3, 0), (2, 4, 0))})
+        runner.change(new.graph, relay)
+        assert sorted_rows(runner.process_all({"w": w((1, 7, None, 1))})["old"]) == [(3,)]
 
 
 class TestKept:
