@@ -21,32 +21,24 @@ from weft.kernels.outer_pairs import Pairs, matching
 from weft.kernels.ranges import NO_INTS, join_matches
 from weft.kernels.relation import FOREVER, FURTHEST_APART, Part, Relation, Rows, Span, leaf
 from weft.logical.join import Join
+from weft.logical.outer import joins
 
-__all__ = ["FOREVER", "Relation", "Rows", "nodes", "rows_of"]
+__all__ = ["FOREVER", "Relation", "Rows", "rows_of"]
 
 Waits = Mapping[tuple[int, str], int | None]
+
+# Joins whose rows may turn out to be none.
+_LATE = ("left", "full", "anti")
 
 # Whether rows of the left and of the right side without a match are kept.
 _KEPT = {"inner": (False, False), "left": (True, False), "right": (False, True), "full": (True, True)}
 
 
-def nodes(tree: Join) -> Iterator[tuple[int, Join]]:
-    """The joins of a tree with their numbers: a join before those of its left side, these before those of its right."""
-    return enumerate(_preorder(tree))
-
-
-def _preorder(tree: Join | str) -> Iterator[Join]:
-    if isinstance(tree, Join):
-        yield tree
-        yield from _preorder(tree.left)
-        yield from _preorder(tree.right)
-
-
 def rows_of(tree: Join | str, relations: Mapping[str, Relation], waits: Waits) -> Rows:
     """The rows of a tree.
 
-    ``waits`` says, for a join by its number (`nodes`) and an input on a side of it, how long after the input's tuple
-    a partner may come that the join lacks; None, or nothing, if that has no limit.
+    ``waits`` says, for a join by its number (`weft.logical.outer.joins`) and an input on a side of it, how long after
+    the input's tuple a partner may come that the join lacks; None, or nothing, if that has no limit.
     """
     named = (tree,) if isinstance(tree, str) else tree.aliases
     windowed = any(relations[alias].reach is not None for alias in named)
@@ -67,7 +59,7 @@ class _Tree:
         left, right = self.part(tree.left, numbers), self.part(tree.right, numbers)
         found = matching(tree.on, left, right)
         if tree.kind == "semi":
-            return _semi(left, right.rows, found)
+            return self._semi(number, tree, left, right.rows, found)
         if tree.kind == "anti":
             return self._anti(number, left, found)
         if tree.kind not in _KEPT:
@@ -87,6 +79,17 @@ class _Tree:
             np.maximum(out, self._wait(number, part.rows, alone), out=out)
         rows = Rows(numbers, places.latest(ours.arrived, theirs.arrived), final)
         return Part(rows, _span(places, left.span, right.span) if number else None, self.relations)
+
+    def _semi(self, number: int, tree: Join, left: Part, right: Rows, found: Iterable[Pairs]) -> Part:
+        """Left rows with a match: as soon as one has come; where rows of the right side may turn out to be none, when
+        all is known of them.
+        """
+        result, chosen = _matched(left, right, found)
+        if not any(join.kind in _LATE for _, join in joins(tree.right)):
+            return result
+        rows = left.chosen(chosen).rows
+        final = np.maximum(rows.final, self._wait(number, left.rows, chosen))
+        return replace(result, rows=replace(rows, final=final))
 
     def _anti(self, number: int, left: Part, found: Iterable[Pairs]) -> Part:
         alone = _alone(len(left), (ours for ours, _ in found))
@@ -115,25 +118,20 @@ def _span(places: _Places, left: Span | None, right: Span | None) -> Span | None
     return Span(places.latest(left.newest, right.newest), until)
 
 
-def _semi(left: Part, right: Rows, found: Iterable[Pairs]) -> Part:
-    """The left rows with a match; each waits for the first of its matches to come, and to be final."""
-    arrived, final = np.full(len(left), FOREVER), np.full(len(left), FOREVER)
+def _matched(left: Part, right: Rows, found: Iterable[Pairs]) -> tuple[Part, Ints]:
+    """The left rows with a match, and their numbers; each is there when the first of its matches is."""
+    arrived = np.full(len(left), FOREVER)
     matched = np.zeros(len(left), np.bool_)
     for ours, theirs in found:
         first = np.flatnonzero(np.diff(ours, prepend=-1))  # pairs of one left row are together
         some = ours[first]
         matched[some] = True
-        for least, values in ((arrived, right.arrived), (final, right.final)):
-            here = np.minimum.reduceat(take(frozen(values), theirs), first)
-            least[some] = np.minimum(least[some], here)
+        here = np.minimum.reduceat(take(frozen(right.arrived), theirs), first)
+        arrived[some] = np.minimum(arrived[some], here)
     chosen = frozen(np.flatnonzero(matched).astype(np.int32))
     result = left.chosen(chosen)
-    rows = Rows(
-        result.rows.numbers,
-        np.maximum(result.rows.arrived, arrived[chosen]),
-        np.maximum(result.rows.final, final[chosen]),
-    )
-    return replace(result, rows=rows)
+    since = np.maximum(result.rows.arrived, arrived[chosen])
+    return replace(result, rows=replace(result.rows, arrived=since)), chosen
 
 
 def _alone(size: int, matched: Iterable[Ints]) -> Ints:

@@ -149,7 +149,9 @@ def _present(terms: Iterable[Expr]) -> list[Expr]:
     """Conditions where no input is missing: of values one of which is there, the first is taken if it is."""
     found = list(terms)
     for _ in found:
-        there = {arg for term in found if isinstance(term, Call) and term.function == "=" for arg in term.args}
+        there = {
+            arg for term in found if isinstance(term, Call) and term.function == "=" for arg in term.args
+        }
         found = [_first(term, there) for term in found]
     return found
 
@@ -298,7 +300,7 @@ def check_closing(query: Query, name: str) -> None:
         raise QueryError(
             f"query {name} would never give the rows of {', '.join(never)} that have no partner: "
             "one may come at any time",
-            hint="give a window, as in [RANGE 10 MINUTES], or emit_unmatched_after=\"10 minutes\"; "
+            hint='give a window, as in [RANGE 10 MINUTES], or emit_unmatched_after="10 minutes"; '
             "if the input ends, use session.run_available()",
         )
 

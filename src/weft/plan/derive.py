@@ -18,7 +18,13 @@ from weft.plan.rules import ProbeRule, Rule
 
 __all__ = [
     "closed_retention",
-    "columns_of", "filters_of", "indexes_of", "probe_conditions", "retention_of", "widest_retention"]
+    "columns_of",
+    "filters_of",
+    "indexes_of",
+    "probe_conditions",
+    "retention_of",
+    "widest_retention",
+]
 
 
 def filters_of(query: Query, alias: str) -> tuple[Expr, ...]:

@@ -229,9 +229,7 @@ def _read(exprs: Iterable[Expr]) -> list[Column]:
     return list(dict.fromkeys(item for expr in exprs for item in columns(expr)))
 
 
-def _leaving(
-    plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: Clock, turn: Turn
-) -> Mask:
+def _leaving(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: Clock, turn: Turn) -> Mask:
     """Which rows are there and final in this batch, and were not before it."""
     member = plan.member
     before = (rows.arrived < turn.number) & (rows.final < clock.before)
@@ -268,9 +266,7 @@ def _selected(
     )
 
 
-def _columns(
-    exprs: Iterable[Expr], rows: Rows, picked: Mapping[str, _Picked], chosen: Longs
-) -> Columns:
+def _columns(exprs: Iterable[Expr], rows: Rows, picked: Mapping[str, _Picked], chosen: Longs) -> Columns:
     return {
         (item.alias, item.name): picked[item.alias].some(item, rows.numbers[item.alias][chosen])
         for item in _read(exprs)

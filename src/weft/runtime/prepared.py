@@ -98,8 +98,8 @@ class Step:
 class SweepPlan:
     """How the rows of a query are closed: its tree over the stores of its inputs.
 
-    ``waits`` are in microseconds, by join and input; ``reaches`` the inputs' windows. With ``everywhere`` all partitions
-    have the same, so that one of them is enough.
+    ``waits`` are in microseconds, by join and input; ``reaches`` are the inputs' windows. With ``everywhere``, all
+    partitions have the same, so that one of them is enough.
     """
 
     member: Member

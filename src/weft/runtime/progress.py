@@ -196,6 +196,7 @@ def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMet
         results=metrics.answers.get(name, 0),
         answers={},
         watermarks=_streams(metrics, part),
+        closed={name: metrics.closed[name]} if name in metrics.closed else {},
     )
 
 

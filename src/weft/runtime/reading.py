@@ -42,7 +42,9 @@ def read_all(spark: SparkSession, sources: Mapping[str, Any], named: bool, ticks
         frames.append(source.load(reader).select(F.lit(name).alias("stream"), "path", "content"))
     reader = spark.readStream.name(_TICKS) if named else spark.readStream
     found = reader.format("binaryFile").schema(_FILE).load(str(ticks))
-    frames.append(found.select(F.lit(TICK).alias("stream"), "path", F.lit(None).cast("binary").alias("content")))
+    frames.append(
+        found.select(F.lit(TICK).alias("stream"), "path", F.lit(None).cast("binary").alias("content"))
+    )
     union: DataFrame = reduce(DataFrame.union, frames)
     return union
 

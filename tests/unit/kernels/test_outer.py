@@ -15,10 +15,11 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.kernels.columns import less, same
-from weft.kernels.outer import FOREVER, Relation, Rows, nodes, rows_of
+from weft.kernels.outer import FOREVER, Relation, Rows, rows_of
 from weft.logical.expr import Call, Column, Expr, Literal
 from weft.logical.functions import call, literal
 from weft.logical.join import Join
+from weft.logical.outer import joins
 from weft.logical.schema import DataType
 
 KINDS = ("inner", "left", "full", "semi", "anti")
@@ -154,7 +155,12 @@ def test_a_row_waits_as_long_as_the_shortest_of_its_tuples_and_as_the_longest_of
     assert rows[(("a", 1), ("b", -1), ("c", -1)), 2, 70] == 1  # for b until 70, for c until 29
 
 
-def test_a_semi_join_waits_for_the_first_partner_and_until_one_is_final() -> None:
+def test_a_semi_join_gives_a_row_when_its_first_partner_has_come() -> None:
+    rows = lines(rows_of(join("semi", "a", "b", ON_K), small(), {(0, "a"): 7}))
+    assert rows == Counter({((("a", 0),), 3, -FOREVER): 1, ((("a", 3),), 4, -FOREVER): 1})
+
+
+def test_a_semi_join_with_rows_that_may_turn_out_to_be_none_waits_until_all_is_known() -> None:
     relations = small() | {"c": relation("c", {"k": [1]}, [0], [1])}
     tree = join(
         "semi",
@@ -163,8 +169,8 @@ def test_a_semi_join_waits_for_the_first_partner_and_until_one_is_final() -> Non
         call("=", col("a", "k"), col("c", "k")),
     )
     relations["b"] = relation("b", {"k": [1], "u": [0]})
-    rows = lines(rows_of(tree, relations, {(1, "a"): 100}))
-    assert rows == Counter({((("c", 0),), 1, 110): 1})  # of the partners, of times 10 and 40, neither has a b
+    rows = lines(rows_of(tree, relations, {(0, "c"): 300, (1, "a"): 100}))
+    assert rows == Counter({((("c", 0),), 1, 300): 1})  # it has partners, but these still wait for a b
 
 
 def test_an_anti_join_is_final_when_no_partner_can_come() -> None:
@@ -211,7 +217,7 @@ def test_columns_may_be_dictionaries() -> None:
 def test_joins_are_numbered_from_the_top_and_from_the_left() -> None:
     low = join("left", "a", "b", ON_K)
     tree = join("inner", join("inner", low, "c"), join("inner", "d", "e"))
-    assert [(number, found.aliases) for number, found in nodes(tree)] == [
+    assert [(number, found.aliases) for number, found in joins(tree)] == [
         (0, ("a", "b", "c", "d", "e")),
         (1, ("a", "b", "c")),
         (2, ("a", "b")),
@@ -304,8 +310,9 @@ class Definition:
         for one in left:
             found = matches[one]
             if tree.kind == "semi" and found:
-                arrived = max(one.arrived, min(other.arrived for other in found))
-                yield Row(one.tuples, arrived, max(one.final, min(other.final for other in found)))
+                late = any(below.kind in ("left", "full", "anti") for _, below in joins(tree.right))
+                arrived = one.arrived if late else max(one.arrived, min(other.arrived for other in found))
+                yield Row(one.tuples, arrived, max(one.final, self.wait(node, one)) if late else one.final)
             if tree.kind == "anti" and not found:
                 yield Row(one.tuples, one.arrived, max(one.final, self.wait(node, one)))
             if tree.kind in ("left", "full") and not found:
@@ -461,7 +468,7 @@ def between(rng: random.Random, ours: list[str], theirs: list[str]) -> list[Expr
 
 
 def random_waits(rng: random.Random, tree: Join, names: list[str]) -> Waits:
-    places = [(number, alias) for number, _ in nodes(tree) for alias in names]
+    places = [(number, alias) for number, _ in joins(tree) for alias in names]
     return {place: rng.choice([None, 0, 5, 9, -2]) for place in places if rng.random() < 0.9}
 
 

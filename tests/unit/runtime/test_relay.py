@@ -9,7 +9,6 @@ import pytest
 
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
 from tests.unit.runtime.joins import sorted_rows, v, w
-from weft.logical.query import Query
 from weft.plan.graph import Member, Sight
 from weft.plan.join_plan import Layout
 from weft.plan.lower import lower_workload
@@ -54,8 +53,7 @@ def program(found: WorkloadPlan, *members: Member) -> Program:
 
 def joined(found: WorkloadPlan, old: Program | None, facts: Facts) -> dict[str, Member]:
     """The members of a new plan."""
-    queries: dict[str, Query] = {answer.name: answer.query for answer in found.answers}
-    return {member.name: member for member in newcomers(old, found, queries, facts)}
+    return {member.name: member for member in newcomers(old, found, facts)}
 
 
 def facts_of(old: Program, **given: dict[str, int]) -> Facts:
