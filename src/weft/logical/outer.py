@@ -29,6 +29,7 @@ __all__ = [
     "joins",
     "never_closed",
     "patient",
+    "reaches",
     "spans",
     "taken_apart",
     "visible",
@@ -277,6 +278,13 @@ def spans(query: Query, tree: Join) -> dict[str, timedelta | None]:
         every += [_sum(times.apart(other, name), wait) for (_, other), wait in times.found.items()]
         found[name] = _most(every)
     return found
+
+
+def reaches(query: Query, tree: Join) -> dict[str, timedelta | None]:
+    """Per input: how much older than its tuple something can be that it has to do with; None: without limit."""
+    times = _Times(query, tree)
+    others = {name: [other for other in query.aliases if other != name] for name in query.aliases}
+    return {name: _most([_NONE, *(times.apart(name, o) for o in others[name])]) for name in query.aliases}
 
 
 def patient(query: Query, span: timedelta) -> Query:

@@ -39,7 +39,8 @@ def columns_of(queries: Sequence[Query], alias: str, others: Iterable[Expr] = ()
     readers = [query for query in queries if alias in query.aliases]
     read = {column for query in readers for column in query.columns_of(alias)}
     read.update(column for expr in others for column in columns(expr))
-    return tuple(column for column in readers[0].input(alias).columns if column in read)
+    input_ = readers[0].input(alias)
+    return tuple(column for column in (*input_.columns, input_.present) if column in read)
 
 
 def probe_conditions(

@@ -221,7 +221,7 @@ def _relations(plan: SweepPlan, picked: Mapping[str, _Picked]) -> dict[str, Rela
         dated = BATCH in one.store.columns
         arrived = one.numbers(BATCH) if dated else full(one.count, -1)
         batch = pa.RecordBatch.from_pydict(named)
-        found[alias] = Relation(batch, one.numbers(one.store.time), arrived, plan.reaches[alias])
+        found[alias] = Relation(batch, one.numbers(one.store.time), arrived, plan.windows[alias])
     return found
 
 
@@ -239,13 +239,22 @@ def _leaving(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: 
         leaving &= lacking
     if member.first and not member.backfill:
         leaving &= rows.arrived >= member.first
+    return leaving & (_provable(plan, rows, picked) | ~lacking)
+
+
+def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mask:
+    """Which rows can have had no partner that was forgotten before the query came."""
+    complete = max((s.complete for s in plan.member.sights if s.complete is not None), default=None)
+    provable = np.ones(len(rows), np.bool_)
+    if complete is None:
+        return provable
     for alias, numbers in rows.numbers.items():
-        complete = member.sight(alias).complete
-        if complete is not None:  # a partner may have been, and be forgotten
-            times = picked[alias].numbers(picked[alias].store.time)
-            known = (numbers < 0) | (times[numbers] >= complete) if times.size else numbers < 0
-            leaving &= known | ~lacking
-    return leaving
+        reach, times = plan.reaches[alias], picked[alias].numbers(picked[alias].store.time)
+        if not times.size:
+            continue
+        oldest = times[numbers] - reach if reach is not None else np.full(len(rows), -FOREVER)
+        provable &= (numbers < 0) | (oldest >= complete)
+    return provable
 
 
 def _selected(

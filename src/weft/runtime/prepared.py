@@ -12,7 +12,7 @@ from datetime import timedelta
 from weft.bucket.index import Order
 from weft.errors import PlanError
 from weft.logical.expr import Expr
-from weft.logical.outer import Closing, waits
+from weft.logical.outer import Closing, reaches, waits
 from weft.logical.query import Query
 from weft.logical.window import Range
 from weft.plan.derive import closed_retention, retention_of
@@ -98,14 +98,16 @@ class Step:
 class SweepPlan:
     """How the rows of a query are closed: its tree over the stores of its inputs.
 
-    ``waits`` are in microseconds, by join and input; ``reaches`` are the inputs' windows. With ``everywhere``, all
-    partitions have the same, so that one of them is enough.
+    All times are in microseconds: ``waits`` by join and input, ``windows`` by input, and ``reaches``, how much older
+    than an input's tuple something can be that it has to do with. With ``everywhere``, all partitions have the same,
+    so that one of them is enough.
     """
 
     member: Member
     closing: Closing
     homes: Mapping[str, StorePlan]
     waits: Mapping[tuple[int, str], int | None]
+    windows: Mapping[str, int | None]
     reaches: Mapping[str, int | None]
     everywhere: bool
 
@@ -118,9 +120,12 @@ def sweep_plan(member: Member, homes: Mapping[str, StorePlan]) -> SweepPlan:
     layouts = {alias: store.node.layout for alias, store in homes.items()}
     place = located(closing.tree, layouts)
     found = {key: _span(wait) for key, wait in waits(member.query, closing.tree).items()}
-    windows = {input_.alias: input_.window for input_ in member.query.inputs}
-    reaches = {a: micros(w.duration) if isinstance(w, Range) else None for a, w in windows.items()}
-    return SweepPlan(member, closing, homes, found, reaches, place is None or place.everywhere)
+    windows = {
+        input_.alias: micros(input_.window.duration) if isinstance(input_.window, Range) else None
+        for input_ in member.query.inputs
+    }
+    back = {alias: _span(span) for alias, span in reaches(member.query, closing.tree).items()}
+    return SweepPlan(member, closing, homes, found, windows, back, place is None or place.everywhere)
 
 
 def closed_lifetime(member: Member, names: Names) -> Lifetime | None:

@@ -20,6 +20,7 @@ from weft.kernels.query_set import all_of, bits_of, columns_of, nonempty, set_bi
 from weft.kernels.select import Columns, holds
 from weft.logical.expr import all_of as conjunction
 from weft.logical.expr import columns
+from weft.logical.query import PRESENT
 from weft.plan.derive import filters_of
 from weft.plan.graph import Member
 from weft.plan.join_plan import Names
@@ -104,6 +105,8 @@ def _column(program: Program, aliases: Names, name: str, batch: pa.RecordBatch) 
         return pa.array(full(rows, 0 if name == BATCH else FOREVER))
     for alias in aliases:
         for item in program.source(alias).columns:
+            if full_name(item) == name and item.name == PRESENT:
+                return pa.array(np.ones(rows, np.bool_))
             if full_name(item) == name:
                 return pa.nulls(rows, arrow_type(item.type))
     return pa.array(full(rows, 0))

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.logical.implies import implied
-from weft.logical.query import Query
-from weft.plan.derive import filters_of
+from weft.logical.outer import Closing
+from weft.logical.query import PRESENT, Query
+from weft.plan.derive import closed_retention, filters_of
 from weft.plan.graph import Member, PhysicalGraph, Sight
 from weft.plan.placing import is_foreign
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.workload import WorkloadPlan
-from weft.runtime.batch import full_name
+from weft.runtime.batch import full_name, micros
 from weft.runtime.prepared import StorePlan, lifetime
 from weft.runtime.program import Program
 
@@ -114,9 +115,9 @@ def newcomers(
     free = _free_slots({member.slot for member in known.values()}, len(queries))
     for name in sorted(queries):
         if name not in members:
-            asks = _Asks(queries[name], name in backfill)
-            sights = _sights(old, plan, name, asks, facts) if facts.number else ()
             closing = plan.answer(name).closing
+            asks = _Asks(queries[name], name in backfill, closing)
+            sights = _sights(old, plan, name, asks, facts) if facts.number else ()
             members[name] = Member(
                 name, queries[name], free.pop(0), facts.number, sights, closing, name in backfill
             )
@@ -133,6 +134,7 @@ class _Asks:
 
     query: Query
     backfill: bool
+    closing: Closing | None = None
 
 
 def _sights(
@@ -190,7 +192,8 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     """What a query sees of the tuples that another one has been given."""
     base, query = member.sight(alias), asks.query
     since = facts.kept.get(store.identity, {})
-    columns = [since.get(full_name(column), facts.number) for column in query.columns_of(alias)]
+    read = [column for column in query.columns_of(alias) if column.name != PRESENT]
+    columns = [since.get(full_name(column), facts.number) for column in read]
     columns.append(since.get(FOUND, 0))
     if is_foreign(query, store.node.layout):
         columns.append(since.get(NULLS, facts.number))
@@ -211,12 +214,23 @@ def _gone(store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> int | None
     evicted = facts.evicted.get(store.identity)
     if evicted is None or store.counted or asks.backfill:
         return evicted
-    life = lifetime(asks.query, (alias,))
-    marks = [facts.marks.get(name) for name in life.streams]
+    span, streams = _needed(asks, alias)
+    marks = [facts.marks.get(name) for name in streams]
     known = [mark for mark in marks if mark is not None]
-    if life.span is None or not known or len(known) < len(marks):
+    if span is None or not known or len(known) < len(marks):
         return evicted
-    return None if min(known) - life.span >= evicted else evicted
+    return None if min(known) - span >= evicted else evicted
+
+
+def _needed(asks: _Asks, alias: str) -> tuple[int | None, Collection[str]]:
+    """How long a query needs tuples of an input, beyond where these streams are."""
+    life = lifetime(asks.query, (alias,))
+    if asks.closing is None:
+        return life.span, life.streams
+    (span,) = closed_retention(asks.query, asks.closing, (alias,))
+    spans = [None if span is None else micros(span), *((life.span,) if asks.closing.walked else ())]
+    longest = None if None in spans else max(one for one in spans if one is not None)
+    return longest, {input_.stream.name for input_ in asks.query.inputs}
 
 
 def relay_of(old: Program | None, new: Program, backfill: Iterable[str] = ()) -> Relay:

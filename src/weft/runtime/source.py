@@ -21,6 +21,7 @@ from weft.errors import CatalogError, nearest
 from weft.kernels.arrow import arrow_type
 from weft.kernels.datum import as_type
 from weft.logical.expr import Column
+from weft.logical.query import PRESENT
 from weft.runtime.batch import full_name, longs, seq_name
 from weft.runtime.program import Program
 
@@ -93,6 +94,8 @@ def _only(batch: pa.RecordBatch, kept: Mask | None) -> tuple[pa.RecordBatch, int
 
 
 def _typed(data: pa.RecordBatch | pa.Table, item: Column) -> Any:
+    if item.name == PRESENT:
+        return pa.array(np.ones(data.num_rows, np.bool_))
     place = data.schema.get_field_index(item.name)
     if place < 0:
         raise CatalogError(
