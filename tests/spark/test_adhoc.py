@@ -160,8 +160,7 @@ def test_a_query_sees_what_is_stored_and_answers_from_now_on(spark: Any, tmp_pat
         assert brief.progress.batches == batches_of(session) - began
         assert brief.progress.results == brief.results().num_rows
         incomplete = {planned.name for planned in session.queries if planned.progress.complete_from}
-        asked_for_the_past = {"past", "other", "counted"}  # of which some may be forgotten
-        assert incomplete - asked_for_the_past == {"unkept"}
+        assert incomplete == {"unkept"}
         assert unkept.progress.complete_from == START + timedelta(seconds=1, milliseconds=39, microseconds=1)
     four = range(4)
     assert results(first) == answer(first, four)

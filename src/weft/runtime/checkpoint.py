@@ -25,7 +25,7 @@ __all__ = ["FORMAT", "Blueprint", "Checkpoint", "Manifest", "Plan", "RunFile", "
 
 _NEW = "use a new checkpoint directory"
 
-FORMAT = 3
+FORMAT = 4
 KEPT = 2  # manifests: the last one, and the one a replay of the last batch starts from
 
 
@@ -50,7 +50,7 @@ Runs = dict[str, dict[str, dict[int, tuple[RunFile, ...]]]]
 class Manifest:
     """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics.
 
-    ``marks`` to ``newest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
+    ``marks`` to ``oldest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
     query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them.
     """
 
@@ -60,6 +60,7 @@ class Manifest:
     active: Mapping[str, int] = field(default_factory=dict)
     arrived: Mapping[str, int] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[str, int] = field(default_factory=dict)
     kept: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     evicted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     results: Mapping[str, int] = field(default_factory=dict)
