@@ -40,7 +40,7 @@ from weft.runtime.progress import History, own_metrics
 from weft.runtime.relay import Relay
 from weft.runtime.spark_session import create_spark, is_on_one_machine, own_session, sources_have_names
 from weft.runtime.stages import run_boundary, run_stages
-from weft.runtime.standing import Decide, Samples, Standing
+from weft.runtime.standing import Decide, Decision, Samples, Standing, refused
 from weft.runtime.told import Told, facts_of, next_manifest, relaid_manifest
 from weft.runtime.turn import Turn
 from weft.runtime.worker import Job
@@ -226,14 +226,19 @@ class SparkRunner:
         begun = {name: one for name, (one, _) in changes.begin.items()}
         facts = facts_of(before, GRAPH)
         gone = {**self.standing.stopped, **stopped}
+
+        def decide(wanted: Mapping[str, Asked]) -> Decision | None:
+            return self.decide(self.standing, wanted, facts, self.samples) if wanted else None
+
+        wanted = {**asked, **begun}
         try:
-            wanted = {**asked, **begun}
-            decision = self.decide(self.standing, wanted, facts, self.samples) if wanted else None
-        except WeftError as error:
-            _LOG.warning("new queries are refused: %s", error)
-            gone |= dict.fromkeys(begun, f"refused: {error.message}")
-            wanted = asked
-            decision = self.decide(self.standing, wanted, facts, self.samples) if wanted else None
+            decision = decide(wanted)
+        except WeftError:
+            for name, why in refused(decide, asked, begun).items():
+                _LOG.warning("query %s is refused: %s", name, why)
+                gone[name] = f"refused: {why}"
+                del wanted[name]
+            decision = decide(wanted)
         if decision is None:
             self.standing = Standing(stopped=gone)
             return Relay()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from weft.errors import WeftError
 from weft.plan.graph import CODEC, PhysicalGraph
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.asked import Asked
@@ -15,7 +16,7 @@ from weft.runtime.checkpoint import Blueprint
 from weft.runtime.program import Program, program_of
 from weft.runtime.relay import Facts, Relay
 
-__all__ = ["Decide", "Decision", "Samples", "Standing"]
+__all__ = ["Decide", "Decision", "Samples", "Standing", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +65,17 @@ class Samples:
 
 # From what stands, the queries that are to run, what is known of the state, and a sample of query-sets, if any.
 Decide = Callable[[Standing, Mapping[str, Asked], Facts, Samples | None], Decision]
+
+
+def refused(
+    decide: Callable[[Mapping[str, Asked]], object], asked: Mapping[str, Asked], new: Mapping[str, Asked]
+) -> dict[str, str]:
+    """Of new queries that cannot all be planned beside others: those that cannot, and why."""
+    wanted, found = dict(asked), {}
+    for name, one in new.items():
+        try:
+            decide({**wanted, name: one})
+            wanted[name] = one
+        except WeftError as error:
+            found[name] = error.message
+    return found
