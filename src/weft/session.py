@@ -363,7 +363,8 @@ class Session:
         if name not in standing.asked or standing.program is None:
             return QueryProgress(name, "waiting")
         member = standing.program.members[name]
-        figures = (member.first, len(batches), done, complete_from(member), runner.state_of(name))
+        complete = complete_from(member, standing.asked[name].backfill)
+        figures = (member.first, len(batches), done, complete, runner.state_of(name))
         return QueryProgress(name, "running", *figures)
 
     def process_all_available(self) -> None:
