@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-from weft.errors import CatalogError, QueryError, SinkError, SourceError, StateError, WeftError
+from weft.errors import CatalogError, PlanError, QueryError, SinkError, SourceError, StateError, WeftError
 from weft.runtime.progress import QueryProgress
 from weft.sinks.memory import MemorySink
 from weft.sinks.parquet import ParquetSink
@@ -160,8 +160,7 @@ def test_a_query_sees_what_is_stored_and_answers_from_now_on(spark: Any, tmp_pat
         assert brief.progress.batches == batches_of(session) - began
         assert brief.progress.results == brief.results().num_rows
         incomplete = {planned.name for planned in session.queries if planned.progress.complete_from}
-        asked_for_the_past = {"past", "other", "counted"}  # of which some may be forgotten
-        assert incomplete - asked_for_the_past == {"unkept"}
+        assert incomplete == {"unkept"}
         assert unkept.progress.complete_from == START + timedelta(seconds=1, milliseconds=39, microseconds=1)
     four = range(4)
     assert results(first) == answer(first, four)
@@ -200,16 +199,20 @@ def test_a_query_that_is_stopped_ends_with_the_next_batch(spark: Any, tmp_path: 
     assert not never.results().num_rows
 
 
-def test_what_is_refused_changes_nothing(spark: Any, tmp_path: Path) -> None:
-    """A mistake in a new query must not cost those that run."""
-    session = session_of(spark, tmp_path, query_limit=2)
+def test_what_is_refused_changes_nothing(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake in a new query must not cost those that run, nor others that come with it."""
+    session = session_of(spark, tmp_path, query_limit=3)
     sink = weft.to_memory()
     first = session.query(PAIR, name="first", sink=sink)
     session.query(LONE, name="lone", sink=weft.to_parquet(tmp_path / "out"))
     with running(session):
         feed(session, tmp_path, 0)
-        with pytest.raises(QueryError, match="there are 2 queries already"):
+        runner = session._runs().runner
+        monkeypatch.setattr(runner, "decide", without_bad(runner.decide))
+        session.query(LONE, name="third", sink=weft.to_memory())
+        with pytest.raises(QueryError, match="there are 3 queries already"):
             session.query(PAIR, name="more", sink=weft.to_memory())
+        session.stop_query("third")
         session.stop_query("lone")
         feed(session, tmp_path, 1)
         register(session, tmp_path, "c")
@@ -236,12 +239,25 @@ def test_what_is_refused_changes_nothing(spark: Any, tmp_path: Path) -> None:
             arguments = {"name": "new", "sink": weft.to_memory(), **given}
             with pytest.raises(error, match=match):
                 session.query(arguments.pop("text", PAIR), **arguments)
-        assert [planned.name for planned in session.queries] == ["first", "lone"]
+        assert [planned.name for planned in session.queries] == ["first", "lone", "third"]
+        bad = session.query(PAIR, name="bad", sink=weft.to_memory())
         new = session.query(PAIR, name="new", sink=weft.to_memory())
         feed(session, tmp_path, 2)
         assert (first.progress.status, new.progress.status) == ("running", "running")
+        assert (bad.progress.status, bad.progress.reason) == ("stopped", "refused: nobody can plan this")
     assert results(first) == answer(first, range(3))
     assert results(new) == answer(new, range(3), 2)
+
+
+def without_bad(decide: Any) -> Any:
+    """The planner, if it could not plan the query "bad"."""
+
+    def refuse(standing: Any, asked: Any, *known: Any) -> Any:
+        if "bad" in asked:
+            raise PlanError("nobody can plan this")
+        return decide(standing, asked, *known)
+
+    return refuse
 
 
 class Picky(MemorySink):

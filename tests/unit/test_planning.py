@@ -8,13 +8,14 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 import weft
+from weft.errors import PlanError
 from weft.logical.canonical import canonical
 from weft.planning import Planner
 from weft.runtime.asked import Asked
 from weft.runtime.local import LocalRunner
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts
-from weft.runtime.standing import Decision, Samples, Standing
+from weft.runtime.standing import Decision, Samples, Standing, refused
 from weft.testing import reference_join
 
 STREAMS = {"v": "k long, x long", "w": "k long, x long"}
@@ -87,6 +88,18 @@ def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
         whole = {stream: pa.concat_tables(tables) for stream, tables in data.items()}
         expected = reference_join(many[name].query, whole)
         assert counted(runner.results(name)) == counted(expected)
+
+
+def test_of_new_queries_only_those_that_cannot_be_planned_are_refused() -> None:
+    """Another's mistake is no reason not to begin."""
+    many = asked("v.x < 5", "v.x < 6", "v.x < 7", "v.x < 8")
+    old, new = {"q0": many.pop("q0")}, many
+
+    def decide(wanted: Mapping[str, Asked]) -> None:
+        if "q1" in wanted or {"q2", "q3"} <= wanted.keys():
+            raise PlanError(f"too much with {max(wanted)}")
+
+    assert refused(decide, old, new) == {"q1": "too much with q1", "q3": "too much with q3"}
 
 
 def counted(rows: pa.Table) -> Counter[str]:

@@ -240,15 +240,14 @@ class Model:
         known = replace(piece, bound=bound, seconds=seconds)
         if result.values is None:
             return known
-        try:
-            found = self._plan(result.values)
-        except KeyError:  # within the solver's tolerance nothing leads to some goal: of no use
-            return known
+        found = self._plan_of(result.values)
         constant = forced(self.workspace, self.names)
-        if not self.whole and self.workspace.cost_of(found) - constant > result.cost * (1 + EQUAL):
+        least = result.cost * (1 + EQUAL)
+        if not self.whole and (found is None or self.workspace.cost_of(found) - constant > least):
             whole = Model(self.workspace, self.names, self.steps, whole=True)
             return whole.improve(known, max(0.0, time_limit - result.seconds), gap)
-        return replace(known, plan=min(found, piece.plan, key=self.workspace.cost_of))
+        plans = [piece.plan] if found is None else [found, piece.plan]
+        return replace(known, plan=min(plans, key=self.workspace.cost_of))
 
     def _fallback(self, warm: WorkloadPlan | None) -> WorkloadPlan:
         """The better of the plan given and of each query's by itself."""
@@ -315,6 +314,13 @@ class Model:
                     values[self.kept[step.store]] = 1.0
                 join = step.known
         return values
+
+    def _plan_of(self, values: tuple[float, ...]) -> WorkloadPlan | None:
+        """The plan of a solution; None if, within the solver's tolerance, nothing leads to some goal."""
+        try:
+            return self._plan(values)
+        except KeyError:
+            return None
 
     def _plan(self, values: tuple[float, ...]) -> WorkloadPlan:
         """The plan of a solution: a tree of steps per input."""

@@ -51,7 +51,7 @@ Runs = dict[str, dict[str, dict[int, tuple[RunFile, ...]]]]
 class Manifest:
     """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics.
 
-    ``marks`` to ``newest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
+    ``marks`` to ``oldest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
     query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them; ``closed`` up to
     which time rows of queries with outer joins are closed.
     """
@@ -62,6 +62,7 @@ class Manifest:
     active: Mapping[str, int] = field(default_factory=dict)
     arrived: Mapping[str, int] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[str, int] = field(default_factory=dict)
     kept: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     evicted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     results: Mapping[str, int] = field(default_factory=dict)

@@ -69,6 +69,7 @@ class LocalRunner:
         self.watermarks = Watermarks()
         self.arrived: dict[str, int] = {}  # by stream
         self.newest: dict[str, int] = {}
+        self.oldest: dict[str, int] = {}
         self.kept = kept_after(None, self.program, Relay(), Facts())
         self.evicted: dict[str, int] = {}
         self.closed: dict[str, int] = {}  # by query: up to which time
@@ -87,7 +88,8 @@ class LocalRunner:
         What is known of the streams is still known.
         """
         runner = LocalRunner(graph, partitions=self.partitions, driver=self.driver)
-        runner.watermarks, runner.arrived, runner.newest = self.watermarks, self.arrived, self.newest
+        runner.watermarks, runner.arrived = self.watermarks, self.arrived
+        runner.newest, runner.oldest = self.newest, self.oldest
         runner.number, runner.metrics, runner.closed = number, self.metrics, self.closed
         return runner
 
@@ -139,7 +141,7 @@ class LocalRunner:
     def facts(self) -> Facts:
         """What is known of the state before the next batch."""
         marks = dict(self.watermarks.marks)
-        return Facts(self.number, self.kept, self.evicted, marks, self.newest)
+        return Facts(self.number, self.kept, self.evicted, marks, self.newest, self.oldest)
 
     def change(self, graph: PhysicalGraph, relay: Relay) -> dict[str, pa.Table]:
         """Go on by another graph from the next batch on; what queries have in the stored past, if they asked for it."""
@@ -247,6 +249,8 @@ class LocalRunner:
             self.arrived[stream] = before.get(stream, 0) + one.batch.num_rows
             if one.newest is not None:
                 newest[stream] = max(one.newest, newest.get(stream, one.newest))
+            if one.oldest is not None:
+                self.oldest[stream] = min(one.oldest, self.oldest.get(stream, one.oldest))
         self.newest |= {name: max(time, self.newest.get(name, time)) for name, time in newest.items()}
         self.watermarks = self.watermarks.advance(connected_streams([self.graph]), newest, now)
         for plan in self.program.stores.values():

@@ -57,13 +57,13 @@ class QueryProgress:
     reason: str = ""
 
 
-def complete_from(member: Member) -> datetime | None:
+def complete_from(member: Member, backfill: bool = False) -> datetime | None:
     """The time from which on a query's results are complete; None: they all are.
 
-    A query of one input needs nothing of the past.
+    A query of one input needs nothing of the past, unless it asked for results that lie there.
     """
     times = [sight.complete for sight in member.sights if sight.complete is not None]
-    if not times or len(member.query.aliases) == 1:
+    if not times or (len(member.query.aliases) == 1 and not backfill):
         return None
     return datetime.fromtimestamp(max(times) / 1e6, timezone.utc)
 
@@ -174,7 +174,13 @@ def progress_of(
     if name not in standing.asked or standing.program is None:
         return QueryProgress(name, "waiting")
     member = standing.program.members[name]
-    figures = (member.first, len(batches), done, complete_from(member), state_of(name))
+    figures = (
+        member.first,
+        len(batches),
+        done,
+        complete_from(member, standing.asked[name].backfill),
+        state_of(name),
+    )
     return QueryProgress(name, "running", *figures)
 
 

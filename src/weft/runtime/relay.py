@@ -52,8 +52,8 @@ COPIES = "$copies "
 class Facts:
     """What is known of the state of a graph before a batch.
 
-    ``kept`` says since which batch a store keeps a column, ``evicted`` below which clock it may have forgotten rows,
-    ``dead`` the same of each stream's watermark, ``newest`` the last time seen of each stream.
+    ``kept`` says since which batch a store keeps a column, ``evicted`` below which clock it may have forgotten rows;
+    of each stream, ``marks`` are the watermarks, ``newest`` and ``oldest`` the last and the first time ever seen.
     """
 
     number: int = 0
@@ -61,6 +61,7 @@ class Facts:
     evicted: Mapping[str, int] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +208,14 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
 
 
 def _gone(store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> int | None:
-    """The clock below which a query would see tuples that may be gone; None: it would not.
+    """The clock below which a query would see tuples that may be gone; None: there were none, or it would not.
 
     What no result to come can have, one that lies in the past can.
     """
     evicted = facts.evicted.get(store.identity)
+    first = 0 if store.counted else facts.oldest.get(asks.query.input(alias).stream.name)
+    if evicted is not None and first is not None and evicted <= first:
+        return None
     if evicted is None or store.counted or asks.backfill:
         return evicted
     span, streams = _needed(asks, alias)

@@ -18,7 +18,7 @@ from weft.runtime.checkpoint import Blueprint, Checkpoint
 from weft.runtime.program import Program, program_of
 from weft.runtime.relay import Facts, Relay
 
-__all__ = ["Decide", "Decision", "Samples", "Standing", "changed"]
+__all__ = ["Decide", "Decision", "Samples", "Standing", "changed", "refused"]
 
 _LOG = logging.getLogger("weft")
 
@@ -85,14 +85,33 @@ def changed(
     asked = {name: one for name, one in standing.asked.items() if name not in stopped}
     begun = {name: one for name, (one, _) in changes.begin.items()}
     gone = {**standing.stopped, **stopped}
+    wanted = {**asked, **begun}
+
+    def decided(queries: Mapping[str, Asked]) -> Decision | None:
+        return decide(standing, queries, facts, samples) if queries else None
+
     try:
-        wanted = {**asked, **begun}
-        decision = decide(standing, wanted, facts, samples) if wanted else None
-    except WeftError as error:
-        _LOG.warning("new queries are refused: %s", error)
-        gone |= dict.fromkeys(begun, f"refused: {error.message}")
-        wanted = asked
-        decision = decide(standing, wanted, facts, samples) if wanted else None
+        decision = decided(wanted)
+    except WeftError:
+        for name, why in refused(decided, asked, begun).items():
+            _LOG.warning("query %s is refused: %s", name, why)
+            gone[name] = f"refused: {why}"
+            del wanted[name]
+        decision = decided(wanted)
     if decision is None:
         return Standing(stopped=gone), Relay()
     return Standing(wanted, decision.plan, Program(decision.graph), gone, decision.fresh), decision.relay
+
+
+def refused(
+    decide: Callable[[Mapping[str, Asked]], object], asked: Mapping[str, Asked], new: Mapping[str, Asked]
+) -> dict[str, str]:
+    """Of new queries that cannot all be planned beside others: those that cannot, and why."""
+    wanted, found = dict(asked), {}
+    for name, one in new.items():
+        try:
+            decide({**wanted, name: one})
+            wanted[name] = one
+        except WeftError as error:
+            found[name] = error.message
+    return found

@@ -6,7 +6,7 @@ names the files that tasks reported, so what a lost attempt wrote is nobody's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -153,7 +153,7 @@ def next_manifest(
     """What a batch leaves; ``figures`` are those of its metrics that are the same for every graph."""
     runs = next_runs(before.runs, told)
     brought = {name: told.brought(program.graph, name) for name, program in programs.items()}
-    arrived, newest = _streams(programs, brought)
+    arrived, newest, oldest = _streams(programs, brought)
     water = Watermarks(before.marks, before.active).advance(
         connected_streams(program.graph for program in programs.values()), newest, plan.now
     )
@@ -173,7 +173,8 @@ def next_manifest(
         dict(water.marks),
         dict(water.active),
         _added(before.arrived, arrived),
-        _latest(before.newest, newest),
+        _of_both(max, before.newest, newest),
+        _of_both(min, before.oldest, oldest),
         before.kept,
         {name: _evicted(name, program, before, plan) for name, program in programs.items()},
         results,
@@ -190,26 +191,32 @@ def next_manifest(
 
 def _streams(
     programs: Mapping[str, Program], brought: Mapping[str, Mapping[str, InputMetrics]]
-) -> tuple[dict[str, int], dict[str, int]]:
-    """How many tuples every stream brought, and the last time among them; all of its inputs had the same."""
+) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """How many tuples every stream brought, the last time among them and the first; all of its inputs had the same."""
     arrived: dict[str, int] = {}
     newest: dict[str, int] = {}
+    oldest: dict[str, int] = {}
     for name, program in programs.items():
         for alias, one in brought[name].items():
             stream = program.graph.input(alias).stream.name
             arrived[stream] = max(one.rows, arrived.get(stream, 0))
             if one.newest is not None:
                 newest[stream] = max(one.newest, newest.get(stream, one.newest))
-    return arrived, newest
+            if one.oldest is not None:
+                oldest[stream] = min(one.oldest, oldest.get(stream, one.oldest))
+    return arrived, newest, oldest
 
 
 def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     return {name: before.get(name, 0) + more.get(name, 0) for name in sorted({*before, *more})}
 
 
-def _latest(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+def _of_both(
+    pick: Callable[[int, int], int], before: Mapping[str, int], now: Mapping[str, int]
+) -> dict[str, int]:
+    """The larger or the smaller of what was known and what is."""
     every = {**now, **before}
-    return {name: max(time, now.get(name, time)) for name, time in every.items()}
+    return {name: pick(time, now.get(name, time)) for name, time in every.items()}
 
 
 def _evicted(name: str, program: Program, before: Manifest, plan: Plan) -> dict[str, int]:
@@ -281,7 +288,7 @@ def next_runs(before: Runs, told: Told) -> Runs:
 def facts_of(manifest: Manifest, name: str) -> Facts:
     """What a manifest says of the state of a graph, before the batch that follows."""
     kept, evicted = manifest.kept.get(name, {}), manifest.evicted.get(name, {})
-    return Facts(manifest.number + 1, kept, evicted, manifest.marks, manifest.newest)
+    return Facts(manifest.number + 1, kept, evicted, manifest.marks, manifest.newest, manifest.oldest)
 
 
 def relaid_manifest(

@@ -183,6 +183,13 @@ class _Reading:
 
 def past_task(job: Job, task: int) -> Iterator[Message]:
     """Read what a partition has stored of the inputs that a boundary needs, and send it on its ways once more."""
+    try:
+        yield from _past(job, task)
+    except WeftError as error:
+        yield error_note(error)
+
+
+def _past(job: Job, task: int) -> Iterator[Message]:
     plan, manifest = job.load()
     for graph, data in plan.relays.items():
         relay, program = Relay.from_dict(data), job.program(plan.graphs[graph])

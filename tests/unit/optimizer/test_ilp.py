@@ -20,6 +20,7 @@ from weft.optimizer.cost import Weights
 from weft.optimizer.ilp import components, solve
 from weft.optimizer.joint_program import Model, Node
 from weft.optimizer.relevant import relevant_steps
+from weft.optimizer.solver import Result
 from weft.optimizer.space import Options
 from weft.optimizer.workspace import PROBES_ONLY, Step, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
@@ -131,6 +132,21 @@ class TestFigure71:
         # R, U: 100 to ST each; S, T: 100 to each other, then 50 to R and 50 to U each.
         assert found.cost == pytest.approx(2 * 100 + 2 * (100 + 50 + 50))
         assert {kept.store.name for kept in found.plan.upkeep} == {"S⋈T"}
+
+    def test_values_that_lead_nowhere_are_asked_for_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Within the solver's tolerance there may be nothing of a step that is needed; a plan there is."""
+        statistics = Statistics(EQUAL_RATES, horizon=SECOND)
+        space = workspace(*self.SPACE.queries.values(), statistics=statistics)
+        expected, names = solve(space), tuple(space.queries)
+        model = Model(space, names, relevant_steps(space, names))
+        piece = model.begin(0.0, 0.0, None)
+        assert not model.whole
+        assert space.cost_of(piece.plan) > expected.cost
+        nowhere = Result((0.0,) * model.program.variables, 0.0, 0.0, 0.0)
+        monkeypatch.setattr(model.program, "run", lambda **_: nowhere)
+        assert space.cost_of(model.improve(piece, 60.0, 0.0).plan) == pytest.approx(expected.cost)
+        model.whole = True
+        assert model.improve(piece, 60.0, 0.0) == piece
 
 
 class TestTheExampleOf950Tuples:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from tests.unit.plan.workloads import PAIR, query
+from tests.unit.runtime.joins import SECOND
 from tests.unit.runtime.workload import session
-from weft.plan.graph import PhysicalGraph
+from weft.plan.graph import Member, PhysicalGraph, Sight
 from weft.runtime import progress
 from weft.runtime.metrics import BatchMetrics
-from weft.runtime.progress import History
+from weft.runtime.progress import History, complete_from
+
+LATER = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=7)
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +68,16 @@ def test_parts_beyond_the_room_for_them_are_worked_out_again(
     assert history.part(1, "q", ()) is second
     assert history.part(0, "q", ()) is not first
     assert history.part(0, "q", ()) == first
+
+
+@pytest.mark.parametrize("backfill", [False, True])
+@pytest.mark.parametrize("text", [PAIR, "SELECT v.x FROM v"])
+def test_results_are_complete_from_where_all_inputs_are_seen(text: str, backfill: bool) -> None:
+    """Whoever relies on results would else take what is left of the past for all of it."""
+    asked = query(text)
+    sights = [Sight(alias, 5, None, (5 + n) * SECOND) for n, alias in enumerate(asked.aliases, 2)]
+    member = Member("new", asked, 0, 5, tuple(sights))
+    needs_the_past = len(asked.aliases) > 1 or backfill
+    last = LATER + timedelta(seconds=len(asked.aliases) - 1)
+    assert complete_from(member, backfill) == (last if needs_the_past else None)
+    assert complete_from(Member("first", asked, 0), backfill) is None

@@ -59,7 +59,7 @@ def joined(found: WorkloadPlan, old: Program | None, facts: Facts) -> dict[str, 
 def facts_of(old: Program, **given: dict[str, int]) -> Facts:
     """What is known of a program's state before batch 5, that has been there from the first on."""
     kept = kept_after(None, old, Relay(), Facts())
-    return Facts(5, kept, given.get("evicted", {}), given.get("marks", {}), NEWEST)
+    return Facts(5, kept, given.get("evicted", {}), given.get("marks", {}), NEWEST, given.get("oldest", {}))
 
 
 OLD = program(pairs(stored("v"), stored("w"), old=BELOW.format(5)))
@@ -111,6 +111,10 @@ class TestNewcomers:
         marks = {"v": 60_000_000, "w": 60_000_000}
         found = sights(longer, evicted={V: 55_000_000}, marks=marks)
         assert found.sight("v") == Sight("v", 0, 55_000_000, 55_000_000, V)
+        nothing = sights(longer, evicted={V: 55_000_000}, marks=marks, oldest={"v": 55_000_000})
+        assert nothing.sight("v") == Sight("v", 0, None, None, V), "nothing was older than what may be gone"
+        some = sights(longer, evicted={V: 55_000_000}, marks=marks, oldest={"v": 54_999_999})
+        assert some.sight("v") == found.sight("v")
         same = sights(BELOW.format(3), evicted={V: 55_000_000}, marks=marks)
         assert same.sight("v") == Sight("v", 0, None, None, V)
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from tests.unit.runtime.joins import times
+from weft.bucket.bounds import Bounds
+from weft.errors import StateError
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
-from weft.runtime.checkpoint import Blueprint, Checkpoint, Plan
-from weft.runtime.messages import NOTE, Message
+from weft.runtime.checkpoint import Blueprint, Checkpoint, Manifest, Plan, RunFile
+from weft.runtime.messages import NOTE, Message, error_of
+from weft.runtime.relay import Read, Relay
 from weft.runtime.turn import Turn
-from weft.runtime.worker import Job, hop_task, read_task
+from weft.runtime.worker import Job, hop_task, past_task, read_task
 from weft.session import PlannedQuery, Session
 from weft.sources.records import Decoded
 
@@ -80,6 +83,24 @@ def test_a_task_does_the_same_in_whatever_order_its_input_comes(tmp_path: Path) 
         for seed in range(5):
             random.Random(seed).shuffle(arrived)
             assert parcels(hop_task(job, 1, partition, arrived)) == once
+
+
+def test_a_damaged_file_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
+    """Spark would run a task that fails four times, and then say nothing of the cause."""
+    query = planned()
+    begin(tmp_path, query)
+    checkpoint, store = Checkpoint(tmp_path), query.graph.stores[0]
+    last = checkpoint.plan(0)
+    assert last is not None
+    relay = Relay((Read(store.aliases[0], store.identity, ("q",)),))
+    checkpoint.open({})
+    checkpoint.commit(Manifest(0, {"queries": {store.identity: {0: (RunFile("0-run", Bounds(1, 9)),)}}}))
+    checkpoint.write_plan(replace(last, number=1, relays={"queries": asdict(relay)}, changed=("queries",)))
+    checkpoint.buckets.mkdir(exist_ok=True)
+    (checkpoint.buckets / "0-run").write_bytes(b"nonsense")
+    checkpoint.close()
+    (told,) = past_task(Job(str(tmp_path), "", 1, {}, {}, {}, boundary=True), 0)
+    assert isinstance(error_of(told.content()), StateError)
 
 
 def test_a_worker_does_not_take_an_old_checkpoint_for_a_new_one(tmp_path: Path) -> None:
