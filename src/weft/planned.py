@@ -47,7 +47,7 @@ class PlannedQuery:
 
     def explain(self, observed: Observation | None = None) -> str:
         """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
-        return explain(self.graph, self.name, self.plan.strategy, observed)
+        return explain(self.graph, self.name, self.plan.strategy, observed, self.query)
 
     def diagram(self) -> str:
         """The plan as a Mermaid flowchart."""

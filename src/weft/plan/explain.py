@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from weft.errors import WeftError
+from weft.logical.query import Query
 from weft.logical.window import Rows, format_duration
+from weft.plan.closing import closing_lines
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import Cost
 from weft.plan.observation import Observation, StepSeen
@@ -34,20 +36,27 @@ def number(value: float) -> str:
 
 
 def explain(
-    graph: PhysicalGraph, name: str = "query", strategy: str = "", observed: Observation | None = None
+    graph: PhysicalGraph,
+    name: str = "query",
+    strategy: str = "",
+    observed: Observation | None = None,
+    query: Query | None = None,
 ) -> str:
     """The plan as text: its stores, then every input's probes with what they are expected to do.
 
-    With ``observed``, which must be of this graph, what they did is shown next to it.
+    With ``observed``, which must be of this graph, what they did is shown next to it. The graph knows the core of a
+    query with outer joins; ``query`` is all of it.
     """
     lines = [_title(graph, name, strategy)]
     lines += [f"Observed: {_summary(graph, observed)}"] if observed else []
-    lines += ["", str(graph.query), ""]
+    lines += ["", str(query or graph.query), ""]
     if observed:
         lines += ["Inputs", *_table(_INPUT_HEADS, _input_rows(observed)), ""]
     if graph.stores:
         lines += ["Stores", *_store_table(graph, observed), ""]
+    if any(isinstance(rule, ProbeRule) for rule in graph.rules):
         lines += ["Probe orders", *_step_table(graph, observed), ""]
+    lines += closing_lines(graph, observed)
     if observed:
         lines += ["Time per batch", *_table(_HOP_HEADS, _hop_rows(observed)), ""]
     lines += [f"note: {note}" for note in _notes(graph)]
@@ -70,14 +79,15 @@ def _title(graph: PhysicalGraph, name: str, strategy: str) -> str:
 def _summary(graph: PhysicalGraph, seen: Observation) -> str:
     batches = f"{seen.batches} batch{'' if seen.batches == 1 else 'es'}"
     parts = [f"{batches} over {number(seen.seconds)} s of {seen.clock}", f"{number(seen.results)} results"]
-    predicted = f", predicted {number(_results(graph))}" if graph.cost and graph.stores else ""
+    walked = graph.cost and graph.stores and graph.members[0].walked
+    predicted = f", predicted {number(_results(graph))}" if walked else ""
     return " · ".join([*parts, f"{_figure(seen.rate(seen.results))} results/s{predicted}"])
 
 
 def _results(graph: PhysicalGraph) -> float:
     """Results per second, as predicted: what the last step of every input gives."""
-    lasts = [list(graph.probes(alias))[-1].estimate for alias in graph.query.aliases]
-    return sum(last.outgoing for last in lasts if last)
+    probes = [list(graph.probes(alias)) for alias in graph.query.aliases]
+    return sum(steps[-1].estimate.outgoing for steps in probes if steps and steps[-1].estimate)
 
 
 def _figure(value: float | None) -> str:
@@ -233,7 +243,7 @@ def _notes(graph: PhysicalGraph) -> list[str]:
             f"nothing bounds the state of {', '.join(endless)}; it grows for ever "
             "(give a window, or compare event times)"
         )
-    if graph.query.cross:
+    if graph.query.cross and graph.members[0].walked:
         notes.append("this is a cross product: some probes match every stored tuple")
     return notes
 

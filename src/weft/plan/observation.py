@@ -66,6 +66,7 @@ class Observation:
     stores: Mapping[str, StoreSeen] = field(default_factory=dict)
     hops: tuple[float, ...] = ()
     elapsed: float = 0.0
+    closed: int = 0  # results that were closed, not found by probes
 
     def __post_init__(self) -> None:
         if self.batches < 0 or not self.seconds >= 0:

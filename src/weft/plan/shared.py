@@ -27,6 +27,9 @@ def shared_text(graph: PhysicalGraph) -> str:
     lines += ["Probe trees"]
     for source in graph.sources:
         lines += [f"  {source.alias}", *_tree(graph, source.name, source.alias)]
+    if graph.sweeps:
+        lines += ["", "Closed from stores"]
+        lines += [f"  {sweep.query}: {', '.join(sweep.homes)}" for sweep in graph.sweeps]
     return "\n".join(lines) + "\n"
 
 

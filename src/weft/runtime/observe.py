@@ -41,6 +41,7 @@ def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) ->
         stores=_stores(graph, recent),
         hops=_hops(graph, recent),
         elapsed=sum(batch.elapsed for batch in recent) / max(1, len(recent)),
+        closed=sum(sum(batch.closed.values()) for batch in recent),
     )
 
 

@@ -1,0 +1,70 @@
+"""How rows without a partner are found, for people.
+
+Guarantees: read off the graph: every join that keeps such rows, when they leave, and from where they are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from weft.logical.expr import all_of, to_sql
+from weft.logical.join import Join
+from weft.logical.outer import joins, visible, waits
+from weft.logical.window import format_duration
+from weft.plan.graph import PhysicalGraph
+from weft.plan.homes import located
+from weft.plan.observation import Observation
+
+__all__ = ["closing_lines"]
+
+
+def closing_lines(graph: PhysicalGraph, seen: Observation | None) -> list[str]:
+    """A section of lines for a graph of one query; none if it has nothing to close."""
+    lines: list[str] = []
+    for sweep in graph.sweeps:
+        member = graph.member(sweep.query)
+        if member.closing is None:
+            continue
+        found = waits(member.query, member.closing.tree)
+        lines += ["Closing"]
+        for number, join in joins(member.closing.tree):
+            lines += [f"  {line}" for line in _join(number, join, found)]
+        if member.closing.where:
+            lines.append(f"  of all rows, those with {to_sql(all_of(member.closing.where))}")
+        lines.append(f"  {_place(graph, member.closing.tree, sweep.homes)}")
+        if not member.closing.walked:
+            lines.append("  rows that miss nothing are found there, too")
+        lines += [f"  observed: {seen.closed:,} of {seen.results:,} results"] if seen else []
+        lines.append("")
+    return lines
+
+
+def _join(number: int, join: Join, found: dict[tuple[int, str], timedelta | None]) -> Iterator[str]:
+    """What a join does with rows that have no partner."""
+    if join.kind in ("inner", "semi"):
+        return
+    for side in (join.left, join.right) if join.kind == "full" else (join.left,):
+        names = visible(side)
+        bounded = [
+            f"{name} + {format_duration(wait).lower()}" for name in names if (wait := found[number, name])
+        ]
+        now = [name for name in names if found[number, name] == timedelta(0)]
+        ends = " or ".join([*now, *bounded])
+        when = f"leave when time has passed {ends}" if ends else "leave at the end of the input"
+        yield f"{', '.join(names)} without a partner in {_described(join, side)}: {when}"
+
+
+def _described(join: Join, side: Join | str) -> str:
+    away = join.right if side is join.left else join.left
+    return (
+        f"{', '.join(visible(away))} ({join.kind} join on {to_sql(all_of(join.on)) if join.on else 'TRUE'})"
+    )
+
+
+def _place(graph: PhysicalGraph, tree: Join, homes: tuple[str, ...]) -> str:
+    stores = [graph.store(name) for name in homes]
+    place = located(tree, {store.aliases[0]: store.layout for store in stores})
+    named = ", ".join(f"{store.name} ({store.layout})" for store in stores)
+    where = "in one partition" if place is None or place.everywhere else "in every partition for itself"
+    return f"looked for {where}, from {named}"
