@@ -245,10 +245,11 @@ class _Windows:
 
     def inside(self, pairs: Iterator[Pairs]) -> Iterator[Pairs]:
         """The pairs of rows that are inside each other's windows."""
-        left, right = self.left, self.right
+        left_newest, left_until = frozen(self.left.newest), frozen(self.left.until)
+        right_newest, right_until = frozen(self.right.newest), frozen(self.right.until)
         for ours, theirs in pairs:
-            inside = take(right.newest, theirs) <= take(left.until, ours)
-            inside &= take(left.newest, ours) <= take(right.until, theirs)
+            inside = take(right_newest, theirs) <= take(left_until, ours)
+            inside &= take(left_newest, ours) <= take(right_until, theirs)
             yield ours[inside], theirs[inside]
 
 

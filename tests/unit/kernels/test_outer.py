@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -187,6 +187,22 @@ def test_tuples_outside_of_the_window_are_no_partners() -> None:
     assert numbers_of(tree, relations) == [(-1, 2), (0, 0), (0, 1), (1, -1)]
 
 
+@pytest.mark.parametrize("reaches", [(2, None), (None, 2)])
+def test_windows_narrower_than_a_band_of_time_are_kept(reaches: tuple[int | None, int | None]) -> None:
+    times = [0, 3, 6, 9]
+    relations = {
+        alias: relation(alias, {"ts": times, "k": [1] * 4}, times, reach=reach)
+        for alias, reach in zip("ab", reaches, strict=True)
+    }
+    span = literal(timedelta(microseconds=3))
+    band = [call("<=", col(one, "ts"), call("+", col(other, "ts"), span)) for one, other in ("ab", "ba")]
+    near = [(one, other) for one in range(4) for other in range(4) if abs(one - other) <= 1]
+    earlier = 0 if reaches[0] else 1  # the side whose tuples are too old for the next ones of the other
+    expected = [pair for pair in near if pair[earlier] >= pair[1 - earlier]]
+    for on in ([ON_K, *band], band):
+        assert numbers_of(join("inner", "a", "b", *on), relations) == expected
+
+
 def test_what_a_row_lacks_has_no_window() -> None:
     """A padded row is as old as the tuples it has."""
     relations = {
@@ -262,10 +278,13 @@ def test_many_rows_are_joined_as_duckdb_joins_them(first: str, second: str) -> N
 def test_the_matches_of_a_row_may_be_found_in_several_portions() -> None:
     """A theta join's pairs are made in portions; what a semi join knows of one must not be lost with the next."""
     relations = {alias: many(alias, 700) for alias in "ab"}
+    relations["b"] = replace(
+        relations["b"], arrived=np.arange(1, 701)
+    )  # the first partner is in the first portion
     tree = join("semi", "a", "b", call("<>", col("a", "u"), col("b", "u")))
     ours, theirs = (relations[alias].batch.column(1).to_numpy() for alias in "ab")
     pairs = ours[:, None] != theirs[None, :]
-    first = np.where(pairs, relations["b"].arrived[None, :], 1_000).min(axis=1)
+    first = np.where(pairs, relations["b"].arrived[None, :], FOREVER).min(axis=1)
     rows = rows_of(tree, relations, {})
     assert rows.arrived.tolist() == np.maximum(first, relations["a"].arrived).tolist()
 
