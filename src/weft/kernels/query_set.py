@@ -27,12 +27,12 @@ __all__ = [
     "count_per_query",
     "meet",
     "nonempty",
+    "only",
     "rows_per_query",
     "set_bit",
     "set_names",
     "sets_of",
     "thresholds",
-    "with_bits",
     "words_for",
 ]
 
@@ -84,6 +84,11 @@ def all_of(one: Longs, other: Longs, out: Longs | None = None) -> Longs:
     return common
 
 
+def only(sets: Longs, slots: Sequence[int]) -> Longs:
+    """Every row's set without all other queries than these."""
+    return all_of(sets, bits_of(slots, len(sets))[:, None])
+
+
 def nonempty(sets: Longs) -> Mask:
     """Which rows are of use to any query."""
     either = sets[0] if len(sets) == 1 else np.bitwise_or.reduce(sets, axis=0)
@@ -102,14 +107,6 @@ def compact(sets: Longs, wanted: Longs, probes: Ints, rows: Ints, splits: Sequen
     _compact(sets, wanted, probes, rows, ends)
     found: list[int] = ends.tolist()
     return found
-
-
-def with_bits(masks: Mapping[int, Mask], rows: int, words: int) -> Longs:
-    """Query-sets from the rows of every slot."""
-    sets = np.zeros((words, rows), np.int64)
-    for slot, mask in masks.items():
-        set_bit(sets, slot, mask)
-    return sets
 
 
 def set_bit(sets: Longs, slot: int, mask: Mask) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "StepCost",
     "Store",
     "StoreCost",
+    "check_store",
     "store_name",
 ]
 
@@ -59,6 +60,16 @@ class Layout:
         return f"{self.kind}{by}"
 
 
+def check_store(names: Names, layout: Layout) -> None:
+    """Refuse a store of nothing, of an input twice, or partitioned by what it does not have."""
+    if list(names) != sorted(set(names)) or not names:
+        raise PlanError(f"a store of {names} cannot be")
+    if layout.by is not None and not aliases(layout.by) <= set(names):
+        raise PlanError(
+            f"store {store_name(names)} cannot be partitioned by {layout.by}, which it does not have"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """A stored relation: an input, or the join of several."""
@@ -67,11 +78,7 @@ class Store:
     layout: Layout
 
     def __post_init__(self) -> None:
-        if list(self.aliases) != sorted(set(self.aliases)) or not self.aliases:
-            raise PlanError(f"a store of {self.aliases} cannot be")
-        by = self.layout.by
-        if by is not None and not aliases(by) <= set(self.aliases):
-            raise PlanError(f"store {self.name} cannot be partitioned by {by}, which it does not have")
+        check_store(self.aliases, self.layout)
 
     @property
     def name(self) -> str:

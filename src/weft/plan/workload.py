@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from weft.errors import PlanError
 from weft.logical.canonical import joined_on
-from weft.logical.expr import Expr, aliases, to_sql
+from weft.logical.expr import Expr, to_sql
 from weft.logical.outer import Closing
 from weft.logical.query import Query
 from weft.plan.homes import located
-from weft.plan.join_plan import Cost, JoinPlan, Layout, Names, store_name
+from weft.plan.join_plan import Cost, JoinPlan, Layout, Names, check_store, store_name
 
 __all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of", "share", "store_identity"]
 
@@ -35,11 +35,7 @@ class SharedStore:
     group: str = ""
 
     def __post_init__(self) -> None:
-        if list(self.aliases) != sorted(set(self.aliases)) or not self.aliases:
-            raise PlanError(f"a store of {self.aliases} cannot be")
-        by = self.layout.by
-        if by is not None and not aliases(by) <= set(self.aliases):
-            raise PlanError(f"store {self.name} cannot be partitioned by {by}, which it does not have")
+        check_store(self.aliases, self.layout)
 
     @property
     def name(self) -> str:

@@ -21,11 +21,10 @@ from weft.bucket.compiled import Ints, Mask
 from weft.kernels import route
 from weft.kernels.materialise import taken
 from weft.kernels.query_set import (
-    all_of,
-    bits_of,
     columns_of,
     count_per_query,
     nonempty,
+    only,
     rows_per_query,
     sets_of,
 )
@@ -197,7 +196,7 @@ def _of_use(program: Program, users: Users, batch: pa.RecordBatch) -> pa.RecordB
     if not program.sets or len(users) == len(program.members) or not batch.num_rows:
         return batch
     sets = sets_of([column(batch, name) for name in program.sets])
-    return _kept(batch, nonempty(all_of(sets, bits_of(program.slots(users), program.words)[:, None])))
+    return _kept(batch, nonempty(only(sets, program.slots(users))))
 
 
 def run_hop(

@@ -16,7 +16,7 @@ import pyarrow as pa
 from weft.bucket.bucket import Bucket, assemble, build, column
 from weft.bucket.compiled import Longs, Mask
 from weft.kernels.arrow import arrow_type
-from weft.kernels.query_set import all_of, bits_of, columns_of, nonempty, set_bit
+from weft.kernels.query_set import columns_of, nonempty, only, set_bit
 from weft.kernels.select import Columns, holds
 from weft.logical.expr import all_of as conjunction
 from weft.logical.expr import columns
@@ -69,7 +69,7 @@ def past_rows(
     newcomers = _newcomers(program, users, written)
     sets = _old_sets(program, rows, newcomers)
     _add_newcomers(sets, newcomers, alias, clock, batch)
-    sets = all_of(sets, bits_of(program.slots(users), program.words)[:, None])
+    sets = only(sets, program.slots(users))
     kept = nonempty(sets)
     if copies:
         place = batch.schema.get_field_index(BATCH)
@@ -125,8 +125,9 @@ def _old_sets(program: Program, old: pa.RecordBatch, newcomers: list[Member]) ->
     names = [name for name in program.sets if name in old.schema.names]
     for word, name in enumerate(names):
         sets[word] = longs(column(old, name))
-    stay = bits_of(present, program.words)[:, None]
-    return all_of(sets, stay) if names else np.broadcast_to(stay, sets.shape).copy()
+    if not names:
+        sets[:] = -1
+    return only(sets, present)
 
 
 def _add_newcomers(

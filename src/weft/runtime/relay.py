@@ -204,7 +204,9 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     if gone is None:
         return Sight(alias, batch, base.since, complete, store.identity)
     since_when = gone if base.since is None else max(gone, base.since)
-    return Sight(alias, batch, since_when, gone if complete is None else max(gone, complete), store.identity)
+    sure = _blind(query, alias, facts).complete if store.counted else gone  # a number says nothing of times
+    times = [time for time in (complete, sure) if time is not None]
+    return Sight(alias, batch, since_when, max(times, default=None), store.identity)
 
 
 def _gone(store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> int | None:

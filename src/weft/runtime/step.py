@@ -20,7 +20,7 @@ from weft.bucket.words import validity
 from weft.kernels.band import Band, band_portions
 from weft.kernels.materialise import stored_column, taken
 from weft.kernels.probe import Keys, in_order, probe_portions
-from weft.kernels.query_set import all_of, bits_of, columns_of, compact, meet, nonempty, sets_of
+from weft.kernels.query_set import bits_of, columns_of, compact, meet, nonempty, only, sets_of
 from weft.kernels.ranges import Matches, Window, join_matches
 from weft.kernels.theta import Sides, residual, theta_portions
 from weft.logical.expr import BOOLEAN, Expr, Literal, columns
@@ -70,7 +70,7 @@ def _of_use(step: Step, batch: pa.RecordBatch) -> tuple[Ints | None, pa.RecordBa
     if not step.sets or not batch.num_rows:
         return None, batch
     sets = sets_of([column(batch, name) for name in step.sets])
-    kept = nonempty(all_of(sets, bits_of(step.slots, len(step.sets))[:, None]))
+    kept = nonempty(only(sets, step.slots))
     if kept.all():
         return None, batch
     rows = np.flatnonzero(kept).astype(np.int32)

@@ -176,7 +176,7 @@ def next_manifest(
         _of_both(max, before.newest, newest),
         _of_both(min, before.oldest, oldest),
         before.kept,
-        {name: _evicted(name, program, before, plan) for name, program in programs.items()},
+        {name: _evicted(name, program, before, plan, arrived) for name, program in programs.items()},
         results,
         records,
         metrics,
@@ -219,12 +219,14 @@ def _of_both(
     return {name: pick(time, now.get(name, time)) for name, time in every.items()}
 
 
-def _evicted(name: str, program: Program, before: Manifest, plan: Plan) -> dict[str, int]:
+def _evicted(
+    name: str, program: Program, before: Manifest, plan: Plan, arrived: Mapping[str, int]
+) -> dict[str, int]:
     """Below which clock stores have forgotten rows, or may have: what tasks were allowed to."""
     found = dict(before.evicted.get(name, {}))
-    marks = Watermarks(before.marks)
+    marks, turn = Watermarks(before.marks), _counted(plan, name, program, before.arrived, arrived)
     for store in program.stores.values():
-        since = None if store.counted else forgettable(store, marks, _uncounted(plan, name, program)).since
+        since = forgettable(store, marks, turn).since
         if since is not None:
             found[store.identity] = max(since, found.get(store.identity, since))
     return {
@@ -234,8 +236,13 @@ def _evicted(name: str, program: Program, before: Manifest, plan: Plan) -> dict[
     }
 
 
-def _uncounted(plan: Plan, name: str, program: Program) -> Turn:
-    return replace(Turn.from_dict(plan.turns[name]), counts=dict.fromkeys(program.counted, Count(0, 0)))
+def _counted(
+    plan: Plan, name: str, program: Program, before: Mapping[str, int], arrived: Mapping[str, int]
+) -> Turn:
+    """The turn as tasks knew it in the end."""
+    streams = {alias: program.graph.input(alias).stream.name for alias in program.counted}
+    counts = {alias: Count(before.get(name, 0), arrived.get(name, 0)) for alias, name in streams.items()}
+    return replace(Turn.from_dict(plan.turns[name]), counts=counts)
 
 
 def _measured(

@@ -19,12 +19,12 @@ from weft.kernels.query_set import (
     columns_of,
     count_per_query,
     nonempty,
+    only,
     rows_per_query,
     set_bit,
     set_names,
     sets_of,
     thresholds,
-    with_bits,
     words_for,
 )
 
@@ -92,10 +92,9 @@ def test_a_bit_is_set_and_cleared_and_no_other_touched(queries: list[frozenset[i
     assert unpacked(sets) == expected
 
 
-@given(members)
-def test_sets_from_masks(queries: list[frozenset[int]]) -> None:
-    masks = {slot: np.array([slot in present for present in queries], bool) for slot in range(SLOTS)}
-    assert np.array_equal(with_bits(masks, len(queries), WORDS), packed(queries))
+@given(members, st.lists(slots))
+def test_only_some_queries_are_left(queries: list[frozenset[int]], wanted: list[int]) -> None:
+    assert unpacked(only(packed(queries), wanted)) == [present & set(wanted) for present in queries]
 
 
 def test_what_does_not_fit_is_refused() -> None:

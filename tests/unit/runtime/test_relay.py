@@ -118,6 +118,23 @@ class TestNewcomers:
         same = sights(BELOW.format(3), evicted={V: 55_000_000}, marks=marks)
         assert same.sight("v") == Sight("v", 0, None, None, V)
 
+    def test_of_counted_tuples_those_are_seen_that_were_kept(self) -> None:
+        """Where a window counts, what is gone is a number, and results are complete when the past is past."""
+        counted = BELOW.format(5).replace("RANGE 5 SECONDS", "ROWS 4")
+        name, other = "v$rows", "w$rows"
+        v, w = (
+            SharedStore((alias,), Layout("partitioned", 2, query(counted).input(alias).column("vid")))
+            for alias in (name, other)
+        )
+        walks = (Walk(name, (w,)), Walk(other, (v,)))
+        wide = counted.replace("ROWS 4", "ROWS 9")
+        old = program(WorkloadPlan((Answer("old", query(counted), walks),)))
+        both = WorkloadPlan((Answer("new", query(wide), walks), Answer("old", query(counted), walks)))
+        some = joined(both, old, facts_of(old, evicted={v.identity: 7}))["new"].sight(name)
+        assert some == Sight(name, 0, 7, NEWEST["v"] + 1, v.identity)
+        every = joined(both, old, facts_of(old, evicted={v.identity: 0}))["new"].sight(name)
+        assert every == Sight(name, 0, None, None, v.identity)
+
     def test_who_looks_through_a_newcomer_sees_what_that_one_does(self) -> None:
         """No query sees more than was kept for anybody."""
         sight = Sight("v", 3, 7, 9, V)
