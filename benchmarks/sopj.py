@@ -9,8 +9,9 @@ join to do.
 Every contender runs in a process of its own, from the same files with their schema given, on as many cores, and writes
 Parquet. Results are compared by the sources they have and a checksum of all columns: a difference gives the exit code
 1. A batch job shows nothing before it has written everything, so its first result is there when the last one is. Times
-are from when Spark is there, start-up apart; nobody is warmed up. Memory is what all processes of a contender have at
-once, the JVM and Spark's workers included.
+are from when Spark is there, start-up apart. Nobody is warmed up; but what Weft compiles it keeps on disk, so the very
+first run of an installation takes longer. Memory is what all processes of a contender have at once, the JVM and Spark's
+workers included.
 
 Spark's streaming join refuses the query. To join them nevertheless, ids are made event times, and a row from the far
 future is added to each source; this is slow, so data sets of more than --stream-rows are left out.
@@ -19,6 +20,7 @@ future is added to each source; this is slow, so data sets of more than --stream
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import shutil
 import sys
@@ -209,6 +211,11 @@ def main(arguments: list[str]) -> int:
     """Print tables and verdicts; 1 if results differ, one fails or, with ``--strict``, a target is missed."""
     options = _options(arguments)
     console = Console(width=None if sys.stdout.isatty() else 120)
+    if importlib.util.find_spec("duckdb") is None:
+        console.print(
+            "DuckDB, which compares the results, is not installed: pip install duckdb", highlight=False
+        )
+        return 1
     failed = missed = False
     figures: dict[str, Any] = {}
     for name in options.data:
