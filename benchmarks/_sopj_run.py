@@ -1,0 +1,262 @@
+"""The process of one contender over flights: `python -m benchmarks._sopj_run TASK ANSWER`, both JSON files.
+
+Guarantees: all answer the query of SOPJ's section IV-C, from the same CSV files with their schema given, and write
+Parquet. Nobody is warmed up: what a contender compiles is part of its time, that of getting Spark is told apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks._arrivals import Arrivals, at_end, moments, of_spark_stream, of_weft
+from benchmarks._data import BEGIN
+from benchmarks._flights import SOURCES
+from benchmarks._memory import PeakMemory
+from benchmarks._process import say
+from benchmarks._progress import wait_for
+
+__all__ = ["CONTENDERS", "SopjTask", "outer_join", "output_columns"]
+
+Columns = dict[str, dict[str, str]]  # by source, then name: the type
+
+_FAR = "TIMESTAMP '9000-01-01'"
+
+
+@dataclass(frozen=True, slots=True)
+class SopjTask:
+    """What one contender is to do."""
+
+    contender: str
+    data: str  # the directory with a directory of files for each source
+    work: str  # where results, in `out`, and checkpoints may go
+    columns: Columns
+    rows: int  # of the whole data set
+    files_per_batch: int
+    cores: int
+    memory: str
+    shuffle_partitions: int
+    launched: float = 0.0  # when the process was started, in seconds since 1970
+
+    @property
+    def out(self) -> Path:
+        """Where the results go."""
+        return Path(self.work, "out")
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the checkpoint goes."""
+        return str(Path(self.work, "checkpoint"))
+
+    def schema(self, source: str) -> str:
+        """A source's columns as Weft and Spark take them."""
+        return ", ".join(f"{name} {type_}" for name, type_ in self.columns[source].items())
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """When a contender began to process, and when its results were there."""
+
+    began: float
+    arrivals: Arrivals
+
+
+def output_columns(columns: Columns) -> dict[str, str]:
+    """The columns of the results, with their types."""
+    ids = {"newid": "long", **{f"id{place}": "long" for place, _ in enumerate(columns, 1)}}
+    return ids | {name: type_ for some in columns.values() for name, type_ in some.items() if name != "id"}
+
+
+def outer_join(columns: Columns) -> str:
+    """The query of section IV-C; its `*` is written out, since a file cannot have three columns `id`."""
+    shown = [f"f{place}.id AS id{place}" for place, _ in enumerate(columns, 1)]
+    for place, some in enumerate(columns.values(), 1):
+        shown.extend(f"f{place}.{name} AS {name}" for name in some if name != "id")
+    return (
+        f"SELECT COALESCE(f1.id, f2.id, f3.id) AS newid, {', '.join(shown)} FROM flight1 f1 "
+        "FULL OUTER JOIN flight2 f2 ON f1.id = f2.id "
+        "FULL OUTER JOIN flight3 f3 ON COALESCE(f1.id, f2.id) = f3.id"
+    )
+
+
+def run_weft(task: SopjTask) -> Ran:
+    """Weft over the files as streams that end."""
+    import weft
+    from weft.runtime.spark_session import create_spark
+
+    spark = create_spark(f"local[{task.cores}]")
+    began = _ready(task)
+    known = weft.StreamStatistics(rate=task.rows, distinct={"id": task.rows})
+    session: Any = weft.Session(
+        checkpoint=task.checkpoint,
+        spark=spark,
+        statistics=weft.Statistics(dict.fromkeys(SOURCES, known)),
+        options=weft.Options(partitions=task.cores),
+    )
+    for name in SOURCES:
+        limit = task.files_per_batch
+        source = weft.files("csv", f"{task.data}/{name}", schema=task.schema(name), max_files_per_batch=limit)
+        session.stream(name, source)
+    session.query(outer_join(task.columns), name="sopj", sink=weft.to_parquet(task.out))
+    session.run_available()
+    session.stop()
+    return Ran(began, of_weft(task.out))
+
+
+def run_batch(task: SopjTask) -> Ran:
+    """Spark SQL, which the paper compares with."""
+    spark = _spark(task, {"spark.sql.shuffle.partitions": str(task.shuffle_partitions)})
+    began = _ready(task)
+    for name in SOURCES:
+        reader = spark.read.schema(task.schema(name)).option("header", True)
+        reader.csv(f"{task.data}/{name}").createOrReplaceTempView(name)
+    spark.sql(outer_join(task.columns)).write.parquet(str(task.out))
+    return Ran(began, at_end(task.out, time.time()))
+
+
+def run_stream(task: SopjTask) -> Ran:
+    """Spark's streaming join of the same query; Spark refuses it, which is the answer."""
+    spark = _spark(task, _streaming(task))
+    began = _ready(task)
+    for name in SOURCES:
+        _stream(spark, task, name, task.data).createOrReplaceTempView(name)
+    return _run_stream(task, spark.sql(outer_join(task.columns)), began)
+
+
+def run_timed(task: SopjTask) -> Ran:
+    """Spark's streaming join with what it needs added to query and data.
+
+    Ids become event times, so that a watermark can say that an id will not come any more; it stays behind all of
+    them until a row from the far future in each source, the last one, ends the wait.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    data = Path(task.work, "in")
+    _add_ends(task, data)
+    spark = _spark(task, _streaming(task))
+    began = _ready(task)
+    f1, f2, f3 = (
+        _stream(spark, task, source, str(data), place).withWatermark(f"ts{place}", f"{task.rows} seconds")
+        for place, source in enumerate(SOURCES, 1)
+    )
+    both = f1.join(f2, F.expr("id1 = id2 AND ts1 = ts2"), "full_outer")
+    # One event time per stream: two are refused, and so is a new watermark. That this one has a watermark can be
+    # told by its metadata alone; Spark then passes the watermark on by itself.
+    time_ = F.coalesce("ts1", "ts2").alias("ts12", metadata=f1.schema["ts1"].metadata)
+    both = both.select(*(name for name in both.columns if name not in ("ts1", "ts2")), time_)
+    joined = both.join(f3, F.expr("COALESCE(id1, id2) = id3 AND ts12 = ts3"), "full_outer")
+    joined = joined.withColumn("newid", F.expr("COALESCE(id1, id2, id3)")).where("newid >= 0")
+    return _run_stream(task, joined.select(*output_columns(task.columns)), began)
+
+
+def run_duckdb(task: SopjTask) -> Ran:
+    """DuckDB on the same cores."""
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": task.cores, "preserve_insertion_order": False})
+    connection.execute(f"SET temp_directory = '{task.work}/spill'")
+    began = _ready(task)
+    types = {"long": "BIGINT", "int": "INTEGER", "string": "VARCHAR"}
+    for name in SOURCES:
+        columns = {column: types[type_] for column, type_ in task.columns[name].items()}
+        read = (
+            f"read_csv('{task.data}/{name}/*.csv', header = true, auto_detect = false, columns = {columns})"
+        )
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {read}")
+    task.out.mkdir()
+    connection.execute(f"COPY ({outer_join(task.columns)}) TO '{task.out}/all.parquet' (FORMAT parquet)")
+    return Ran(began, at_end(task.out, time.time()))
+
+
+def _ready(task: SopjTask) -> float:
+    say(f"{task.contender}: ready")
+    return time.time()
+
+
+def _spark(task: SopjTask, settings: dict[str, str]) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(f"local[{task.cores}]").appName(task.contender)
+    common = {"spark.ui.enabled": "false", "spark.driver.memory": task.memory}
+    for name, value in {**common, **settings}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _streaming(task: SopjTask) -> dict[str, str]:
+    """As many partitions as cores, since each holds a state store; the end needs a batch without data."""
+    return {"spark.sql.shuffle.partitions": str(task.cores), "spark.sql.session.timeZone": "UTC"}
+
+
+def _stream(spark: Any, task: SopjTask, source: str, data: str, place: int | None = None) -> Any:
+    """A source as a stream; if its place is given, with its id and event time named after that."""
+    reader = spark.readStream.schema(task.schema(source)).option("header", True)
+    frame = reader.option("maxFilesPerTrigger", task.files_per_batch).csv(f"{data}/{source}")
+    if place is None:
+        return frame
+    # Not from 1970 on: that is Spark's first watermark, and what is not after it is late.
+    near = f"timestamp_seconds({BEGIN} + id{place})"
+    moment = f"CASE WHEN id{place} < 0 THEN {_FAR} ELSE {near} END AS ts{place}"
+    return frame.withColumnRenamed("id", f"id{place}").selectExpr("*", moment)
+
+
+def _run_stream(task: SopjTask, frame: Any, began: float) -> Ran:
+    writer = frame.writeStream.format("parquet").option("path", str(task.out))
+    writer = writer.option("checkpointLocation", task.checkpoint).outputMode("append")
+    query = writer.trigger(availableNow=True).start()
+    wait_for(query, task.contender)
+    return Ran(began, of_spark_stream(task.out))
+
+
+def _add_ends(task: SopjTask, data: Path) -> None:
+    """The same files, and after them one with the row that ends its source; ids of these are negative."""
+    for place, source in enumerate(SOURCES, 1):
+        folder = data / source
+        folder.mkdir(parents=True)
+        files = sorted(Path(task.data, source).iterdir())
+        for file in files:
+            os.symlink(file.absolute(), folder / file.name)
+        names = list(task.columns[source])
+        last = folder / "end.csv"
+        last.write_text(f"{','.join(names)}\n{-place}{',' * (len(names) - 1)}\n", encoding="utf-8")
+        after = files[-1].stat().st_mtime + 1
+        os.utime(last, (after, after))
+
+
+CONTENDERS: dict[str, Callable[[SopjTask], Ran]] = {
+    "weft": run_weft,
+    "batch": run_batch,
+    "duckdb": run_duckdb,
+    "stream": run_stream,
+    "timed": run_timed,
+}
+
+
+def main(question: str, answer: str) -> None:
+    """Run the contender that the task names."""
+    task = SopjTask(**json.loads(Path(question).read_text(encoding="utf-8")))
+    found: dict[str, Any] = {}
+    with PeakMemory() as memory:
+        try:
+            ran = CONTENDERS[task.contender](task)
+        except Exception as error:
+            if type(error).__name__ != "AnalysisException":
+                raise
+            found["refusal"] = str(error).split(";")[0].splitlines()[0]
+        else:
+            found |= {"start_up": ran.began - task.launched, "moments": moments(ran.arrivals, ran.began)}
+            found["batches"] = sum(rows > 0 for _, rows in ran.arrivals)
+    found["memory"] = memory.bytes
+    Path(answer).write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
