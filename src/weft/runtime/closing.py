@@ -27,7 +27,7 @@ from weft.kernels.arrow import arrow_type
 from weft.kernels.materialise import taken
 from weft.kernels.outer import FOREVER, Relation, Rows, rows_of
 from weft.kernels.probe import in_order, probe_portions
-from weft.kernels.query_set import all_of, bits_of, nonempty, sets_of
+from weft.kernels.query_set import nonempty, only, sets_of
 from weft.kernels.select import Columns, evaluate, holds
 from weft.logical.expr import Column, Expr, columns
 from weft.logical.expr import all_of as conjunction
@@ -37,7 +37,7 @@ from weft.runtime.program import Program
 from weft.runtime.state import State
 from weft.runtime.turn import ENDED, Clock, Turn
 
-__all__ = ["close_rows"]
+__all__ = ["close_rows", "own_rows"]
 
 Masks = list[Mask]  # per run
 
@@ -72,18 +72,18 @@ class _Held:
     def of(cls, program: Program, plan: SweepPlan, store: StorePlan, alias: str, state: State) -> _Held:
         settled = list(state.settled(store))
         runs = [*settled, *state.added(store, alias)]
-        return cls(store, runs, [_own(program, plan, run) for run in runs], len(settled))
+        return cls(store, runs, [own_rows(program, plan, run.batch) for run in runs], len(settled))
 
     def times(self, run: Bucket) -> Longs:
         return longs(column(run.batch, self.store.time))
 
 
-def _own(program: Program, plan: SweepPlan, run: Bucket) -> Mask:
-    """The rows of a run that are for the query."""
+def own_rows(program: Program, plan: SweepPlan, batch: pa.RecordBatch) -> Mask:
+    """Which rows are for the query."""
     if not program.sets:
-        return np.ones(run.bounds.rows, np.bool_)
-    sets = sets_of([column(run.batch, name) for name in program.sets])
-    return nonempty(all_of(sets, bits_of((plan.member.slot,), program.words)[:, None]))
+        return np.ones(batch.num_rows, np.bool_)
+    sets = sets_of([column(batch, name) for name in program.sets])
+    return nonempty(only(sets, (plan.member.slot,)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL
 from weft.runtime.batch import BATCH, concat, full_name, values_of
+from weft.runtime.census import Census, count_keys
 from weft.runtime.closing import close_rows
 from weft.runtime.program import Program
 from weft.runtime.refine import refined
@@ -42,7 +43,9 @@ from weft.runtime.state import State, make_run
 from weft.runtime.step import Found, execute
 from weft.runtime.turn import Turn
 
-__all__ = ["Boundary", "Outcome", "Parcel", "StepCount", "leave_past", "leave_source", "run_hop"]
+__all__ = ["LIMIT", "Boundary", "Outcome", "Parcel", "StepCount", "leave_past", "leave_source", "run_hop"]
+
+LIMIT = 10_000_000  # results of one key
 
 CLOSING = 1  # the hop in which rows are closed: all inputs are stored in it
 
@@ -94,6 +97,7 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
     closed: dict[str, int] = field(default_factory=dict)  # how many of these were closed
     steps: list[StepCount] = field(default_factory=list)
+    census: dict[str, Census] = field(default_factory=dict)  # of the keys of queries on one key
     sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
     failed: dict[str, Exception] = field(default_factory=dict)
 
@@ -208,11 +212,17 @@ def run_hop(
     counting: Collection[str] = (),
     job: Boundary | None = None,
     partition: int = 0,
+    limit: int = LIMIT,
 ) -> Outcome:
-    """Apply the rules of a hop to what arrived in a partition; beyond the last hop there is nothing to do."""
+    """Apply the rules of a hop to what arrived in a partition; beyond the last hop there is nothing to do.
+
+    No key of a query whose keys are counted has more than ``limit`` results.
+    """
     outcome = Outcome(counting, job.answering if job else None)
     edges = job.edges if job else None
     here: Here = {edge: list(batches) for edge, batches in arrived.items() if batches}
+    if hop == CLOSING and job is None:
+        _count(program, here, state, outcome, limit)
     for name in list(here):
         here |= {rider: list(here[name]) for rider in program.riders[name]}
     rules = program.hops[hop] if hop < len(program.hops) else ()  # other graphs of the batch may have more
@@ -230,6 +240,16 @@ def run_hop(
     if hop == CLOSING and job is None:
         _close(program, state, turn, partition, outcome)
     return outcome
+
+
+def _count(program: Program, here: Here, state: State, outcome: Outcome, limit: int) -> None:
+    """Count the keys of queries on one key, and set aside what would give too many results."""
+    for sweep in program.sweeps:
+        if sweep.on_one_key:
+            arrived = {alias: here[edge] for alias, edge in sweep.entries.items() if here.get(edge)}
+            census, kept = count_keys(program, sweep, arrived, state, limit)
+            outcome.census[sweep.member.name] = census
+            here |= {sweep.entries[alias]: batches for alias, batches in kept.items()}
 
 
 def _close(program: Program, state: State, turn: Turn, partition: int, outcome: Outcome) -> None:

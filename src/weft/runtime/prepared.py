@@ -12,7 +12,8 @@ from datetime import timedelta
 from weft.bucket.index import Order
 from weft.errors import PlanError
 from weft.logical.expr import Expr
-from weft.logical.outer import Closing, reaches, waits
+from weft.logical.join import TESTS
+from weft.logical.outer import Closing, joins, reaches, waits
 from weft.logical.query import Query
 from weft.logical.window import Range
 from weft.plan.derive import closed_retention, retention_of
@@ -100,7 +101,7 @@ class SweepPlan:
 
     All times are in microseconds: ``waits`` by join and input, ``windows`` by input, and ``reaches``, how much older
     than an input's tuple something can be that it has to do with. With ``everywhere``, all partitions have the same,
-    so that one of them is enough.
+    so that one of them is enough. ``entries`` are the edges by which tuples come to their home.
     """
 
     member: Member
@@ -110,9 +111,19 @@ class SweepPlan:
     windows: Mapping[str, int | None]
     reaches: Mapping[str, int | None]
     everywhere: bool
+    entries: Mapping[str, str]
+
+    @property
+    def on_one_key(self) -> bool:
+        """Whether all inputs are joined on one key, without windows: then its keys can be counted."""
+        stays = all(window is None for window in self.windows.values())
+        asks = any(join.kind in TESTS for _, join in joins(self.closing.tree))
+        return stays and not asks and all(store.node.layout.by is not None for store in self.homes.values())
 
 
-def sweep_plan(member: Member, homes: Mapping[str, StorePlan]) -> SweepPlan:
+def sweep_plan(
+    member: Member, homes: Mapping[str, StorePlan], entries: Mapping[str, str]
+) -> SweepPlan:
     """What closes a query, prepared."""
     closing = member.closing
     if closing is None:
@@ -125,7 +136,8 @@ def sweep_plan(member: Member, homes: Mapping[str, StorePlan]) -> SweepPlan:
         for input_ in member.query.inputs
     }
     back = {alias: _span(span) for alias, span in reaches(member.query, closing.tree).items()}
-    return SweepPlan(member, closing, homes, found, windows, back, place is None or place.everywhere)
+    everywhere = place is None or place.everywhere
+    return SweepPlan(member, closing, homes, found, windows, back, everywhere, entries)
 
 
 def closed_lifetime(member: Member, names: Names) -> Lifetime | None:

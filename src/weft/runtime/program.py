@@ -211,7 +211,8 @@ class Program(Wiring):
     def _sweep(self, sweep: Sweep) -> SweepPlan:
         member = self.members[sweep.query]
         homes = {self._nodes[name].aliases[0]: self.stores[name] for name in sweep.homes}
-        return sweep_plan(member, homes)
+        rules = [rule for rule in self.order if isinstance(rule, StoreRule) and rule.store in sweep.homes]
+        return sweep_plan(member, homes, {self._nodes[r.store].aliases[0]: r.edge for r in rules})
 
     def _step(self, rule: ProbeRule) -> Step:
         store = self.stores[rule.store]
