@@ -65,7 +65,7 @@ class Session:
     """Streams, what is known of them, and the queries over them.
 
     Selectivities within ``statistics`` must be under the names that `predicate_name` gives; `selectivity` takes a
-    predicate in any spelling.
+    predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have.
     """
 
     def __init__(
@@ -81,11 +81,14 @@ class Session:
         joint: str = "auto",
         query_limit: int = 1_000,
         state_limit: int | None = None,
+        key_limit: int = 10_000_000,
     ) -> None:
         check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
         check(options, Options | None, ConfigError, "options", "use weft.Options")
         bad = dead_letters_of(dead_letter_limit)
-        self._settings = Settings(checkpoint, master, spark, driver, bad, joint, query_limit, state_limit)
+        self._settings = Settings(
+            checkpoint, master, spark, driver, bad, joint, query_limit, state_limit, key_limit
+        )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
         self.options = options or Options()
@@ -257,6 +260,7 @@ class Session:
             available_now=available_now,
             set_aside=DeadLetterBox(root / "dead_letters", settings.dead_letters).take,
             state_limit=settings.state_limit,
+            key_limit=settings.key_limit,
         )
         self._restore()
 

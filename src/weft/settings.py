@@ -30,6 +30,7 @@ class Settings:
     joint: str = "auto"
     query_limit: int = 1_000
     state_limit: int | None = None  # bytes per query
+    key_limit: int = 10_000_000  # results of one key
 
     def __post_init__(self) -> None:
         check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
@@ -37,5 +38,6 @@ class Settings:
         check(
             self.state_limit, int | None, ConfigError, "a limit of state", "use a number of bytes per query"
         )
+        check(self.key_limit, int, ConfigError, "a limit of results of a key", "use a number")
         check_one_of(self.joint, METHODS, "joint optimiser")
         check_one_of(self.driver, POLICIES, "driver policy")

@@ -18,6 +18,7 @@ from weft.logical.schema import Stream
 from weft.runtime.asked import Asked
 from weft.runtime.checkpoint import Checkpoint
 from weft.runtime.driver import DEFAULT
+from weft.runtime.interpret import LIMIT
 from weft.runtime.resume import Restore
 from weft.runtime.spark import SetAside, SparkRunner
 from weft.runtime.spark_session import create_spark
@@ -78,6 +79,7 @@ def launch(
     available_now: bool = False,
     set_aside: SetAside | None = None,
     state_limit: int | None = None,
+    key_limit: int = LIMIT,
 ) -> Running:
     """Start queries on a Spark session, or on one made for a master."""
     session = create_spark(spark) if isinstance(spark, str) else spark
@@ -92,6 +94,7 @@ def launch(
         driver,
         set_aside,
         state_limit,
+        key_limit,
     )
     trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
     try:

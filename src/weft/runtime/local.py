@@ -20,16 +20,26 @@ from weft.errors import CatalogError, nearest
 from weft.kernels.arrow import result_schema
 from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
+from weft.runtime.census import Census
 from weft.runtime.driver import DEFAULT, Observed, driver_order
-from weft.runtime.interpret import Boundary, Outcome, Parcel, StepCount, leave_past, leave_source, run_hop
-from weft.runtime.metrics import BatchMetrics, InputMetrics, sum_steps, sum_stores
+from weft.runtime.interpret import (
+    LIMIT,
+    Boundary,
+    Outcome,
+    Parcel,
+    StepCount,
+    leave_past,
+    leave_source,
+    run_hop,
+)
+from weft.runtime.metrics import BatchMetrics, InputMetrics, next_keys, sum_steps, sum_stores
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
 from weft.runtime.refresh import past_rows, refreshed
 from weft.runtime.relay import Facts, Relay, edges_for, evicted_after, kept_after
 from weft.runtime.source import Admitted, admit, numbered
 from weft.runtime.state import Forget, PartitionState
-from weft.runtime.turn import Count, Turn
+from weft.runtime.turn import ENDED, Count, Turn
 from weft.runtime.watermark import Watermarks, clocks, connected_streams, forgettable
 
 __all__ = ["LocalRunner"]
@@ -49,6 +59,7 @@ class _Done:
     steps: list[StepCount] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)
+    census: list[tuple[str, Census]] = field(default_factory=list)
 
 
 class LocalRunner:
@@ -60,11 +71,12 @@ class LocalRunner:
         *,
         partitions: int | None = None,
         driver: str = DEFAULT,
+        limit: int = LIMIT,
     ) -> None:
         self.program = Program(graph)
         layouts = [store.layout.partitions for store in graph.stores]
         self.partitions = partitions or max(layouts, default=1)
-        self.driver = driver
+        self.driver, self.limit = driver, limit
         self.states = [PartitionState() for _ in range(self.partitions)]
         self.watermarks = Watermarks()
         self.arrived: dict[str, int] = {}  # by stream
@@ -87,7 +99,7 @@ class LocalRunner:
 
         What is known of the streams is still known.
         """
-        runner = LocalRunner(graph, partitions=self.partitions, driver=self.driver)
+        runner = LocalRunner(graph, partitions=self.partitions, driver=self.driver, limit=self.limit)
         runner.watermarks, runner.arrived = self.watermarks, self.arrived
         runner.newest, runner.oldest = self.newest, self.oldest
         runner.number, runner.metrics, runner.closed = number, self.metrics, self.closed
@@ -222,7 +234,9 @@ class LocalRunner:
             began = perf_counter()
             for partition, state in enumerate(self.states):
                 arrived = waiting.pop((hop, partition), {})
-                outcome = run_hop(self.program, hop, arrived, state, turn, partition=partition)
+                outcome = run_hop(
+                    self.program, hop, arrived, state, turn, partition=partition, limit=self.limit
+                )
                 for error in outcome.failed.values():
                     raise error
                 self._take(outcome, waiting, done)
@@ -233,6 +247,7 @@ class LocalRunner:
         for name, batches in outcome.results.items():
             done.results.setdefault(name, []).extend(batches)
         done.steps.extend(outcome.steps)
+        done.census.extend(outcome.census.items())
         for name, rows in outcome.closed.items():
             done.closed[name] = done.closed.get(name, 0) + rows
         parcel: Parcel
@@ -290,6 +305,11 @@ class LocalRunner:
             now / 1e6,
             perf_counter() - done.began,
             closed=done.closed,
+            keys=next_keys(
+                self.metrics[-1].keys if self.metrics else {},
+                done.census,
+                [name for name, clock in turn.clocks.items() if clock.now >= ENDED],
+            ),
         )
 
 

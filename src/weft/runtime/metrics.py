@@ -6,14 +6,24 @@ Guarantees: plain data; sums over partitions. Times are measured by the runner a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels
     from weft.bucket.bounds import Bounds
+    from weft.runtime.census import Census
     from weft.runtime.interpret import StepCount
 
-__all__ = ["BatchMetrics", "InputMetrics", "StepMetrics", "StoreMetrics", "sum_steps", "sum_stores"]
+__all__ = [
+    "BatchMetrics",
+    "InputMetrics",
+    "KeyMetrics",
+    "StepMetrics",
+    "StoreMetrics",
+    "next_keys",
+    "sum_steps",
+    "sum_stores",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,27 @@ class StoreMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyMetrics:
+    """The keys of a query on one key, of all batches so far, and the tuples set aside because of too many results.
+
+    A key is ``dangling`` when it has been closed without a tuple of every input; until then it is open.
+    """
+
+    seen: int = 0
+    complete: int = 0
+    dangling: int = 0
+    aside: int = 0
+    too_many: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # of this batch: some keys, and how many tuples each input has
+
+    @property
+    def open(self) -> int:
+        """Keys that may still become complete."""
+        return self.seen - self.complete - self.dangling
+
+
+@dataclass(frozen=True, slots=True)
 class BatchMetrics:
     """One batch.
 
@@ -76,6 +107,7 @@ class BatchMetrics:
     backlog: Mapping[str, int] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)  # results that were closed, by query
     files: int = 0  # that were read
+    keys: Mapping[str, KeyMetrics] = field(default_factory=dict)  # of queries on one key
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -90,8 +122,28 @@ class BatchMetrics:
             "steps": {edge: StepMetrics(**one) for edge, one in data["steps"].items()},
             "stores": {store: StoreMetrics(**one) for store, one in data["stores"].items()},
             "seconds": tuple(data.get("seconds", ())),
+            "keys": {
+                name: KeyMetrics(**{**one, "too_many": tuple(one["too_many"])})
+                for name, one in data.get("keys", {}).items()
+            },
         }
         return cls(**{**data, **parts})
+
+
+def next_keys(
+    before: Mapping[str, KeyMetrics], counted: Iterable[tuple[str, Census]], ended: Iterable[str]
+) -> dict[str, KeyMetrics]:
+    """The keys of queries after a batch, from what was counted in its partitions; the rows of some have ended."""
+    found = {name: replace(one, too_many=()) for name, one in before.items()}
+    for name, one in counted:
+        old = found.get(name, KeyMetrics())
+        told = (*old.too_many, *({"key": each.key, **each.counts} for each in one.too_many))
+        sums = (old.seen + one.seen, old.complete + one.complete, old.dangling, old.aside + one.aside)
+        found[name] = KeyMetrics(*sums, told)
+    for name in ended:
+        if name in found:
+            found[name] = replace(found[name], dangling=found[name].seen - found[name].complete)
+    return found
 
 
 def sum_steps(counts: Iterable[StepCount]) -> dict[str, StepMetrics]:

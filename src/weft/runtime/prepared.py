@@ -121,9 +121,7 @@ class SweepPlan:
         return stays and not asks and all(store.node.layout.by is not None for store in self.homes.values())
 
 
-def sweep_plan(
-    member: Member, homes: Mapping[str, StorePlan], entries: Mapping[str, str]
-) -> SweepPlan:
+def sweep_plan(member: Member, homes: Mapping[str, StorePlan], entries: Mapping[str, str]) -> SweepPlan:
     """What closes a query, prepared."""
     closing = member.closing
     if closing is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.part import Part, part_of
 from weft.runtime.asked import Asked
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.metrics import BatchMetrics, KeyMetrics
 
 if TYPE_CHECKING:  # planning looks at progress, and needs no kernels
     from weft.runtime.checkpoint import Manifest
@@ -44,7 +44,9 @@ class QueryProgress:
 
     ``created`` is the first batch it is in, ``batches`` in how many it was. Results whose tuples are all of
     ``complete_from`` or later are complete; None: all are. ``state`` are the bytes of its stores, those of shared ones
-    divided among their users.
+    divided among their users. Of its results, ``closed`` were not found by probes: outer joins without a partner, and
+    all results of semi and anti joins. A query that joins all inputs on one key, without windows, has ``keys``: how
+    many are complete, open and dangling.
     """
 
     name: str
@@ -55,6 +57,8 @@ class QueryProgress:
     complete_from: datetime | None = None
     state: float = 0.0
     reason: str = ""
+    closed: int = 0
+    keys: KeyMetrics | None = None
 
 
 def complete_from(member: Member, backfill: bool = False) -> datetime | None:
@@ -170,7 +174,8 @@ def progress_of(
     batches = history.of(name)
     first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
     if name in standing.stopped:
-        return QueryProgress(name, "stopped", first, len(batches), done, reason=standing.stopped[name])
+        why = standing.stopped[name]
+        return QueryProgress(name, "stopped", first, len(batches), done, reason=why)
     if name not in standing.asked or standing.program is None:
         return QueryProgress(name, "waiting")
     member = standing.program.members[name]
@@ -181,7 +186,9 @@ def progress_of(
         complete_from(member, standing.asked[name].backfill),
         state_of(name),
     )
-    return QueryProgress(name, "running", *figures)
+    closed = sum(one.closed.get(name, 0) for one in batches)
+    keys = batches[-1].keys.get(name) if batches else None
+    return QueryProgress(name, "running", *figures, closed=closed, keys=keys)
 
 
 def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMetrics:
@@ -203,6 +210,7 @@ def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMet
         answers={},
         watermarks=_streams(metrics, part),
         closed={name: metrics.closed[name]} if name in metrics.closed else {},
+        keys={name: metrics.keys[name]} if name in metrics.keys else {},
     )
 
 

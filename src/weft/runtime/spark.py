@@ -29,6 +29,7 @@ from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.deliver import deliver
 from weft.runtime.driver import DEFAULT, driver_order, expected
+from weft.runtime.interpret import LIMIT
 from weft.runtime.log import log_batch
 from weft.runtime.messages import Exchange
 from weft.runtime.metrics import BatchMetrics
@@ -75,6 +76,7 @@ class SparkRunner:
     driver: str = DEFAULT
     set_aside: SetAside | None = None
     state_limit: int | None = None  # bytes per query
+    key_limit: int = LIMIT  # results of one key
     log: Changelog = field(default_factory=Changelog)
     standing: Standing = field(default_factory=Standing)
     sinks: dict[str, Any] = field(default_factory=dict)
@@ -252,6 +254,7 @@ class SparkRunner:
             frozenset(name for name, sink in running.items() if hasattr(sink, "commit_count")),
             boundary,
             self._attempt,
+            self.key_limit,
         )
 
     def _commit(self, plan: Plan, before: Manifest, told: Told, began: float) -> None:
@@ -277,6 +280,7 @@ class SparkRunner:
             self._log(metrics)
             self.samples = samples_of(program, told) or self.samples
             self._police(program, manifest, told)
+            self._warn(metrics)
             self.pulse.after(program, manifest, GRAPH, self.log)
 
     def end(self) -> None:
@@ -307,6 +311,16 @@ class SparkRunner:
         for name, why in too_large(program, manifest, GRAPH, self.state_limit).items():
             _LOG.warning("query %s is stopped: %s", name, why)
             self.log.stop(name, f"stopped: {why}")
+
+    def _warn(self, metrics: BatchMetrics) -> None:
+        """Say which keys have too many results."""
+        for name, keys in metrics.keys.items():
+            for one in keys.too_many:
+                counts = " × ".join(f"{count:,} of {alias}" for alias, count in one.items() if alias != "key")
+                _LOG.warning(
+                    "query %s: key %s would have more than %s results (%s); its new tuples are set aside",
+                    *(name, one["key"], f"{self.key_limit:,}", counts),
+                )
 
     def add(self, name: str, asked: Asked, sink: Any) -> None:
         """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""

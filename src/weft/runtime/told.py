@@ -14,14 +14,22 @@ import pyarrow as pa
 
 from weft.errors import WeftError
 from weft.plan.graph import PhysicalGraph
+from weft.runtime.census import Census, TooMany
 from weft.runtime.checkpoint import Manifest, Plan, RunFile, Runs
 from weft.runtime.interpret import StepCount
 from weft.runtime.messages import NOTE, Message, error_of, unpacked
-from weft.runtime.metrics import BatchMetrics, InputMetrics, sum_steps, sum_stores
+from weft.runtime.metrics import (
+    BatchMetrics,
+    InputMetrics,
+    KeyMetrics,
+    next_keys,
+    sum_steps,
+    sum_stores,
+)
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts, Relay, evicted_after, kept_after
 from weft.runtime.standing import Samples
-from weft.runtime.turn import Count, Turn
+from weft.runtime.turn import ENDED, Count, Turn
 from weft.runtime.watermark import Watermarks, connected_streams, forgettable
 
 __all__ = ["Told", "facts_of", "next_manifest", "relaid_manifest", "samples_of"]
@@ -35,6 +43,7 @@ class Told:
     reads: list[dict[str, Any]] = field(default_factory=list)
     steps: dict[str, list[StepCount]] = field(default_factory=dict)  # by graph
     runs: list[tuple[str, str, int, tuple[RunFile, ...]]] = field(default_factory=list)
+    census: list[tuple[str, Census]] = field(default_factory=list)  # by query
     parts: dict[str, list[str]] = field(default_factory=dict)  # what tasks wrote, by query
     counts: dict[str, int] = field(default_factory=dict)  # results, by query
     closed: dict[str, int] = field(default_factory=dict)  # those of them that miss something, by query
@@ -72,6 +81,10 @@ class Told:
         elif kind == "runs":
             found = tuple(RunFile.from_dict(run) for run in content["runs"])
             self.runs.append((content["graph"], content["store"], content["partition"], found))
+        elif kind == "census":
+            told = tuple(TooMany(**each) for each in content["too_many"])
+            figures = (content["seen"], content["complete"], content["aside"], told)
+            self.census.append((content["query"], Census(*figures)))
         elif kind == "answers":
             self._answered(content)
         elif kind == "sample":
@@ -158,7 +171,7 @@ def next_manifest(
         connected_streams(program.graph for program in programs.values()), newest, plan.now
     )
     metrics = {
-        name: asdict(_measured(plan, name, program, brought[name], told, runs, water, figures))
+        name: asdict(_measured(plan, before, name, program, brought[name], told, runs, water, figures))
         for name, program in programs.items()
     }
     queries = [member for program in programs.values() for member in program.members]
@@ -247,6 +260,7 @@ def _counted(
 
 def _measured(
     plan: Plan,
+    before: Manifest,
     name: str,
     program: Program,
     inputs: Mapping[str, InputMetrics],
@@ -275,8 +289,21 @@ def _measured(
         dict(water.marks),
         told.seconds(),
         closed={name: rows for name, rows in told.closed.items() if name in program.members},
+        keys=next_keys(_keys_before(before, name, program), told.census, _ended(plan, name)),
         **figures,
     )
+
+
+def _keys_before(before: Manifest, name: str, program: Program) -> dict[str, KeyMetrics]:
+    """The keys that queries had, those that still run."""
+    known = BatchMetrics.from_dict(before.metrics[name]).keys if name in before.metrics else {}
+    return {query: keys for query, keys in known.items() if query in program.members}
+
+
+def _ended(plan: Plan, name: str) -> list[str]:
+    """The queries whose input has ended."""
+    clocks = Turn.from_dict(plan.turns[name]).clocks
+    return [query for query, clock in clocks.items() if clock.now >= ENDED]
 
 
 def next_runs(before: Runs, told: Told) -> Runs:

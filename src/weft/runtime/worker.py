@@ -27,9 +27,10 @@ import pyarrow as pa
 
 from weft.errors import WeftError
 from weft.logical.schema import Stream
+from weft.runtime.census import Census
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.file_state import FileState, forget_files, mapped, written_in
-from weft.runtime.interpret import Boundary, Outcome, leave_past, leave_source, run_hop
+from weft.runtime.interpret import LIMIT, Boundary, Outcome, leave_past, leave_source, run_hop
 from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, unpacked
 from weft.runtime.program import Program, program_of
 from weft.runtime.refresh import past_rows
@@ -60,6 +61,7 @@ class Job:
     counting: frozenset[str] = frozenset()
     boundary: bool = False
     attempt: str = ""  # when a batch is tried again, what it begins with may be in other files
+    limit: int = LIMIT  # results of one key
 
     def load(self) -> tuple[Plan, Manifest]:
         """The batch's plan and the state it starts from."""
@@ -233,6 +235,9 @@ def _outgoing(job: Job, graph: str, sender: Sender, outcome: Outcome) -> Iterato
             last, (how, data) = parcel.batch, job.exchange.pack(parcel.batch)
         origin = json.dumps(sender._replace(number=number))
         yield Message(parcel.partition, f"{graph}\t{parcel.edge}\t{origin}\t{how}", data)
+    for query, census in outcome.census.items():
+        if census != Census():
+            yield note(at, "census", graph=graph, query=query, **asdict(census))
     if outcome.steps:
         yield note(at, "steps", graph=graph, steps=[asdict(count) for count in outcome.steps])
     yield from _answers(job, at, outcome)
@@ -320,7 +325,9 @@ def _hop(
     turn = here.turn(plan, graph, before)
     state = FileState(job.folder, job.number, manifest, graph, here.program, partition, here.added)
     batches = here.batches(before)
-    outcome = run_hop(here.program, hop, batches, state, turn, job.counting, partition=partition)
+    outcome = run_hop(
+        here.program, hop, batches, state, turn, job.counting, partition=partition, limit=job.limit
+    )
     yield from _outgoing(job, graph, Sender(hop, partition), outcome)
     yield from state.leave(hop, turn)
 
