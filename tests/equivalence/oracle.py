@@ -59,7 +59,7 @@ class Oracle:
         part, on_time = admitted(join, times)
         kept = {name: np.flatnonzero(mask) for name, mask in part.items()}
         tables = {
-            input_.alias: _timed(join, input_.stream.name, times).take(kept[input_.stream.name])
+            input_.alias: timed(join, input_.stream.name, times).take(kept[input_.stream.name])
             for input_ in join.query.inputs
         }
         timely_ = {name: on_time[name][rows] for name, rows in kept.items()}
@@ -97,7 +97,8 @@ def _batch_of(join: Join, stream: str) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
-def _timed(join: Join, stream: str, arrivals: NDArray[np.int64]) -> pa.Table:
+def timed(join: Join, stream: str, arrivals: NDArray[np.int64]) -> pa.Table:
+    """The tuples of a stream with the times of their arrival."""
     return join.tables[stream].append_column(TIME, pa.array(arrivals[_batch_of(join, stream)]))
 
 

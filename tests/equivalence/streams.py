@@ -109,7 +109,7 @@ def random_join(
     rng = random.Random(seed)
     count = rng.choices((2, 3, 4, 5), weights=(4, 5, 3, 1))[0]
     late, idle = rng.choice((("drop",), ("drop",), ("join", "drop"))), rng.choice((IDLE, IDLE[:1]))
-    streams = [_stream(rng, f"{prefix}{i}", rng.choice(late), rng.choice(idle)) for i in range(count)]
+    streams = [random_stream(rng, f"{prefix}{i}", rng.choice(late), rng.choice(idle)) for i in range(count)]
     if rng.random() < 0.15:
         streams[1] = streams[0]
     if not mixed:
@@ -119,13 +119,16 @@ def random_join(
     rows = rng.choice((8, 15, 40) if count < 4 else (8, 12, 18))
     shuffled = rng.random() < 0.6
     tables = {
-        stream.name: _table(rng, rng.randint(rows // 2, rows), rng.choice((1, 8, SPAN)) if shuffled else 0)
+        stream.name: random_table(
+            rng, rng.randint(rows // 2, rows), rng.choice((1, 8, SPAN)) if shuffled else 0
+        )
         for stream in catalog.streams
     }
-    return Join(query, catalog, tables, _batches(rng, tables, rng.choice(batches)))
+    return Join(query, catalog, tables, random_batches(rng, tables, rng.choice(batches)))
 
 
-def _stream(rng: random.Random, name: str, late: str, idle_after: timedelta | None) -> Stream:
+def random_stream(rng: random.Random, name: str, late: str, idle_after: timedelta | None) -> Stream:
+    """A stream, now and then without event time."""
     timed = rng.random() < 0.85
     lateness = timedelta(seconds=rng.choice((0, 5, 20, 1000)))
     time, lateness = ("ts", lateness) if timed else (None, timedelta(0))
@@ -176,7 +179,7 @@ def _pair(rng: random.Random, a: str, b: str, theta: float) -> str:
     return rng.choice(THETAS if rng.random() < theta else PAIRS).format(a=a, b=b)
 
 
-def _table(rng: random.Random, rows: int, disorder: int) -> pa.Table:
+def random_table(rng: random.Random, rows: int, disorder: int) -> pa.Table:
     """Tuples in order of arrival; event times rise, up to so many seconds of disorder."""
     columns: dict[str, Any] = {"id": pa.array(range(rows), pa.int64())}
     kinds = {
@@ -202,9 +205,10 @@ def _table(rng: random.Random, rows: int, disorder: int) -> pa.Table:
     return pa.table(columns).select(list(SCHEMA.names))
 
 
-def _batches(
+def random_batches(
     rng: random.Random, tables: dict[str, pa.Table], count: int
 ) -> tuple[dict[str, tuple[int, int]], ...]:
+    """How the tuples of streams come in so many batches."""
     cuts = {
         name: [0, *_cuts(rng, table.num_rows, count - 1), table.num_rows] for name, table in tables.items()
     }

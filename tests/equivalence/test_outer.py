@@ -1,0 +1,98 @@
+"""Trees of joins: both readings of their definition agree, and what is printed is what was written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.equivalence.nested import nested_join
+from tests.equivalence.oracle import PERIOD, Rows, rows_of, timed
+from tests.equivalence.outer import Branch, OuterJoin, pads, random_outer
+from weft.logical.codec import LOGICAL, Codec
+from weft.logical.join import Join
+from weft.logical.window import UNBOUNDED
+from weft.sql.bind import parse_query
+from weft.testing import reference_join
+from weft.testing.reference import row_column, timely
+
+BLOCKS, SEEDS = 10, 40
+
+# What part of all cases, at least, must have each of these.
+WANTED = {
+    "results": 0.6,
+    "padded rows": 0.3,
+    "inner joins only": 0.03,
+    "windows that matter": 0.1,
+    "a left join": 0.2,
+    "a full join": 0.1,
+    "a semi join": 0.1,
+    "an anti join": 0.1,
+    "a bushy tree": 0.1,
+    "more than one kind": 0.2,
+}
+
+
+def tables_of(outer: OuterJoin) -> dict[str, pa.Table]:
+    """All tuples, by alias, with the times of their arrival."""
+    join = outer.join
+    arrivals = np.arange(len(join.batches), dtype=np.int64) * PERIOD
+    return {i.alias: timed(join, i.stream.name, arrivals) for i in join.query.inputs}
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_both_references_agree_on_trees(block: int) -> None:
+    """What outer joins mean: once by DuckDB after all reductions, once by nested loops as written."""
+    met: Counter[str] = Counter()
+    for seed in range(block * SEEDS, (block + 1) * SEEDS):
+        outer = random_outer(seed)
+        tables = tables_of(outer)
+        found, expected = rows_of(reference_join(outer.join.query, tables)), nested_join(outer, tables)
+        assert found == expected, f"seed {seed}: {outer.text}, read as {outer.join.query}"
+        met.update(_met(outer, tables, expected))
+    rare = {what: met[what] for what, part in WANTED.items() if met[what] < int(part * SEEDS)}
+    assert not rare, f"of {SEEDS} cases too few have {rare}"
+
+
+def test_trees_are_printed_as_they_are() -> None:
+    """A query would come back from its text, or from a plan's file, as another."""
+    codec = Codec(LOGICAL)
+    for seed in range(300):
+        outer = random_outer(seed)
+        query = outer.join.query
+        assert parse_query(str(query), outer.join.catalog, cross=True) == query
+        assert codec.loads(codec.dumps(query)) == query
+        assert query.renamed({alias: f"x{alias}" for alias in query.aliases}).renamed(
+            {f"x{alias}": alias for alias in query.aliases}
+        ) == query  # fmt: skip
+
+
+def _met(outer: OuterJoin, tables: dict[str, pa.Table], expected: Rows) -> set[str]:
+    query = outer.join.query
+    kinds = set(_kinds(query.outer)) if query.outer is not None else set()
+    rows = timely(query, tables).select([row_column(alias) for alias in query.visible])
+    unbounded = replace(query, inputs=tuple(replace(i, window=UNBOUNDED) for i in query.inputs))
+    has = {
+        "results": bool(expected),
+        "padded rows": any(rows[name].null_count for name in rows.schema.names),
+        "windows that matter": rows_of(reference_join(unbounded, tables)) != expected,
+        "a bushy tree": isinstance(outer.tree.right, Branch),
+        "inner joins only": query.outer is None and pads(outer.tree),
+        "a left join": "left" in kinds,
+        "a full join": "full" in kinds,
+        "a semi join": "semi" in kinds,
+        "an anti join": "anti" in kinds,
+        "more than one kind": len(kinds) > 1,
+    }
+    return {what for what, there in has.items() if there}
+
+
+def _kinds(node: Join | str) -> Iterator[str]:
+    if isinstance(node, Join):
+        yield node.kind
+        yield from _kinds(node.left)
+        yield from _kinds(node.right)
