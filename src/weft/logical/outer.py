@@ -102,31 +102,44 @@ def _ordered(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
 
 
 def _pushed(tree: Join, where: Iterable[Expr]) -> tuple[Join, tuple[Expr, ...], tuple[Expr, ...]]:
-    """The tree without the conditions that its inputs can be asked for, these, and the conditions that remain."""
-    every = tuple(where)
-    single = [term for term in every if len(aliases(term)) == 1]
-    side, filters, left = _sunk(tree, single)
+    """The tree with conditions as far down as they can be, what its inputs can be asked for, and what remains."""
+    side, filters, left = _sunk(tree, list(where))
     if isinstance(side, str):
         raise QueryError("a tree of joins has a join")
-    return side, tuple(filters), tuple(term for term in every if term not in single or term in left)
+    return side, tuple(filters), tuple(left)
 
 
 def _sunk(side: Side, terms: list[Expr]) -> tuple[Side, list[Expr], list[Expr]]:
-    """Conditions on the rows of a side that move to its inputs; the side, the conditions moved, and those left."""
+    """A side of which rows must fulfil conditions: with these in it, those that its inputs must fulfil, and the rest.
+
+    A condition moves below a join if it is about rows that the join keeps as they are; those of ON, if rows that fail
+    it have no partner and are not kept for it.
+    """
     if isinstance(side, str):
         return side, [t for t in terms if aliases(t) == {side}], [t for t in terms if aliases(t) != {side}]
     left, right = set(visible(side.left)), set(visible(side.right))
-    mine = [term for term in side.on if len(aliases(term)) == 1]
-    to_left = [t for t in terms if aliases(t) <= left] if side.kind != "full" else []
-    to_right = [t for t in terms if aliases(t) <= right] if side.kind == "inner" else []
-    on_left = [t for t in mine if aliases(t) <= left] if side.kind in ("inner", "semi") else []
-    on_right = [t for t in mine if aliases(t) <= right] if side.kind != "full" else []
-    one, found, stuck = _sunk(side.left, to_left + on_left)
-    other, more, also = _sunk(side.right, to_right + on_right)
-    moved = [t for t in (*on_left, *on_right) if t not in stuck and t not in also]
-    on = tuple(term for term in side.on if term not in moved)
-    rest = [t for t in terms if t not in to_left + to_right or t in stuck or t in also]
-    return replace(side, left=one, right=other, on=on), found + more, rest
+    if side.kind == "inner":
+        terms, on, rest = [*terms, *side.on], [], []
+        to_left, to_right = _about(terms, left), _about(terms, right)
+        on = [term for term in terms if term not in to_left + to_right]
+    else:
+        to_left = _about(terms, left) if side.kind != "full" else []
+        rest = [term for term in terms if term not in to_left]
+        to_left += _about(side.on, left) if side.kind == "semi" else []
+        to_right = _about(side.on, right) if side.kind != "full" else []
+        on = [term for term in side.on if term not in to_left + to_right]
+    one, found, stuck = _sunk(side.left, to_left)
+    other, more, also = _sunk(side.right, to_right)
+    on += [t for t in stuck + also if side.kind == "inner" or t in side.on]
+    rest += [t for t in stuck if side.kind != "inner" and t not in side.on]
+    if not on and side.kind != "inner":  # it must have some, and one that holds does no harm
+        on = list(side.on)
+    return replace(side, left=one, right=other, on=_ordered(on)), found + more, rest
+
+
+def _about(terms: Iterable[Expr], names: set[str]) -> list[Expr]:
+    """Conditions on some inputs alone."""
+    return [term for term in terms if aliases(term) <= names]
 
 
 def _core(query: Query, tree: Join, filters: tuple[Expr, ...], where: tuple[Expr, ...]) -> Query | None:

@@ -96,8 +96,6 @@ def _connection() -> Any:
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET threads = 1")
-    # DuckDB 2.0 loses columns when it reduces some outer joins.
-    connection.execute("SET disabled_optimizers = 'outer_join_simplification'")
     return connection
 
 
