@@ -8,18 +8,23 @@ second.
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from weft.logical.schema import Stream
+from weft.runtime.batch import micros
 from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest
 from weft.runtime.prepared import SweepPlan
 from weft.runtime.program import Program
 from weft.runtime.turn import Clock
-from weft.runtime.watermark import Watermarks, clocks
+from weft.runtime.watermark import Watermarks, clocks, connected_streams
 
 __all__ = ["Pulse", "closable", "waits_for_clock"]
 
 PAUSE = 1.0  # seconds
+SOME_DAY = 1 << 62  # in microseconds
 
 
 @dataclass
@@ -39,7 +44,7 @@ class Pulse:
         """Have the next batch begin, if there is something to do for it; called when one is committed."""
         if log.waiting() or log.stopping() or closable(program, manifest, graph):
             self.beat()
-        elif waits_for_clock(program, manifest, graph) and not self._stopped:
+        elif waits_for_clock(program, manifest, graph, time.time_ns() // 1000) and not self._stopped:
             self._timer = threading.Timer(PAUSE, self.beat)
             self._timer.daemon = True
             self._timer.start()
@@ -53,19 +58,30 @@ class Pulse:
 
 def closable(program: Program, manifest: Manifest, graph: str) -> bool:
     """Whether there may be rows whose wait is over."""
-    times = clocks(program.graph, Watermarks(manifest.marks), manifest.closed)
+    return _ends_by(program, manifest, graph, Watermarks(manifest.marks))
+
+
+def waits_for_clock(program: Program, manifest: Manifest, graph: str, now: int) -> bool:
+    """Whether rows wait for a time that comes by itself: streams have none of their own, or fall idle in silence."""
+    components = connected_streams([program.graph])
+    known = Watermarks(manifest.marks, manifest.active)
+    moments = [SOME_DAY, *(moment for moment in _idle(components, manifest.active) if moment > now)]
+    return any(
+        _ends_by(program, manifest, graph, known.advance(components, {}, moment)) for moment in moments
+    )
+
+
+def _idle(components: Iterable[Iterable[Stream]], active: Mapping[str, int]) -> Iterator[int]:
+    """When streams fall idle if they stay silent."""
+    for stream in (stream for component in components for stream in component):
+        if stream.idle_after is not None and stream.name in active:
+            yield active[stream.name] + micros(stream.idle_after) + 1
+
+
+def _ends_by(program: Program, manifest: Manifest, graph: str, marks: Watermarks) -> bool:
+    """Whether the wait of rows that are not closed yet is over when streams are there."""
+    times = clocks(program.graph, marks, manifest.closed)
     return any(_has(sweep, manifest, graph, times[sweep.member.name]) for sweep in program.sweeps)
-
-
-def waits_for_clock(program: Program, manifest: Manifest, graph: str) -> bool:
-    """Whether rows wait for a time that comes by itself: no stream of their query has one of its own."""
-    for sweep in program.sweeps:
-        inputs = sweep.member.query.inputs
-        now = manifest.closed.get(sweep.member.name, 0)
-        timed = any(input_.stream.event_time for input_ in inputs)
-        if not timed and _has(sweep, manifest, graph, Clock(now, 1 << 62)):
-            return True
-    return False
 
 
 def _has(sweep: SweepPlan, manifest: Manifest, graph: str, clock: Clock) -> bool:

@@ -37,7 +37,8 @@ def homes(sql: str, statistics: Statistics | None = None, present: tuple[Store, 
 def stored(alias: str, column: str) -> Store:
     """A store that is there already."""
     return Store(
-        (alias,), Layout("partitioned", 4, parse("r, s, t WHERE r.a = s.a AND s.a = t.a").input(alias).column(column))
+        (alias,),
+        Layout("partitioned", 4, parse("r, s, t WHERE r.a = s.a AND s.a = t.a").input(alias).column(column)),
     )
 
 
@@ -47,7 +48,9 @@ def test_inputs_on_one_key_are_partitioned_by_it() -> None:
     assert homes(sql) == "partitioned by r.a · partitioned by s.a · partitioned by t.a"
 
 
-@pytest.mark.parametrize(("present", "by"), [((), "a"), ((("r", "b"), ("s", "b")), "b"), ((("s", "b"),), "b")])
+@pytest.mark.parametrize(
+    ("present", "by"), [((), "a"), ((("r", "b"), ("s", "b")), "b"), ((("s", "b"),), "b")]
+)
 def test_what_is_there_already_costs_nothing(present: tuple[tuple[str, str], ...], by: str) -> None:
     """A second copy of a stream would be stored though somebody stores it already."""
     given = tuple(stored(*one) for one in present)

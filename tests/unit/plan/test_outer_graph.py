@@ -59,8 +59,11 @@ def wrong_sweeps(graph: PhysicalGraph) -> Mutants:
     yield "twice", lambda: replace(graph, sweeps=(*graph.sweeps, graph.sweeps[0]))
     yield "a stranger's", lambda: replace(graph, sweeps=(*graph.sweeps, Sweep("stranger", ())))
     for at, sweep in enumerate(graph.sweeps):
-        yield f"{sweep.query} lost", lambda at=at: replace(  # type: ignore[misc]
-            graph, sweeps=graph.sweeps[:at] + graph.sweeps[at + 1 :]
+        yield (
+            f"{sweep.query} lost",
+            lambda at=at: replace(  # type: ignore[misc]
+                graph, sweeps=graph.sweeps[:at] + graph.sweeps[at + 1 :]
+            ),
         )
         yield f"{sweep.query} backwards", changed(graph, "sweeps", at, homes=sweep.homes[::-1])
         yield f"{sweep.query} short", changed(graph, "sweeps", at, homes=sweep.homes[1:])
@@ -104,7 +107,9 @@ OWN = [wrong_sweeps, wrong_closings, wrong_memories]
 
 
 @pytest.mark.parametrize(
-    "mutate", [*OWN, wrong_edges, wrong_rules, wrong_nodes, wrong_users, wrong_ways], ids=lambda one: one.__name__
+    "mutate",
+    [*OWN, wrong_edges, wrong_rules, wrong_nodes, wrong_users, wrong_ways],
+    ids=lambda one: one.__name__,
 )
 def test_no_wrong_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mutants]) -> None:
     """Each of these would lose rows, pad rows that have a partner, or give them once per partition."""

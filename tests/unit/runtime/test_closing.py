@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.runtime.joins import SECOND, c, graph, session, sorted_rows, v, w
+from weft.kernels.outer import rows_of
 from weft.optimizer.space import Options
 from weft.runtime import closing
 from weft.runtime.local import LocalRunner
@@ -32,7 +33,15 @@ def test_a_row_leaves_once_when_no_partner_can_come() -> None:
     assert left(runner.process({})) == []
     assert left(runner.end()["query_1"]) == [(30, None)]
     assert left(runner.end()["query_1"]) == []
-    assert [metrics.closed for metrics in runner.metrics] == [{}, {}, {}, {"query_1": 1}, {}, {"query_1": 1}, {}]
+    assert [metrics.closed for metrics in runner.metrics] == [
+        {},
+        {},
+        {},
+        {"query_1": 1},
+        {},
+        {"query_1": 1},
+        {},
+    ]
 
 
 def test_a_partner_in_the_last_moment_is_one() -> None:
@@ -65,7 +74,9 @@ def test_tuples_without_a_key_leave_once(partitions: int) -> None:
     made.options = Options(partitions=partitions)
     runner = LocalRunner(made.query(sql, name="q").graph)
     assert runner.partitions == partitions
-    runner.process({"v": v((None, 1, 0), (None, 2, 0), (1, 3, 0)), "w": w((None, 7, None, 0), (1, 8, None, 0))})
+    runner.process(
+        {"v": v((None, 1, 0), (None, 2, 0), (1, 3, 0)), "w": w((None, 7, None, 0), (1, 8, None, 0))}
+    )
     runner.end()
     assert left(runner.results()) == [(1, None), (2, None), (3, 8), (None, 7)]
 
@@ -118,7 +129,9 @@ def test_a_full_row_does_not_wait() -> None:
 
 def test_a_row_that_where_rejects_does_not_leave() -> None:
     """Conditions on padded rows are evaluated on them: those with a partner that fails are dropped, not padded."""
-    runner = LocalRunner(graph("SELECT v.x FROM v LEFT JOIN w ON v.vid = w.vid WHERE w.uid IS NULL AND v.x > 5"))
+    runner = LocalRunner(
+        graph("SELECT v.x FROM v LEFT JOIN w ON v.vid = w.vid WHERE w.uid IS NULL AND v.x > 5")
+    )
     runner.process({"v": v((1, 10, 0), (2, 20, 0), (3, 1, 0)), "w": w((1, 7, None, 0))})
     runner.end()
     assert left(runner.results()) == [(20,)]
@@ -130,7 +143,13 @@ def test_a_condition_of_on_and_where_drops_rows() -> None:
     sql = f"""SELECT v.x, w.uid, c.t FROM (v FULL JOIN w ON v.vid = w.vid)
               LEFT JOIN c ON v.vid = c.uid AND {both} WHERE {both}"""
     runner = LocalRunner(graph(sql))
-    runner.process({"v": v((1, 1, 0), (2, 2, 0), (3, 1, 0)), "w": w((4, 1, None, 0), (5, 2, None, 0)), "c": c((1, "a", 0))})
+    runner.process(
+        {
+            "v": v((1, 1, 0), (2, 2, 0), (3, 1, 0)),
+            "w": w((4, 1, None, 0), (5, 2, None, 0)),
+            "c": c((1, "a", 0)),
+        }
+    )
     runner.end()
     assert left(runner.results()) == [(1, None, "a"), (1, None, None), (None, 1, None)]
 
@@ -139,11 +158,10 @@ def test_closing_looks_only_at_what_the_batch_decides(monkeypatch: pytest.Monkey
     """A batch in which nothing's wait ends must not evaluate the join of all that is stored."""
     looked: list[int] = []
     runner = LocalRunner(graph(LEFT))
-    real = closing.rows_of
 
     def counted(*args: Any) -> Any:
         looked.append(sum(relation.times.size for relation in args[1].values()))
-        return real(*args)
+        return rows_of(*args)
 
     monkeypatch.setattr(closing, "rows_of", counted)
     for second in range(8):
