@@ -98,7 +98,7 @@ class Session:
         self._run: Running | None = None  # the last one, also when it is over
         self._queries: dict[str, PlannedQuery] = {}
         self._asked: dict[str, Asked] = {}
-        self._ends = False  # whether the input is taken to end
+        self._ends = False  # whether the input is taken to end, some day
 
     def stream(
         self,
@@ -214,13 +214,10 @@ class Session:
     def run_available(self, *, end: bool = True) -> None:
         """Run all queries that have a sink over the input that is there, show how far they are, and stop.
 
-        It is taken for all there is: rows of outer joins that have no partner are given. With ``end=False`` they are
-        left open, for input that comes another day.
+        It is taken for all there is: rows of outer joins that have no partner are given. With ``end=False`` those for
+        which one may still come are left open, for input that comes another day.
         """
-        if not end:
-            for name, asked in self._asked.items():
-                check_closing(asked.query.renamed(dict(asked.names)), name)
-        self._ends = end
+        self._ends = True
         try:
             self._start()
             runner = self._runs().runner

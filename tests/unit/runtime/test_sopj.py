@@ -1,4 +1,4 @@
-"""The example of SOPJ (tables I to V): a full outer join of three sources, tuple by tuple, and what is left in the end."""
+"""The example of SOPJ (tables I to V): a full outer join of three sources, tuple by tuple, and what is left of it."""
 
 from __future__ import annotations
 
