@@ -2,7 +2,7 @@
 
 Guarantees: what can be done is done though no stream brings anything: rows whose wait is over are closed, queries begin
 and stop. A batch follows only where it has something to do; rows that wait for the clock alone are looked at every
-second.
+second, those that wait for a silent source when that has been idle for long enough.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from weft.runtime.batch import micros
 from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest
 from weft.runtime.prepared import SweepPlan
@@ -17,7 +18,7 @@ from weft.runtime.program import Program
 from weft.runtime.turn import Clock
 from weft.runtime.watermark import Watermarks, clocks
 
-__all__ = ["Pulse", "closable", "waits_for_clock"]
+__all__ = ["Pulse", "closable", "until_next"]
 
 PAUSE = 1.0  # seconds
 
@@ -35,12 +36,16 @@ class Pulse:
         if not self._stopped:
             self.checkpoint.tick()
 
-    def after(self, program: Program, manifest: Manifest, graph: str, log: Changelog) -> None:
-        """Have the next batch begin, if there is something to do for it; called when one is committed."""
+    def after(self, program: Program, manifest: Manifest, graph: str, log: Changelog, now: int) -> None:
+        """Have the next batch begin, if there is something to do for it; called when one is committed, at a time."""
+        if self._timer is not None:
+            self._timer.cancel()
         if log.waiting() or log.stopping() or closable(program, manifest, graph):
             self.beat()
-        elif waits_for_clock(program, manifest, graph) and not self._stopped:
-            self._timer = threading.Timer(PAUSE, self.beat)
+            return
+        pause = until_next(program, manifest, graph, now)
+        if pause is not None and not self._stopped:
+            self._timer = threading.Timer(pause, self.beat)
             self._timer.daemon = True
             self._timer.start()
 
@@ -52,20 +57,35 @@ class Pulse:
 
 
 def closable(program: Program, manifest: Manifest, graph: str) -> bool:
-    """Whether there may be rows whose wait is over."""
+    """Whether there may be rows whose wait is over, by the time that tuples tell."""
     times = clocks(program.graph, Watermarks(manifest.marks), manifest.closed)
-    return any(_has(sweep, manifest, graph, times[sweep.member.name]) for sweep in program.sweeps)
+    timed = [sweep for sweep in program.sweeps if not _by_clock(sweep)]
+    return any(_has(sweep, manifest, graph, times[sweep.member.name]) for sweep in timed)
 
 
-def waits_for_clock(program: Program, manifest: Manifest, graph: str) -> bool:
-    """Whether rows wait for a time that comes by itself: no stream of their query has one of its own."""
+def _by_clock(sweep: SweepPlan) -> bool:
+    """Whether time passes by itself: no stream of the query has one of its own."""
+    return all(input_.stream.event_time is None for input_ in sweep.member.query.inputs)
+
+
+def until_next(program: Program, manifest: Manifest, graph: str, now: int) -> float | None:
+    """In how many seconds rows that wait can be closed though nothing comes; None: not at all.
+
+    They wait for the clock, or for a silent stream, which is taken along when it has been idle for long enough.
+    """
+    pauses = []
     for sweep in program.sweeps:
-        inputs = sweep.member.query.inputs
-        now = manifest.closed.get(sweep.member.name, 0)
-        timed = any(input_.stream.event_time for input_ in inputs)
-        if not timed and _has(sweep, manifest, graph, Clock(now, 1 << 62)):
-            return True
-    return False
+        closed = manifest.closed.get(sweep.member.name, 0)
+        streams = [input_.stream for input_ in sweep.member.query.inputs]
+        if not _has(sweep, manifest, graph, Clock(closed, 1 << 62)):
+            continue
+        if _by_clock(sweep):
+            pauses.append(PAUSE)
+        for stream in streams:
+            if stream.event_time is not None and stream.idle_after is not None:
+                left = manifest.active.get(stream.name, now) + micros(stream.idle_after) - now
+                pauses += [left / 1e6 + PAUSE] if left >= 0 else []
+    return min(pauses, default=None)
 
 
 def _has(sweep: SweepPlan, manifest: Manifest, graph: str, clock: Clock) -> bool:

@@ -281,7 +281,7 @@ class SparkRunner:
             self.samples = samples_of(program, told) or self.samples
             self._police(program, manifest, told)
             self._warn(metrics)
-            self.pulse.after(program, manifest, GRAPH, self.log)
+            self.pulse.after(program, manifest, GRAPH, self.log, plan.now)
 
     def end(self) -> None:
         """Take what has come for all there is: close every row, with the next batch."""
