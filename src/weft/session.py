@@ -207,9 +207,8 @@ class Session:
 
     def start(self, *, available_now: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more."""
-        for name, asked in self._asked.items():
-            check_closing(asked.query.renamed(dict(asked.names)), name)
-        self._start(available_now)
+        self._check_closing()
+        self._start(available_now=available_now)
 
     def run_available(self, *, end: bool = True) -> None:
         """Run all queries that have a sink over the input that is there, show how far they are, and stop.
@@ -218,22 +217,24 @@ class Session:
         left open, for input that comes another day.
         """
         if not end:
-            for name, asked in self._asked.items():
-                check_closing(asked.query.renamed(dict(asked.names)), name)
-        self._ends = end
+            self._check_closing()
+        self._start(ends=end)
+        runner = self._runs().runner
         try:
-            self._start()
-            runner = self._runs().runner
             with shown(runner.history, runner.sources.values()):
                 self.process_all_available()
                 if end and any(asked.query.outer for asked in self._asked.values()):
                     runner.end()
                     self.process_all_available()
         finally:
-            self._ends = False
             self.stop()
 
-    def _start(self, available_now: bool = False) -> None:
+    def _check_closing(self) -> None:
+        """Refuse queries some of whose rows would never leave."""
+        for name, asked in self._asked.items():
+            check_closing(asked.query.renamed(dict(asked.names)), name)
+
+    def _start(self, *, available_now: bool = False, ends: bool = False) -> None:
         settings = self._settings
         if settings.checkpoint is None:
             raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
@@ -262,6 +263,7 @@ class Session:
             state_limit=settings.state_limit,
             key_limit=settings.key_limit,
         )
+        self._ends = ends
         self._restore()
 
     def _chosen(self, name: str | None, sink: Sink | None) -> str:
