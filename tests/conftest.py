@@ -29,6 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many random joins (query, plan, driver policy, batches) are compared with the reference",
     )
     parser.addoption(
+        "--outer-cases",
+        type=int,
+        default=1_000,
+        metavar="N",
+        help="how many random outer, semi and anti joins (query, plan, batches) are compared with the reference",
+    )
+    parser.addoption(
         "--spark-cases",
         type=int,
         default=40,
@@ -70,6 +77,12 @@ def fuzz_inputs(request: pytest.FixtureRequest) -> int:
 def equivalence_cases(request: pytest.FixtureRequest) -> int:
     """How many random joins to compare with the reference."""
     return int(request.config.getoption("--equivalence-cases"))
+
+
+@pytest.fixture(scope="session")
+def outer_cases(request: pytest.FixtureRequest) -> int:
+    """How many random outer, semi and anti joins to compare with the reference."""
+    return int(request.config.getoption("--outer-cases"))
 
 
 @pytest.fixture(scope="session")

@@ -209,7 +209,7 @@ class Session:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more."""
         for name, asked in self._asked.items():
             check_closing(asked.query.renamed(dict(asked.names)), name)
-        self._start(available_now)
+        self._start(available_now=available_now)
 
     def run_available(self, *, end: bool = True) -> None:
         """Run all queries that have a sink over the input that is there, show how far they are, and stop.
@@ -217,20 +217,18 @@ class Session:
         It is taken for all there is: rows of outer joins that have no partner are given. With ``end=False`` those for
         which one may still come are left open, for input that comes another day.
         """
-        self._ends = True
+        self._start(ends=True)
+        runner = self._runs().runner
         try:
-            self._start()
-            runner = self._runs().runner
             with shown(runner.history, runner.sources.values()):
                 self.process_all_available()
                 if end and any(asked.query.outer for asked in self._asked.values()):
                     runner.end()
                     self.process_all_available()
         finally:
-            self._ends = False
             self.stop()
 
-    def _start(self, available_now: bool = False) -> None:
+    def _start(self, *, available_now: bool = False, ends: bool = False) -> None:
         settings = self._settings
         if settings.checkpoint is None:
             raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
@@ -259,6 +257,7 @@ class Session:
             state_limit=settings.state_limit,
             key_limit=settings.key_limit,
         )
+        self._ends = ends
         self._restore()
 
     def _chosen(self, name: str | None, sink: Sink | None) -> str:

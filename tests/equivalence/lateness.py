@@ -60,16 +60,22 @@ class Source:
 
 def admitted(join: Join, arrivals: NDArray[np.int64]) -> tuple[Flags, Flags]:
     """By stream, which tuples take part, and which are on time."""
+    sources = sources_after(join, arrivals, len(join.batches))
+    part = {name: np.array(source.part, np.bool_) for name, source in sources.items()}
+    return part, {name: np.array(source.on_time, np.bool_) for name, source in sources.items()}
+
+
+def sources_after(join: Join, arrivals: NDArray[np.int64], count: int) -> dict[str, Source]:
+    """What is known of the streams of one query after so many batches."""
     sources = {stream.name: Source(stream, times_of(join, stream.name)) for stream in join.catalog.streams}
-    for number, batch in enumerate(join.batches):
+    for number, batch in enumerate(join.batches[:count]):
         now = int(arrivals[number])
         for name, source in sources.items():
             if not number:
                 source.active = now
             source.take(*batch[name], now)
         go_along(list(sources.values()), now)
-    part = {name: np.array(source.part, np.bool_) for name, source in sources.items()}
-    return part, {name: np.array(source.on_time, np.bool_) for name, source in sources.items()}
+    return sources
 
 
 def times_of(join: Join, stream: str) -> list[int | None]:

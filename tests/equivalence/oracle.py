@@ -75,9 +75,11 @@ class Oracle:
         return (most if sure.sum() == inside.sum() else self._shown(sure)), most
 
     def _all_on_time(self) -> NDArray[np.bool_]:
+        query = self.join.query
         sure = np.ones(self.found.num_rows, np.bool_)
-        for input_ in self.join.query.inputs:
-            sure &= self.on_time[input_.stream.name][self.found[row_column(input_.alias)].to_numpy()]
+        for alias in query.visible:
+            rows, there = rows_there(self.found, alias)
+            sure[there] &= self.on_time[query.input(alias).stream.name][rows]
         return sure
 
     def _shown(self, rows: NDArray[np.bool_]) -> Rows:
@@ -90,6 +92,12 @@ class Oracle:
         rank = np.array([list(order).index(alias) for order in orders])[batch]
         positions: NDArray[np.int64] = (batch * 100 + rank) * 10_000 + rows
         return positions
+
+
+def rows_there(found: pa.Table, alias: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The numbers of an input's rows in results, and which results have one."""
+    rows = found[row_column(alias)]
+    return rows.drop_null().to_numpy(), rows.is_valid().to_numpy()
 
 
 def _batch_of(join: Join, stream: str) -> NDArray[np.int64]:
@@ -105,7 +113,7 @@ def timed(join: Join, stream: str, arrivals: NDArray[np.int64]) -> pa.Table:
 def differs(oracle: Oracle, found: pa.Table, metrics: Sequence[BatchMetrics]) -> str:
     """What is wrong with results, or with which tuples took part; nothing if nothing is."""
     for input_ in oracle.join.query.inputs:
-        taken = sum(batch.inputs[input_.alias].rows for batch in metrics)
+        taken = sum(batch.inputs[input_.alias].rows for batch in metrics if batch.inputs)
         expected = oracle.kept[input_.stream.name].size
         if taken != expected:
             return f"{taken} tuples of {input_.alias} took part, not {expected}"

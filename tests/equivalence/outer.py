@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+import pyarrow as pa
+
+from tests.equivalence.lateness import sources_after
+from tests.equivalence.oracle import PERIOD
 from tests.equivalence.streams import (
     IDLE,
     SPAN,
     Join,
+    of_time,
     random_batches,
     random_stream,
     random_table,
@@ -105,14 +111,26 @@ class OuterJoin:
     shown: dict[str, str]
 
 
-def random_outer(seed: int, *, prefix: str = "s", batches: Sequence[int] = (1, 2, 3, 3, 6, 12)) -> OuterJoin:
-    """A random tree of joins, at least one of them not an inner join, over random streams."""
+def random_outer(
+    seed: int,
+    *,
+    prefix: str = "s",
+    batches: Sequence[int] = (1, 2, 3, 3, 6, 12),
+    late: Sequence[str] = ("join", "drop"),
+    mixed: bool = True,
+) -> OuterJoin:
+    """A random tree of joins, at least one of them not an inner join, over random streams.
+
+    Unless mixed, all of them or none have event times.
+    """
     rng = random.Random(seed)
     count = rng.choices((2, 3, 4, 5), weights=(4, 5, 3, 1))[0]
-    late, idle = rng.choice((("drop",), ("drop",), ("join", "drop"))), rng.choice((IDLE, IDLE[:1]))
+    late, idle = rng.choice((("drop",), ("drop",), late)), rng.choice((IDLE, IDLE[:1]))
     streams = [random_stream(rng, f"{prefix}{i}", rng.choice(late), rng.choice(idle)) for i in range(count)]
     if rng.random() < 0.15:
         streams[1] = streams[0]
+    if not mixed:
+        streams = [of_time(stream, streams[0].event_time) for stream in streams]
     catalog = Catalog(tuple(dict.fromkeys(streams)))
     writer = _Writer(rng, using=rng.random() < 0.2, theta=rng.choice((0.0, 0.0, 0.3)), kinds=_kinds(rng))
     names = [f"r{i}" for i in range(count)]
@@ -134,6 +152,27 @@ def random_outer(seed: int, *, prefix: str = "s", batches: Sequence[int] = (1, 2
         random_batches(rng, tables, rng.choice(batches)),
     )
     return OuterJoin(join, text, tree, where, shown)
+
+
+def at_the_last_moment(join: Join, seed: int) -> Join:
+    """A join with one batch more, of tuples that are just on time.
+
+    Rows that were left without a partner too early find one there.
+    """
+    rng = random.Random(seed)
+    count = rng.randint(1, len(join.batches))
+    sources = sources_after(join, np.arange(count, dtype=np.int64) * PERIOD, count)
+    tables, ranges = {}, {}
+    for name, table in join.tables.items():
+        mark, place = sources[name].mark, join.batches[count - 1][name][1]
+        times = [(mark or 0) + rng.choice((0, 0, 0, 250_000, 1_000_000, 5_000_000)) for _ in range(6)]
+        more = random_table(rng, len(times), 0)
+        number = table.schema.get_field_index("ts")
+        more = more.set_column(number, "ts", pa.array(times).cast(pa.timestamp("us", "UTC")))
+        tables[name] = pa.concat_tables([table.slice(0, place), more, table.slice(place)])
+        ranges[name] = (place, place + len(times))
+    after = tuple({n: (a + 6, b + 6) for n, (a, b) in batch.items()} for batch in join.batches[count:])
+    return replace(join, tables=tables, batches=(*join.batches[:count], ranges, *after))
 
 
 def _kinds(rng: random.Random) -> list[str]:

@@ -113,7 +113,7 @@ def random_join(
     if rng.random() < 0.15:
         streams[1] = streams[0]
     if not mixed:
-        streams = [_of_time(stream, streams[0].event_time) for stream in streams]
+        streams = [of_time(stream, streams[0].event_time) for stream in streams]
     catalog = Catalog(tuple(dict.fromkeys(streams)))
     query = parse_query(_query_text(rng, streams, windows), catalog)
     rows = rng.choice((8, 15, 40) if count < 4 else (8, 12, 18))
@@ -135,7 +135,8 @@ def random_stream(rng: random.Random, name: str, late: str, idle_after: timedelt
     return Stream(name, SCHEMA, time, lateness, late, idle_after)
 
 
-def _of_time(stream: Stream, event_time: str | None) -> Stream:
+def of_time(stream: Stream, event_time: str | None) -> Stream:
+    """A stream with this event time, or with none."""
     return replace(stream, event_time=event_time, lateness=stream.lateness if event_time else timedelta(0))
 
 

@@ -23,15 +23,15 @@ BLOCKS = 20
 VARIANTS = 4
 
 
-def variants(join: Join, seed: int) -> Iterator[tuple[PhysicalGraph, str, int]]:
+def variants(join: Join, seed: int, count: int = VARIANTS) -> Iterator[tuple[PhysicalGraph, str, int]]:
     """Some of all strategies, driver policies and numbers of partitions; over seeds, all combinations."""
     rng = random.Random(seed)
     strategies = [name for name in STRATEGIES if name != "exhaustive" or len(join.query.inputs) < 4]
     rates = {s.name: StreamStatistics(rate=10 ** rng.uniform(0, 4)) for s in join.catalog.streams}
-    for number in range(VARIANTS):
+    for number in range(count):
         strategy = strategies[(seed + number) % len(strategies)]
         policy = list(POLICIES)[(seed // 3 + number) % len(POLICIES)]
-        options = random_options(seed * VARIANTS + number, strategy)
+        options = random_options(seed * count + number, strategy)
         graph = lower(optimise(join.query, Statistics(rates), options))
         yield graph, policy, options.partitions
 

@@ -26,6 +26,7 @@ from weft.logical.window import Range, Rows
 __all__ = [
     "Closing",
     "check_closing",
+    "completing",
     "joins",
     "never_closed",
     "patient",
@@ -298,6 +299,20 @@ def reaches(query: Query, tree: Join) -> dict[str, timedelta | None]:
     times = _Times(query, tree)
     others = {name: [other for other in query.aliases if other != name] for name in query.aliases}
     return {name: _most([_NONE, *(times.apart(name, o) for o in others[name])]) for name in query.aliases}
+
+
+def completing(query: Query, tree: Join) -> frozenset[str]:
+    """The inputs whose tuples can make a row of which others have waited long enough, so that it leaves at once."""
+    times, known = _Times(query, tree), dict(joins(tree))
+    found: set[str] = set()
+    for (number, waiting), wait in times.found.items():
+        join = known[number]
+        away = visible(join.right if waiting in visible(join.left) else join.left)
+        for name in query.aliases:
+            later = times.apart(name, waiting)
+            if name not in away and wait is not None and (later is None or later > wait):
+                found.add(name)
+    return frozenset(found)
 
 
 def patient(query: Query, span: timedelta) -> Query:

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weft.bucket.bucket import Bucket, column
 from weft.bucket.compiled import Longs, Mask
 from weft.bucket.index import Order, by_hash
-from weft.bucket.words import flatten, key_words
+from weft.bucket.words import flatten
 from weft.kernels.probe import Keys, equal_ranges, in_order, probe_portions
 from weft.kernels.query_set import columns_of, only, sets_of
 from weft.runtime.batch import key_name, values_of
@@ -86,17 +87,15 @@ class _Distinct:
 
     @classmethod
     def of(cls, columns: Sequence[Any], own: Sequence[Mask]) -> _Distinct:
-        every = pa.concat_arrays(columns) if columns else pa.nulls(0)
-        words = key_words([every])
-        usable = np.concatenate(own) if own else np.zeros(0, np.bool_)
-        if words.valid is not None:
-            usable = usable & words.valid
-        rows = np.flatnonzero(usable)
-        _, first, which = np.unique(words.values[rows], return_index=True, return_inverse=True)
-        places = np.full(len(every), -1, np.int64)
-        places[rows] = which
-        values = every.take(pa.array(rows[first]))
+        if not columns:
+            return cls(pa.nulls(0), in_order([pa.nulls(0, pa.int64())]), ())
+        every, usable = pa.concat_arrays(columns), np.concatenate(own)
+        if not usable.all():
+            every = pc.if_else(pa.array(usable), every, pa.scalar(None, every.type))
+        encoded = every.dictionary_encode()
+        places = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
         cuts = np.cumsum([len(column) for column in columns])[:-1]
+        values = encoded.dictionary
         return cls(values, in_order([values]), np.split(places, cuts))
 
     def counted(self, places: Longs) -> Longs:

@@ -47,14 +47,15 @@ def close_rows(
 ) -> pa.RecordBatch | None:
     """The rows of a query that leave in this batch, as it selects them; None if there are none."""
     clock = turn.clocks[plan.member.name]
-    if (plan.everywhere and partition) or (plan.closing.walked and clock.now <= clock.before):
+    idle = plan.closing.walked and clock.now <= clock.before and not plan.completing
+    if idle or (plan.everywhere and partition):
         return None
     held = {alias: _Held.of(program, plan, store, alias, state) for alias, store in plan.homes.items()}
     chosen = _Choice(plan, held, clock, turn).chosen()
     if chosen is None:
         return None
     picked = {alias: _Picked.of(one, chosen[alias]) for alias, one in held.items()}
-    rows = rows_of(plan.closing.tree, _relations(plan, picked), plan.waits)
+    rows = rows_of(plan.closing.tree, _relations(plan, picked, turn.number), plan.waits)
     leaving = np.flatnonzero(_leaving(plan, rows, picked, clock, turn))
     return _selected(plan, rows, picked, leaving) if leaving.size else None
 
@@ -115,12 +116,12 @@ class _Choice:
         return self.clock.now >= ENDED or (member.backfill and self.turn.number == member.first)
 
     def _seeds(self, alias: str) -> Masks:
-        """The tuples that came, if it is not for probes to find their partners, and those whose wait ends."""
-        one, walked = self.held[alias], self.plan.closing.walked
+        """The tuples that came, if it is not for probes to find what they make, and those whose wait ends."""
+        one, probed = self.held[alias], self.plan.closing.walked and alias not in self.plan.completing
         waits = {w for (_, name), w in self.plan.waits.items() if name == alias and w is not None}
         found = []
         for number, (run, mine) in enumerate(zip(one.runs, one.mine, strict=True)):
-            if number >= one.old and not walked:
+            if number >= one.old and not probed:
                 found.append(mine)
                 continue
             seeds = np.zeros(mine.size, np.bool_)
@@ -168,12 +169,13 @@ class _Picked:
     runs: Sequence[Bucket]
     rows: Sequence[Ints]
     firsts: Longs  # the number of each run's first
+    old: int  # runs of earlier batches
 
     @classmethod
     def of(cls, held: _Held, masks: Sequence[Mask]) -> _Picked:
         rows = [np.flatnonzero(mask).astype(np.int32) for mask in masks]
         firsts = np.cumsum([0, *(one.size for one in rows)]).astype(np.int64)
-        return cls(held.store, held.runs, rows, firsts)
+        return cls(held.store, held.runs, rows, firsts, held.old)
 
     @property
     def count(self) -> int:
@@ -183,6 +185,14 @@ class _Picked:
         """A column of times or whole numbers, of all of them."""
         parts = [take(longs(column(run.batch, name)), rows) for run, rows in self._filled()]
         return np.concatenate(parts) if parts else full(0, 0)
+
+    def arrived(self, number: int) -> Longs:
+        """The batches in which they came; if the store does not say, whether it is this one or one before."""
+        if BATCH in self.store.columns:
+            return self.numbers(BATCH)
+        arrived = full(self.count, number)
+        arrived[: self.firsts[self.old]] = -1
+        return arrived
 
     def column(self, item: Column) -> Any:
         """A column of all of them."""
@@ -213,15 +223,13 @@ def _joined(parts: list[Any], item: Column) -> Any:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
-def _relations(plan: SweepPlan, picked: Mapping[str, _Picked]) -> dict[str, Relation]:
+def _relations(plan: SweepPlan, picked: Mapping[str, _Picked], number: int) -> dict[str, Relation]:
     read = _read(plan.closing.tree.conditions)
     found = {}
     for alias, one in picked.items():
         named = {full_name(item): one.column(item) for item in read if item.alias == alias}
-        dated = BATCH in one.store.columns
-        arrived = one.numbers(BATCH) if dated else full(one.count, -1)
         batch = pa.RecordBatch.from_pydict(named)
-        found[alias] = Relation(batch, one.numbers(one.store.time), arrived, plan.windows[alias])
+        found[alias] = Relation(batch, one.numbers(one.store.time), one.arrived(number), plan.windows[alias])
     return found
 
 

@@ -84,6 +84,9 @@ class KeyMetrics:
         """Keys that may still become complete."""
         return self.seen - self.complete - self.dangling
 
+    def __str__(self) -> str:
+        return f"{self.complete:,} complete, {self.open:,} open, {self.dangling:,} dangling"
+
 
 @dataclass(frozen=True, slots=True)
 class BatchMetrics:

@@ -13,7 +13,7 @@ from weft.bucket.index import Order
 from weft.errors import PlanError
 from weft.logical.expr import Expr
 from weft.logical.join import TESTS
-from weft.logical.outer import Closing, joins, reaches, waits
+from weft.logical.outer import Closing, completing, joins, reaches, waits
 from weft.logical.query import Query
 from weft.logical.window import Range
 from weft.plan.derive import closed_retention, retention_of
@@ -101,7 +101,8 @@ class SweepPlan:
 
     All times are in microseconds: ``waits`` by join and input, ``windows`` by input, and ``reaches``, how much older
     than an input's tuple something can be that it has to do with. With ``everywhere``, all partitions have the same,
-    so that one of them is enough. ``entries`` are the edges by which tuples come to their home.
+    so that one of them is enough. ``entries`` are the edges by which tuples come to their home. Tuples of the
+    ``completing`` inputs can make rows that need not wait any more.
     """
 
     member: Member
@@ -112,6 +113,7 @@ class SweepPlan:
     reaches: Mapping[str, int | None]
     everywhere: bool
     entries: Mapping[str, str]
+    completing: frozenset[str]
 
     @property
     def on_one_key(self) -> bool:
@@ -135,7 +137,8 @@ def sweep_plan(member: Member, homes: Mapping[str, StorePlan], entries: Mapping[
     }
     back = {alias: _span(span) for alias, span in reaches(member.query, closing.tree).items()}
     everywhere = place is None or place.everywhere
-    return SweepPlan(member, closing, homes, found, windows, back, everywhere, entries)
+    makers = completing(member.query, closing.tree)
+    return SweepPlan(member, closing, homes, found, windows, back, everywhere, entries, makers)
 
 
 def closed_lifetime(member: Member, names: Names) -> Lifetime | None:

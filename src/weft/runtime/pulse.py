@@ -2,29 +2,25 @@
 
 Guarantees: what can be done is done though no stream brings anything: rows whose wait is over are closed, queries begin
 and stop. A batch follows only where it has something to do; rows that wait for the clock alone are looked at every
-second.
+second, those that wait for a silent source when that has been idle for long enough.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from weft.logical.schema import Stream
 from weft.runtime.batch import micros
 from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest
 from weft.runtime.prepared import SweepPlan
 from weft.runtime.program import Program
 from weft.runtime.turn import Clock
-from weft.runtime.watermark import Watermarks, clocks, connected_streams
+from weft.runtime.watermark import Watermarks, clocks
 
-__all__ = ["Pulse", "closable", "waits_for_clock"]
+__all__ = ["Pulse", "closable", "until_next"]
 
 PAUSE = 1.0  # seconds
-SOME_DAY = 1 << 62  # in microseconds
 
 
 @dataclass
@@ -40,12 +36,16 @@ class Pulse:
         if not self._stopped:
             self.checkpoint.tick()
 
-    def after(self, program: Program, manifest: Manifest, graph: str, log: Changelog) -> None:
-        """Have the next batch begin, if there is something to do for it; called when one is committed."""
+    def after(self, program: Program, manifest: Manifest, graph: str, log: Changelog, now: int) -> None:
+        """Have the next batch begin, if there is something to do for it; called when one is committed, at a time."""
+        if self._timer is not None:
+            self._timer.cancel()
         if log.waiting() or log.stopping() or closable(program, manifest, graph):
             self.beat()
-        elif waits_for_clock(program, manifest, graph, time.time_ns() // 1000) and not self._stopped:
-            self._timer = threading.Timer(PAUSE, self.beat)
+            return
+        pause = until_next(program, manifest, graph, now)
+        if pause is not None and not self._stopped:
+            self._timer = threading.Timer(pause, self.beat)
             self._timer.daemon = True
             self._timer.start()
 
@@ -57,31 +57,35 @@ class Pulse:
 
 
 def closable(program: Program, manifest: Manifest, graph: str) -> bool:
-    """Whether there may be rows whose wait is over."""
-    return _ends_by(program, manifest, graph, Watermarks(manifest.marks))
+    """Whether there may be rows whose wait is over, by the time that tuples tell."""
+    times = clocks(program.graph, Watermarks(manifest.marks), manifest.closed)
+    timed = [sweep for sweep in program.sweeps if not _by_clock(sweep)]
+    return any(_has(sweep, manifest, graph, times[sweep.member.name]) for sweep in timed)
 
 
-def waits_for_clock(program: Program, manifest: Manifest, graph: str, now: int) -> bool:
-    """Whether rows wait for a time that comes by itself: streams have none of their own, or fall idle in silence."""
-    components = connected_streams([program.graph])
-    known = Watermarks(manifest.marks, manifest.active)
-    moments = [SOME_DAY, *(moment for moment in _idle(components, manifest.active) if moment > now)]
-    return any(
-        _ends_by(program, manifest, graph, known.advance(components, {}, moment)) for moment in moments
-    )
+def _by_clock(sweep: SweepPlan) -> bool:
+    """Whether time passes by itself: no stream of the query has one of its own."""
+    return all(input_.stream.event_time is None for input_ in sweep.member.query.inputs)
 
 
-def _idle(components: Iterable[Iterable[Stream]], active: Mapping[str, int]) -> Iterator[int]:
-    """When streams fall idle if they stay silent."""
-    for stream in (stream for component in components for stream in component):
-        if stream.idle_after is not None and stream.name in active:
-            yield active[stream.name] + micros(stream.idle_after) + 1
+def until_next(program: Program, manifest: Manifest, graph: str, now: int) -> float | None:
+    """In how many seconds rows that wait can be closed though nothing comes; None: not at all.
 
-
-def _ends_by(program: Program, manifest: Manifest, graph: str, marks: Watermarks) -> bool:
-    """Whether the wait of rows that are not closed yet is over when streams are there."""
-    times = clocks(program.graph, marks, manifest.closed)
-    return any(_has(sweep, manifest, graph, times[sweep.member.name]) for sweep in program.sweeps)
+    They wait for the clock, or for a silent stream, which is taken along when it has been idle for long enough.
+    """
+    pauses = []
+    for sweep in program.sweeps:
+        closed = manifest.closed.get(sweep.member.name, 0)
+        streams = [input_.stream for input_ in sweep.member.query.inputs]
+        if not _has(sweep, manifest, graph, Clock(closed, 1 << 62)):
+            continue
+        if _by_clock(sweep):
+            pauses.append(PAUSE)
+        for stream in streams:
+            if stream.event_time is not None and stream.idle_after is not None:
+                left = manifest.active.get(stream.name, now) + micros(stream.idle_after) - now
+                pauses += [left / 1e6 + PAUSE] if left >= 0 else []
+    return min(pauses, default=None)
 
 
 def _has(sweep: SweepPlan, manifest: Manifest, graph: str, clock: Clock) -> bool:

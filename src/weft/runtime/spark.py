@@ -135,7 +135,7 @@ class SparkRunner:
         """Have a batch begin if there has been something to do since the last one, though no stream brings anything."""
         program, manifest = self.standing.program, self.checkpoint.manifest(last)
         if program is not None and manifest is not None:
-            self.pulse.after(program, manifest, GRAPH, self.log)
+            self.pulse.after(program, manifest, GRAPH, self.log, time.time_ns() // 1000)
 
     def _open(self, sink: Any, query: Query, last: int) -> None:
         sink.open(result_schema(query), self._identity)
@@ -288,7 +288,7 @@ class SparkRunner:
             self.samples = samples_of(program, told) or self.samples
             self._police(program, manifest, told)
             self._warn(metrics)
-            self.pulse.after(program, manifest, GRAPH, self.log)
+            self.pulse.after(program, manifest, GRAPH, self.log, plan.now)
 
     def end(self) -> None:
         """Take what has come for all there is: close every row, with the next batch."""

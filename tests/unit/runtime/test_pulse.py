@@ -16,13 +16,12 @@ from weft.runtime.asked import Asked
 from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest, RunFile
 from weft.runtime.program import Program
-from weft.runtime.pulse import Pulse, closable, waits_for_clock
+from weft.runtime.pulse import Pulse, closable, until_next
 from weft.runtime.turn import ENDED, NEVER, UNKNOWN, Clock
 from weft.runtime.watermark import Watermarks, clocks
 
 LEFT = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS] LEFT JOIN w ON v.vid = w.vid"
 ARRIVED = "SELECT a.x FROM u [RANGE 5 SECONDS] AS a LEFT JOIN u AS b ON a.vid = b.x"
-MIXED = "SELECT u.x FROM u [RANGE 5 SECONDS] LEFT JOIN v ON u.vid = v.vid"
 
 
 def manifest(
@@ -71,50 +70,39 @@ def test_after_the_end_nothing_is_left_to_close() -> None:
     program = Program(graph(LEFT))
     done = manifest(program, 1, 3, marks={"v": 9, "w": 9}, closed=ENDED / SECOND)
     assert not closable(program, done, "g")
-    assert not waits_for_clock(program, done, "g", 0)
+    assert until_next(program, done, "g", 0) is None
 
 
 @pytest.mark.parametrize(
-    ("sql", "idle_after", "marks", "active", "expected"),
+    ("sql", "idle_after", "active", "expected"),
     [  # at second 6
-        (ARRIVED, None, {"u": 1}, {"u": 1}, True),  # time comes by itself
-        (LEFT, None, {"v": 9, "w": 1}, {"v": 1, "w": 1}, False),  # only a w can bring it
+        (ARRIVED, None, {"u": 1}, 1),  # time comes by itself
+        (LEFT, None, {"v": 1, "w": 1}, None),  # only a w can bring it
         (
             LEFT,
             "10 seconds",
-            {"v": 9, "w": 1},
-            {"v": 1, "w": 1},
-            False,
-        ),  # both fall idle: none takes the other along
-        (LEFT, "10 seconds", {"v": 9, "w": 1}, {"v": 5, "w": 1}, True),  # w does so before v
-        (LEFT, "2 seconds", {"v": 9, "w": 1}, {"v": 5, "w": 1}, False),  # it did, and so does v soon
-        (MIXED, None, {"u": 1, "v": 1}, {"u": 1, "v": 1}, False),  # v has to bring it
-        (MIXED, None, {"u": 1, "v": 99}, {"u": 1, "v": 1}, True),  # v is ahead of the clock
-        (
-            MIXED,
-            "10 seconds",
-            {"u": 1, "v": 1},
-            {"u": 1, "v": 1},
-            True,
-        ),  # v falls idle, u is where the clock is
-        (MIXED, "10 seconds", {"u": 1}, {"u": 1, "v": 1}, True),  # also if it never brought anything
+            {"v": 5, "w": 1},
+            6,
+        ),  # w has been silent for 5 s: in 5 s it is idle, and 1 s later looked at
+        (LEFT, "2 seconds", {"v": 2, "w": 1}, None),  # it is idle, and so is v: nothing moves
+        (LEFT, "3 seconds", {"v": 5}, 3),  # also if it never brought anything
     ],
 )
 def test_rows_that_wait_for_the_clock(
-    sql: str, idle_after: str | None, marks: dict[str, float], active: dict[str, float], expected: bool
+    sql: str, idle_after: str | None, active: dict[str, float], expected: float | None
 ) -> None:
     """Without input nobody would look at the clock; with input to wait for, to look at it is in vain."""
     program = Program(graph(sql, idle_after=idle_after) if idle_after else graph(sql))
-    left = manifest(program, 1, 3, marks=marks, active=active)
-    assert waits_for_clock(program, left, "g", 6 * SECOND) is expected
-    assert not waits_for_clock(program, manifest(program, marks=marks, active=active), "g", 6 * SECOND)
+    left = manifest(program, 1, 3, marks={}, active=active)
+    assert until_next(program, left, "g", 6 * SECOND) == expected
+    assert until_next(program, manifest(program, marks={}, active=active), "g", 6 * SECOND) is None
 
 
 def test_an_inner_join_asks_for_no_batch() -> None:
     """It has nothing to do without input."""
     program = Program(graph(INNER))
     assert not closable(program, Manifest(marks={"v": 9, "w": 9}), "g")
-    assert not waits_for_clock(program, Manifest(), "g", 0)
+    assert until_next(program, Manifest(), "g", 0) is None
 
 
 class TestPulse:
@@ -133,15 +121,15 @@ class TestPulse:
     def test_at_once_where_there_is_something_to_do(self, beats: Pulse) -> None:
         """Rows to close, queries to begin or to stop."""
         program, quiet = Program(graph(LEFT)), Changelog()
-        beats.after(program, manifest(program, 1, 3, marks={"v": 9, "w": 1}), "g", quiet)
+        beats.after(program, manifest(program, 1, 3, marks={"v": 9, "w": 1}), "g", quiet, 0)
         assert self.ticks(beats) == 0
-        beats.after(program, manifest(program, 1, 3, marks={"v": 9, "w": 9}), "g", quiet)
+        beats.after(program, manifest(program, 1, 3, marks={"v": 9, "w": 9}), "g", quiet, 0)
         assert self.ticks(beats) == 1
         begins, stops = Changelog(), Changelog()
         begins.begin("new", Asked(query(INNER)), None)
         stops.stop("old", "stopped")
         for number, log in enumerate((begins, stops), 2):
-            beats.after(program, Manifest(), "g", log)
+            beats.after(program, Manifest(), "g", log, 0)
             assert self.ticks(beats) == number
 
     def test_after_a_pause_where_only_the_clock_is_waited_for(
@@ -151,13 +139,13 @@ class TestPulse:
         monkeypatch.setattr(pulse, "PAUSE", 0.05)
         program = Program(graph(ARRIVED))
         waiting = manifest(program, 1, 3, marks={"u": 1})
-        beats.after(program, waiting, "g", Changelog())
+        beats.after(program, waiting, "g", Changelog(), 0)
         assert self.ticks(beats) == 0
         deadline = time.monotonic() + 10
         while not self.ticks(beats) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert self.ticks(beats) == 1
-        beats.after(program, waiting, "g", Changelog())
+        beats.after(program, waiting, "g", Changelog(), 0)
         beats.stop()
         beats.beat()
         time.sleep(0.1)
