@@ -98,7 +98,7 @@ class Session:
         self._run: Running | None = None  # the last one, also when it is over
         self._queries: dict[str, PlannedQuery] = {}
         self._asked: dict[str, Asked] = {}
-        self._ends = False  # whether the input is taken to end
+        self._ends = False  # whether the input is taken to end, some day
 
     def stream(
         self,
@@ -205,34 +205,36 @@ class Session:
             runner.add(planned.name, asked, sink)
         self._asked[planned.name], self._sinks[planned.name] = asked, sink
 
-    def start(self, *, available_now: bool = False) -> None:
-        """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more."""
-        self._check_closing()
-        self._start(available_now=available_now)
+    def start(self, *, available_now: bool = False, ends: bool = False) -> None:
+        """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more.
+
+        With ``ends``, the input will end, and rows of outer joins may wait for that: `end` says when.
+        """
+        for name, asked in self._asked.items() if not ends else ():
+            check_closing(asked.query.renamed(dict(asked.names)), name)
+        self._start(available_now=available_now, ends=ends)
+
+    def end(self) -> None:
+        """Process what is there and take it for all there is: rows of outer joins that have no partner are given."""
+        runner = self._runs().runner
+        self.process_all_available()
+        if any(asked.query.outer for asked in self._asked.values()):
+            runner.end()
+            self.process_all_available()
 
     def run_available(self, *, end: bool = True) -> None:
         """Run all queries that have a sink over the input that is there, show how far they are, and stop.
 
-        It is taken for all there is: rows of outer joins that have no partner are given. With ``end=False`` they are
-        left open, for input that comes another day.
+        It is taken for all there is: rows of outer joins that have no partner are given. With ``end=False`` those for
+        which one may still come are left open, for input that comes another day.
         """
-        if not end:
-            self._check_closing()
-        self._start(ends=end)
+        self._start(ends=True)
         runner = self._runs().runner
         try:
             with shown(runner.history, runner.sources.values()):
-                self.process_all_available()
-                if end and any(asked.query.outer for asked in self._asked.values()):
-                    runner.end()
-                    self.process_all_available()
+                self.end() if end else self.process_all_available()
         finally:
             self.stop()
-
-    def _check_closing(self) -> None:
-        """Refuse queries some of whose rows would never leave."""
-        for name, asked in self._asked.items():
-            check_closing(asked.query.renamed(dict(asked.names)), name)
 
     def _start(self, *, available_now: bool = False, ends: bool = False) -> None:
         settings = self._settings

@@ -39,5 +39,9 @@ class Settings:
             self.state_limit, int | None, ConfigError, "a limit of state", "use a number of bytes per query"
         )
         check(self.key_limit, int, ConfigError, "a limit of results of a key", "use a number")
+        if self.key_limit < 1:
+            raise ConfigError(
+                f"with a limit of {self.key_limit} results, no key has any", hint="use a number above 0"
+            )
         check_one_of(self.joint, METHODS, "joint optimiser")
         check_one_of(self.driver, POLICIES, "driver policy")

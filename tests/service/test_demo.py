@@ -87,6 +87,36 @@ def test_a_pipeline_of_files_equals_the_definition(tmp_path: Path) -> None:
     assert f"results of kept: {tmp_path / 'out'}" in done.stdout
 
 
+TO_THE_END = """
+streams:
+  a: {schema: "k long, x long", source: {files: csv, path: in/a}}
+  b: {schema: "k long, y long", source: {files: csv, path: in/b}}
+options: {partitions: 2}
+queries:
+  merged: {sql: "SELECT k, x, y, provenance FROM a FULL JOIN b USING (k)", sink: {parquet: out}}
+checkpoint: ck
+master: local[2]
+"""
+
+
+def test_input_that_ends_is_joined_to_its_end(tmp_path: Path) -> None:
+    """`weft run --once`: rows without a partner are results, and would be missing without the end."""
+    for name, text in {"a": "k,x\n1,10\n2,20\n", "b": "k,y\n1,11\n3,31\n"}.items():
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "0.csv").write_text(text)
+    file = tmp_path / "p.yaml"
+    file.write_text(TO_THE_END)
+    done = weft("run", str(file), "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert totals(done.stdout) == {"merged": 3}
+    found = pq.read_table(tmp_path / "out", columns=["k", "x", "y", "provenance"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in found) == [
+        (1, 10, 11, "a, b"),
+        (2, 20, None, "a"),
+        (3, None, 31, "b"),
+    ]
+
+
 def write(root: Path, name: str, column: str, seed: int) -> None:
     """Three files of tuples in order of time, 100 a second."""
     folder = root / "in" / name

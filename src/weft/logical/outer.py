@@ -132,7 +132,7 @@ def _sunk(side: Side, terms: list[Expr]) -> tuple[Side, list[Expr], list[Expr]]:
     one, found, stuck = _sunk(side.left, to_left)
     other, more, also = _sunk(side.right, to_right)
     on += [t for t in stuck + also if side.kind == "inner" or t in side.on]
-    rest += [t for t in stuck if side.kind != "inner" and t not in side.on]
+    rest += [t for t in stuck if side.kind != "inner" and t in terms]
     if not on and side.kind != "inner":  # it must have some, and one that holds does no harm
         on = list(side.on)
     return replace(side, left=one, right=other, on=_ordered(on)), found + more, rest
@@ -318,14 +318,20 @@ def completing(query: Query, tree: Join) -> frozenset[str]:
 def patient(query: Query, span: timedelta) -> Query:
     """The query whose rows wait for a partner for so long and no longer, where they would wait for ever.
 
-    The inputs whose tuples would are seen through a window of that length.
+    The inputs whose tuples would, or what decides on their partners, are seen through a window of that length; a window
+    that is given stays.
     """
     core, closing = taken_apart(query)
-    names = never_closed(core, closing.tree) if closing else ()
+    never = never_closed(core, closing.tree) if closing else ()
+    if closing is None or not never:
+        return query
+    endless = {name for (_, name), wait in waits(core, closing.tree).items() if wait is None}
+    lacking = {input_.alias for input_ in query.inputs if not isinstance(input_.window, Range)}
+    chosen = lacking & set(never) or lacking & endless
     inputs = tuple(
-        replace(input_, window=Range(span)) if input_.alias in names else input_ for input_ in query.inputs
+        replace(input_, window=Range(span)) if input_.alias in chosen else input_ for input_ in query.inputs
     )
-    return replace(query, inputs=inputs)
+    return patient(replace(query, inputs=inputs), span) if chosen else query
 
 
 def check_closing(query: Query, name: str) -> None:

@@ -69,18 +69,23 @@ def _title(graph: PhysicalGraph, name: str, strategy: str) -> str:
     parts = [f"Plan of {name}", f"{inputs} input{'' if inputs == 1 else 's'}"]
     parts += [f"strategy {strategy}"] if strategy else []
     parts += [f"{graph.hops} hop{'' if graph.hops == 1 else 's'}"]
-    if graph.cost:
+    if graph.cost and _is_walked(graph):
         parts.append(f"cost {number(graph.cost.total)}")
         parts.append(f"{number(graph.cost.storage)} tuples stored")
         parts.append(f"{number(graph.cost.probes)} probes/s, {number(graph.cost.shipped)} of them shipped")
     return " · ".join(parts)
 
 
+def _is_walked(graph: PhysicalGraph) -> bool:
+    """Whether probing finds results; what they cost that closing finds is not estimated."""
+    return graph.members[0].walked
+
+
 def _summary(graph: PhysicalGraph, seen: Observation) -> str:
     batches = f"{seen.batches} batch{'' if seen.batches == 1 else 'es'}"
     parts = [f"{batches} over {number(seen.seconds)} s of {seen.clock}", f"{number(seen.results)} results"]
-    walked = graph.cost and graph.stores and graph.members[0].walked
-    predicted = f", predicted {number(_results(graph))}" if walked else ""
+    known = graph.cost and graph.stores and _is_walked(graph)
+    predicted = f", predicted {number(_results(graph))}" if known else ""
     return " · ".join([*parts, f"{_figure(seen.rate(seen.results))} results/s{predicted}"])
 
 

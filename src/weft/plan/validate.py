@@ -34,6 +34,7 @@ def validate(graph: PhysicalGraph) -> None:
     _check_names(graph)
     _check_users(graph)
     _check_members(graph)
+    _check_sweeps(graph)
     _check_nodes(graph)
     replay = _Replay(graph)
     for rule in graph.rules:
@@ -44,7 +45,6 @@ def validate(graph: PhysicalGraph) -> None:
         else:
             replay.result(rule)
     replay.finish()
-    _check_sweeps(graph)
 
 
 def _check_names(graph: PhysicalGraph) -> None:

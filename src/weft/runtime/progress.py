@@ -173,9 +173,11 @@ def progress_of(
     """How a query of a session that has been started is getting on."""
     batches = history.of(name)
     first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
+    closed = sum(one.closed.get(name, 0) for one in batches)
+    keys = batches[-1].keys.get(name) if batches else None
     if name in standing.stopped:
         why = standing.stopped[name]
-        return QueryProgress(name, "stopped", first, len(batches), done, reason=why)
+        return QueryProgress(name, "stopped", first, len(batches), done, reason=why, closed=closed, keys=keys)
     if name not in standing.asked or standing.program is None:
         return QueryProgress(name, "waiting")
     member = standing.program.members[name]
@@ -186,8 +188,6 @@ def progress_of(
         complete_from(member, standing.asked[name].backfill),
         state_of(name),
     )
-    closed = sum(one.closed.get(name, 0) for one in batches)
-    keys = batches[-1].keys.get(name) if batches else None
     return QueryProgress(name, "running", *figures, closed=closed, keys=keys)
 
 

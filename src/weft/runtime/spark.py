@@ -106,6 +106,7 @@ class SparkRunner:
         last = self.checkpoint.last()
         self._resume(queries, last)
         self.checkpoint.claim()
+        self._wake(last)
         read = read_all(spark, self.sources, named, self.checkpoint.ticks)
         writer = read.writeStream.foreachBatch(self.process)
         location = str(self.checkpoint.root / "spark")
@@ -129,6 +130,12 @@ class SparkRunner:
         for name, sink in self.sinks.items():
             query = (self.standing.asked.get(name) or queries[name][0]).query
             self._open(sink, query, last)
+
+    def _wake(self, last: int) -> None:
+        """Have a batch begin if there has been something to do since the last one, though no stream brings anything."""
+        program, manifest = self.standing.program, self.checkpoint.manifest(last)
+        if program is not None and manifest is not None:
+            self.pulse.after(program, manifest, GRAPH, self.log, time.time_ns() // 1000)
 
     def _open(self, sink: Any, query: Query, last: int) -> None:
         sink.open(result_schema(query), self._identity)

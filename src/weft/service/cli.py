@@ -135,6 +135,12 @@ def run(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Stop when all that is there is processed.")
     ] = False,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="Take what is there for all there is: close rows without a partner, and stop."
+        ),
+    ] = False,
     seconds: Seconds = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Where to keep state; the file's if not given.")
@@ -144,8 +150,14 @@ def run(
     json_lines: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each batch.")] = False,
 ) -> None:
     """Run the queries of a pipeline until Ctrl-C, for some time, or until all is processed."""
+    if once and available_now:
+        raise ConfigError(
+            "--once is the end of the input, and --available-now is not", hint="leave out one of them"
+        )
     state = None if checkpoint is None else checkpoint.absolute()
-    options = RunOptions(f"weft run {file.name}", available_now, _seconds(seconds), log, json_lines)
+    options = RunOptions(
+        f"weft run {file.name}", available_now, _seconds(seconds), log, json_lines, once=once
+    )
     run_pipeline(load_pipeline(file, checkpoint=state, master=master), options)
 
 

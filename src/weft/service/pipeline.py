@@ -19,10 +19,12 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     queries:
       us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …
       kept: {sql: SELECT …, sink: {parquet: out}}    # `pipeline_sinks` has all kinds
+      padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # instead of a window
     checkpoint: ck                             # where a run keeps its state
     master: local[*]                           # optional, as are the driver policy and the limit of bad records
     driver: initial_output_size
     dead_letter_limit: 1000                    # or {records: 1000, fraction: 0.01}
+    key_limit: 10000000                        # results of one key of an outer join on one key
 
 Paths are relative to the file. A name or text that YAML would read as something else (on, no, 5) is put in quotes.
 """
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +69,13 @@ class Pipeline:
     sinks: Mapping[str, Sink] = field(default_factory=dict)
     checkpoint: Path | None = None
     master: str = "local[*]"
+    waits: Mapping[str, timedelta] = field(default_factory=dict)  # for a partner, by query, if given
 
     def plan(self, name: str, sink: Sink | None = None) -> PlannedQuery:
         """Plan a query, to be run if it has a sink; errors name the file and the query."""
         with self.place(f"queries.{name}").at():
-            return self.session.query(self.queries[name], name=name, sink=sink)
+            wait = self.waits.get(name)
+            return self.session.query(self.queries[name], name=name, sink=sink, emit_unmatched_after=wait)
 
     def parse(self, name: str) -> Query:
         """Parse and bind a query; errors name the file and the query."""
@@ -108,15 +113,16 @@ def read_pipeline(text: str, file: str, *, root: Path | None = None, **given: An
     known = {name: one.statistics for name, one in found.items() if one.statistics is not None}
     session.statistics = Statistics(known, origin="given" if known else "default")
     _statistics(session, top.entry("statistics"))
-    texts = {name: read_query(name, node, root) for name, node in queries.mapping().items()}
+    asked = {name: read_query(name, node, root) for name, node in queries.mapping().items()}
     return Pipeline(
         file,
         session,
-        {name: sql for name, (sql, _) in texts.items()},
+        {name: one.sql for name, one in asked.items()},
         {name: one.source for name, one in found.items() if one.source is not None},
-        {name: sink for name, (_, sink) in texts.items() if sink is not None},
+        {name: one.sink for name, one in asked.items() if one.sink is not None},
         settings.get("checkpoint"),
         settings.get("master", "local[*]"),
+        {name: wait for name, one in asked.items() if (wait := one.emit_unmatched_after) is not None},
     )
 
 

@@ -54,11 +54,19 @@ def _limit(node: Node, root: Path) -> DeadLetterLimit:  # noqa: ARG001
         return DeadLetterLimit(**given)
 
 
+def _key_limit(node: Node, root: Path) -> int:  # noqa: ARG001
+    count = node.integer()
+    if count < 1:
+        raise node.error(f"with a limit of {count} results, no key has any", "use a number above 0")
+    return count
+
+
 SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
     "checkpoint": _local,
     "master": _master,
     "driver": _driver,
     "dead_letter_limit": _limit,
+    "key_limit": _key_limit,
 }
 
 

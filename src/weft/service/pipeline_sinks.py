@@ -1,4 +1,4 @@
-"""Where the results of a pipeline file's queries go.
+"""The queries of a pipeline file, and where their results go.
 
 Guarantees: a description in the file becomes a sink, or an error at its place; nothing is written. Relative paths
 begin where the pipeline file is.
@@ -8,10 +8,13 @@ begin where the pipeline file is.
       kept: {sql: SELECT …, sink: {parquet: out/kept, compression: zstd}}
       shown: {sql: SELECT …, sink: console}                      # or {console: 5}: so many rows of each batch
       counted: {sql: SELECT …, sink: memory}
+      padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # so long a row waits for a partner
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +23,32 @@ from weft.service.document import Node
 from weft.service.pipeline_sources import located
 from weft.sinks import ConsoleSink, Sink, to_console, to_memory, to_parquet
 
-__all__ = ["console_sink", "read_query"]
+__all__ = ["QueryEntry", "console_sink", "read_query"]
 
 _SINKS = ("console", "memory", "parquet")
 _EXAMPLE = "as in sink: {parquet: out/trolls}, sink: memory or sink: console"
 _QUERY = "a query is a text: SELECT … FROM …, or {sql: SELECT … FROM …, sink: …}"
 
 
-def read_query(name: str, node: Node, root: Path) -> tuple[str, Sink | None]:
-    """The text of a query, and where its results go if the file says so."""
+@dataclass(frozen=True, slots=True)
+class QueryEntry:
+    """The text of a query, where its results go and how long rows wait for a partner, if the file says so."""
+
+    sql: str
+    sink: Sink | None = None
+    emit_unmatched_after: timedelta | None = None
+
+
+def read_query(name: str, node: Node, root: Path) -> QueryEntry:
+    """What a file says of a query."""
     if not isinstance(node.value, dict):
-        return node.text(_QUERY), None
-    found = node.section(("sql", "sink"))
+        return QueryEntry(node.text(_QUERY))
+    found = node.section(("sql", "sink", "emit_unmatched_after"))
     if "sql" not in found:
         raise node.error("the query has no text", _QUERY)
-    return found["sql"].text(_QUERY), _sink(name, found["sink"], root) if "sink" in found else None
+    sink = _sink(name, found["sink"], root) if "sink" in found else None
+    wait = found["emit_unmatched_after"].duration() if "emit_unmatched_after" in found else None
+    return QueryEntry(found["sql"].text(_QUERY), sink, wait)
 
 
 def console_sink(query: str) -> ConsoleSink:

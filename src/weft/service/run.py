@@ -1,8 +1,9 @@
 """`weft run`: a pipeline from its file to its results.
 
 Guarantees: what is wrong with a pipeline is said before Spark is started. A run ends after the batch under way: when
-asked to (Ctrl-C or SIGTERM; asked twice, at once), when its time is over, or when all that was there is processed; then
-it says what it did. The screen is drawn only on a terminal that nothing else writes to.
+asked to (Ctrl-C or SIGTERM; asked twice, at once), when its time is over, or when all that was there is processed, to
+the end of the input if it is that; then it says what it did. The screen is drawn only on a terminal that nothing else
+writes to.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +21,14 @@ from threading import Event
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from weft.errors import WeftError
+from weft.errors import QueryError, WeftError
+from weft.logical.outer import check_closing
 from weft.planned import PlannedQuery
 from weft.runtime.metrics import BatchMetrics
 from weft.service.figures import figures, since
 from weft.service.pipeline import Pipeline
 from weft.service.pipeline_sinks import console_sink
-from weft.service.startup import prepare
+from weft.service.startup import in_background, prepare
 from weft.service.view import line, screen, summary
 from weft.service.watch import logged, stop_signals, watch
 from weft.sinks import ConsoleSink, ParquetSink, Sink
@@ -35,12 +38,13 @@ from weft.sources.spec import FilesSource
 __all__ = ["RunOptions", "check_runnable", "run_pipeline"]
 
 _EVERY = 2.0  # seconds between lines where there is no screen
+_CLOSING = "give a window, as in [RANGE 10 MINUTES], or emit_unmatched_after: 10 minutes; if the input ends, use --once"
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """How long to run, and what to tell: ``log`` gets a line of JSON per batch and query, as does the output with
-    ``json``. ``kept`` says whether what it leaves is there afterwards."""
+    ``json``. With ``once``, what is there is all there is. ``kept`` says whether what it leaves is there afterwards."""
 
     title: str = "weft run"
     available_now: bool = False
@@ -48,6 +52,7 @@ class RunOptions:
     log: Path | None = None
     json: bool = False
     kept: bool = True
+    once: bool = False
 
 
 def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
@@ -56,6 +61,7 @@ def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
     sinks = {name: pipeline.sinks.get(name) or console_sink(name) for name in pipeline.queries}
     _check_output(pipeline, sinks, options)
     planned = [pipeline.plan(name, sink) for name, sink in sinks.items()]
+    _check_end(pipeline, planned, options)
     for name in [name for name in sinks if name not in pipeline.sinks]:
         note = f"note: {pipeline.file}, queries.{name} has no sink: its results go to the console"
         print(note, file=sys.stderr)
@@ -85,6 +91,21 @@ def _check_output(pipeline: Pipeline, sinks: Mapping[str, Sink], options: RunOpt
             raise pipeline.place(f"queries.{name}").error(
                 "its results go to the console, and so does --json", "give it another sink, or use --log FILE"
             )
+
+
+def _check_end(pipeline: Pipeline, planned: Sequence[PlannedQuery], options: RunOptions) -> None:
+    """Refuse input that does not end where it should, and queries that wait for its end where it does not."""
+    streams = sorted({input_.stream.name for one in planned for input_ in one.query.inputs})
+    for stream in streams if options.once else ():
+        if isinstance(pipeline.sources[stream], RateSource):
+            raise pipeline.place(f"streams.{stream}.source").error(
+                "rows are generated without end", "leave out --once, or use --for TIME"
+            )
+    for one in planned if not options.once else ():
+        try:
+            check_closing(one.query, one.name)
+        except QueryError as error:
+            raise pipeline.place(f"queries.{one.name}").error(error.message, _CLOSING) from None
 
 
 def check_runnable(pipeline: Pipeline) -> None:
@@ -121,7 +142,7 @@ def _run(
     console: Console,
 ) -> None:
     session = pipeline.session
-    session.start(available_now=options.available_now)
+    session.start(available_now=options.available_now, ends=options.once)
     before = {name: len(batches) for name, batches in session.progress.items()}
     began = time.monotonic()
 
@@ -134,7 +155,8 @@ def _run(
     alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
     try:
         with stop_signals(stopping), _shown(now, console, alone) as tell:
-            watch(session, stopping, options.seconds, tell, lambda: not _first_runs(pipeline, now()))
+            runs = _Ending(in_background(session.end)) if options.once else session
+            watch(runs, stopping, options.seconds, tell, lambda: not _first_runs(pipeline, now()))
             stopping.set()
             session.stop()
     except KeyboardInterrupt:
@@ -144,6 +166,20 @@ def _run(
         raise
     last = now()
     console.print(summary(options.title, figures(planned, last.progress), last.elapsed))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A run over input that ends, which is over when all is processed."""
+
+    done: Future[None]
+
+    def await_termination(self, timeout: int | None = None) -> bool:
+        """Wait for the end, so many seconds at most; whether it has come. What went wrong is raised."""
+        if not wait([self.done], timeout).done:
+            return False
+        self.done.result()
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from weft.errors import ConfigError
 
-__all__ = ["check_java", "java_version", "prepare"]
+__all__ = ["check_java", "in_background", "java_version", "prepare"]
 
 _OLDEST = 17
 _GET_JAVA = (
@@ -87,7 +87,7 @@ def _both(
 ) -> None:
     from weft.runtime.spark_session import create_spark  # only running needs Spark
 
-    compiled = _in_background(lambda: warm_up(report))
+    compiled = in_background(lambda: warm_up(report))
     log.parent.mkdir(parents=True, exist_ok=True)
     with _errors_to(log):
         create_spark(master)
@@ -95,7 +95,7 @@ def _both(
     compiled.result()
 
 
-def _in_background(work: Callable[[], None]) -> Future[None]:
+def in_background(work: Callable[[], None]) -> Future[None]:
     """Work in a thread that does not keep the process alive."""
     done: Future[None] = Future()
 

@@ -40,11 +40,23 @@ streams:
 queries:
   q: {sql: "SELECT a.k FROM a [RANGE 1 MINUTE], b [RANGE 1 MINUTE] WHERE a.k = b.k",
       sink: {parquet: out/q, compression: zstd}}
-  r: {sql: "SELECT a.k FROM a [RANGE 1 MINUTE], b [RANGE 1 MINUTE] WHERE a.k < b.k", sink: memory}
+  r: {sql: "SELECT a.k FROM a [RANGE 1 MINUTE], b [RANGE 1 MINUTE] WHERE a.k < b.k", sink: memory,
+      emit_unmatched_after: 10 minutes}
   s: {sql: "SELECT b.k FROM a [RANGE 1 MINUTE], b [RANGE 1 MINUTE] WHERE a.k = b.k", sink: {console: 3}}
   t: SELECT b.ts FROM a [RANGE 1 MINUTE], b [RANGE 1 MINUTE] WHERE a.k = b.k
 checkpoint: ck
 master: local[2]
 driver: round_robin
 dead_letter_limit: {records: 10, fraction: 0.5}
+key_limit: 1000
+"""
+# Outer joins, with and without an end to their patience.
+OUTER = """
+streams:
+  a: {schema: "k long, ts timestamp", event_time: ts, source: {files: csv, path: in}}
+  b: {schema: "k long, ts timestamp", event_time: ts, source: {files: csv, path: in}}
+queries:
+  patient: SELECT k FROM a FULL JOIN b USING (k)
+  hasty: {sql: SELECT k FROM a FULL JOIN b USING (k), sink: memory, emit_unmatched_after: 10 minutes}
+checkpoint: ck
 """

@@ -84,6 +84,7 @@ def test_explain_as_a_diagram() -> None:
         (("run", str(VIDEO)), "add checkpoint: ck, or give --checkpoint DIR"),
         (("run", str(VIDEO), "--checkpoint", "ck"), "streams.comments: a stream without a source"),
         (("run", str(VIDEO), "--for", "soon"), "--for: cannot read 'soon' as a duration"),
+        (("run", str(VIDEO), "--once", "--available-now"), "--once is the end of the input"),
         (("demo", "--for", "0s"), "--for: 0s is no time to run"),
     ],
 )

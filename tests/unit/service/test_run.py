@@ -9,14 +9,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
 import pytest
 from rich.console import Console
 
-from tests.unit.service.samples import GOOD, RUNNABLE
-from weft.errors import ConfigError, PipelineError, WeftError
+from tests.unit.service.samples import GOOD, OUTER, RUNNABLE
+from weft.errors import ConfigError, PipelineError, SourceError, WeftError
 from weft.kernels.warm_up import STEPS
 from weft.service import startup
 from weft.service.demo import PIPELINE, run_demo
@@ -24,6 +25,7 @@ from weft.service.pipeline import load_pipeline
 from weft.service.run import RunOptions, run_pipeline
 from weft.service.startup import check_java, prepare
 from weft.service.watch import logged, stop_signals, watch
+from weft.session import Session
 
 
 class Clock:
@@ -108,6 +110,81 @@ def test_what_cannot_run_never_starts_spark(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(PipelineError, match="without a source can be planned, not run"):
         run_pipeline(load_pipeline(file, checkpoint=tmp_path / "ck"), RunOptions())
     assert not (tmp_path / "ck").exists()
+
+
+def test_rows_that_would_never_leave_are_said_before_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that goes on for ever would never give them; the remedies are those of a pipeline file."""
+    monkeypatch.setattr("weft.service.run.prepare", lambda *_: pytest.fail("started"))
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "p.yaml"
+    file.write_text(OUTER)
+    for options in (RunOptions(), RunOptions(available_now=True)):
+        with pytest.raises(PipelineError, match=r"queries\.patient: query patient would never") as caught:
+            run_pipeline(load_pipeline(file), options)
+        assert "emit_unmatched_after: 10 minutes; if the input ends, use --once" in str(caught.value)
+    assert not (tmp_path / "ck").exists()
+
+
+def test_input_that_ends_must_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generated rows come for ever, and so would a run that waits for the last of them."""
+    monkeypatch.setattr("weft.service.run.prepare", lambda *_: pytest.fail("started"))
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    file = tmp_path / "p.yaml"
+    file.write_text(RUNNABLE)
+    with pytest.raises(PipelineError, match=r"streams\.b\.source: rows are generated without end\n.*--once"):
+        run_pipeline(load_pipeline(file), RunOptions(once=True))
+
+
+def run_once(root: Path, work: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of the session of a pipeline whose input ends, if there is so much to do."""
+    asked: list[str] = []
+
+    def end(_: Session) -> None:
+        work()
+        asked.append("ended")
+
+    monkeypatch.setattr("weft.service.run.prepare", lambda *_: None)
+    monkeypatch.setattr(Session, "start", lambda _, **given: asked.append(f"start {given}"))
+    monkeypatch.setattr(Session, "end", end)
+    monkeypatch.setattr(Session, "stop", lambda _: asked.append("stop"))
+    monkeypatch.setattr(Session, "progress", {})
+    (root / "in").mkdir()
+    file = root / "p.yaml"
+    file.write_text(OUTER)
+    run_pipeline(load_pipeline(file), RunOptions(once=True))
+    return asked
+
+
+def test_a_run_to_the_end_closes_rows_and_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--once: without the end, rows without a partner would be missing from the results."""
+    asked = run_once(tmp_path, nothing, monkeypatch)
+    assert asked == ["start {'available_now': False, 'ends': True}", "ended", "stop"]
+
+
+def test_what_goes_wrong_in_a_run_to_the_end_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It happens in another thread; the command would end as if all were well."""
+
+    def fail() -> None:
+        raise SourceError("a file of another schema")
+
+    with pytest.raises(SourceError, match="another schema"):
+        run_once(tmp_path, fail, monkeypatch)
+
+
+def test_a_run_to_the_end_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C must not have to wait for a terabyte."""
+    over = Event()
+
+    def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        over.wait(60)
+
+    try:
+        assert run_once(tmp_path, interrupted, monkeypatch)[1:] == ["stop"]
+    finally:
+        over.set()
 
 
 def test_results_and_json_do_not_share_the_output(tmp_path: Path) -> None:

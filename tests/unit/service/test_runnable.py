@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.service.samples import GOOD, RUNNABLE
+from tests.unit.service.samples import GOOD, OUTER, RUNNABLE
 from weft.errors import PipelineError
 from weft.service.demo import PIPELINE
 from weft.service.pipeline import Pipeline, load_pipeline, read_pipeline
@@ -81,6 +81,20 @@ def test_sinks_are_by_query(tmp_path: Path) -> None:
     assert list(pipeline.queries) == ["q", "r", "s", "t"]
     assert all(pipeline.plan(name).graph.hops for name in pipeline.queries)
     assert unused_statistics(pipeline) == []
+
+
+def test_patience_ends_as_the_file_says(tmp_path: Path) -> None:
+    """Rows without a partner would never leave, or a query that should wait for the end of its input would not."""
+    pipeline = read_pipeline(OUTER, "p.yaml", root=tmp_path)
+    windows = {
+        name: [str(i.window) for i in pipeline.plan(name).query.inputs] for name in ("patient", "hasty")
+    }
+    assert windows == {"patient": ["UNBOUNDED"] * 2, "hasty": ["RANGE 10 MINUTES"] * 2}
+
+
+def test_the_limit_of_a_key_is_the_session_s(tmp_path: Path) -> None:
+    """It would be read and then forgotten."""
+    assert runnable(tmp_path).session._settings.key_limit == 1000
 
 
 def test_the_command_line_wins(tmp_path: Path) -> None:
@@ -186,6 +200,10 @@ def test_the_demo_plans() -> None:
         ("fraction: 0.5", "fraction: 5", "dead_letter_limit: a limit of 5.0 bad records"),
         ("fraction: 0.5", "part: 5", "dead_letter_limit: unknown entry 'part'"),
         ("{records: 10, fraction: 0.5}", "{}", "dead_letter_limit: the limit is empty"),
+        ("key_limit: 1000", "key_limit: many", "key_limit: 'many' is not a whole number"),
+        ("key_limit: 1000", "key_limit: 0", "key_limit: with a limit of 0 results, no key has any"),
+        ("after: 10 minutes", "after: soon", "queries.r.emit_unmatched_after: cannot read 'soon'"),
+        ("after: 10 minutes", "after: 10", "queries.r.emit_unmatched_after: 10 is not a text"),
     ],
 )
 def test_a_mistake_is_refused_with_its_place(old: str, new: str, expected: str, tmp_path: Path) -> None:
