@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 import weft
 from tests.recovery.queries import CLOSED, ENDED, POOL, QUERIES, STRATEGIES, STREAMS
-from tests.recovery.records import Life, batches_of, lives, read_streams
+from tests.recovery.records import Life, batches_of, is_last, lives, read_streams
 from weft.logical.query import Query
 from weft.optimizer.joint import METHODS
 from weft.testing.reference import reference_join, row_column, timely
@@ -67,8 +68,8 @@ class Change:
 class Case:
     """Joins, their input in so many files of each stream, and how they run.
 
-    Of a "fixed" kind there is one query. If they are "changing", inner joins come and go; if "outer", there are also
-    outer, semi and anti joins from the beginning to the end of the input.
+    Of a "fixed" kind there is one query. If they are "changing", inner joins come and go; if "outer", joins of all
+    kinds do, and there are some outer, semi and anti joins from the beginning to the end of the input.
     """
 
     seed: int
@@ -153,7 +154,7 @@ class Case:
             if kind == "add" or not active:
                 ask = Ask(
                     f"x{batch}",
-                    rng.choice(POOL).format(**_windows(rng)),
+                    rng.choice((*POOL, *CLOSED) if self.outer else POOL).format(**_windows(rng)),
                     rng.choice((None, None, *STRATEGIES)),
                     rng.random() < 0.4,
                 )
@@ -191,7 +192,11 @@ def run_query(session: weft.Session, root: Path, ask: Ask) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a query's sink holds, what it must hold, and what it may: of the past, what is forgotten may be missing."""
+    """What a query's sink holds, what it must hold, and what it may.
+
+    Of the past, what is forgotten may be missing; so may rows without a partner if one may be forgotten, or if the
+    query was stopped while they waited for one.
+    """
 
     life: Life
     found: Rows
@@ -205,17 +210,24 @@ class Answer:
         for alias, table in tables.items():
             tables[alias] = table.filter(pa.array(life.sees(alias, table)))
         names = [output.name for output in query.projection]
-        if query.outer is not None:
-            every = _rows(reference_join(query, tables))
-            return cls(life, _found(root, life, names), every, every)
         every = timely(query, tables)
-        rows = {alias: every[row_column(alias)].to_numpy() for alias in query.aliases}
-        last = np.max([tables[a]["batch"].to_numpy()[rows[a]] for a in query.aliases], axis=0)
+        rows = {a: every[row_column(a)].fill_null(-1).to_numpy() for a in query.visible}
+        last = np.max([_at(tables[a]["batch"].to_numpy(), rows[a], -1) for a in query.visible], axis=0)
         live = last >= life.first
-        kept = np.all([life.is_kept(a, tables[a])[rows[a]] for a in query.aliases], axis=0)
+        kept = np.all([_at(life.is_kept(a, tables[a]), rows[a], True) for a in query.visible], axis=0)
         must, may = live | (backfill & kept), live | backfill
+        if query.outer is not None:
+            whole = np.all([found >= 0 for found in rows.values()], axis=0)
+            hides = query.visible != query.aliases  # those that a semi join asks for may be what is new
+            closed = is_last(root, life) and all(sight.complete is None for sight in life.member.sights)
+            must, may = must & (closed | (whole & (not hides))), may | hides
         shown = every.select(names)
         return cls(life, _found(root, life, names), *(_rows(shown.filter(pa.array(m))) for m in (must, may)))
+
+
+def _at(values: NDArray[Any], rows: NDArray[np.int64], missing: Any) -> NDArray[Any]:
+    """The values of rows; of those that are missing, another."""
+    return np.append(values, missing)[rows]
 
 
 def _found(root: Path, life: Life, names: list[str]) -> Rows:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.recovery.processes import PATIENCE, POLL, Run
-from weft.runtime.turn import ENDED
+from weft.runtime.turn import ENDED, UNKNOWN
 
 # In the order in which a batch passes them.
 EVENTS = {
@@ -143,8 +143,12 @@ def _relayed(root: Path) -> set[int]:
 
 
 def _closing(root: Path) -> set[int]:
-    """The batches in which the clock of a query moves."""
-    return {number for number, plan in _plans(root) if any(now > before for before, now in _clocks(plan))}
+    """The batches that may close rows: the clock of a query moves, and says a time."""
+    return {
+        number
+        for number, plan in _plans(root)
+        if any(now > max(before, UNKNOWN) for before, now in _clocks(plan))
+    }
 
 
 def is_ending(plan: dict[str, Any]) -> bool:
