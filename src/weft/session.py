@@ -27,9 +27,9 @@ from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, 
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
 from weft.logical.expr import to_sql
-from weft.logical.outer import check_closing, patient
 from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
+from weft.logical.waiting import check_closing, patient
 from weft.optimizer.estimated import estimated
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
 from weft.optimizer.space import Options

@@ -20,55 +20,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 import weft
-from tests.recovery.records import Life, batches_of, lives, read_streams
+from tests.recovery.queries import CLOSED, ENDED, POOL, QUERIES, STRATEGIES, STREAMS
+from tests.recovery.records import Life, batches_of, is_last, lives, read_streams
 from weft.logical.query import Query
 from weft.optimizer.joint import METHODS
-from weft.testing.reference import row_column, timely
+from weft.testing.reference import reference_join, row_column, timely
 
-SCHEMA = "id long, k long, g long, x double, ts timestamp"
+SCHEMA = "id long, k long, g long, u long, x double, ts timestamp"
 DISORDER = 3  # seconds, either way
 PERIOD = 2  # seconds of event time in a file
 ROWS = 60  # in a file
 BROKEN = (
     '{{"id": {id}, "k": 1, "g"',
-    '{{"id": {id}, "k": "one", "g": 1, "x": 0.5, "ts": "2024-01-01 00:00:00"}}',
-    '{{"id": {id}, "k": 1, "g": 1, "x": 0.5, "ts": null}}',
+    '{{"id": {id}, "k": "one", "g": 1, "u": 1, "x": 0.5, "ts": "2024-01-01 00:00:00"}}',
+    '{{"id": {id}, "k": 1, "g": 1, "u": 1, "x": 0.5, "ts": null}}',
 )
 BEGAN = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
-QUERIES = {
-    "chain": """SELECT a.id AS a, b.id AS b, c.id AS c, a.x + c.x AS x
-                FROM a [RANGE {w0} SECONDS], b [RANGE {w1} SECONDS], c [RANGE {w2} SECONDS]
-                WHERE a.k = b.k AND b.g = c.g""",
-    "band": """SELECT a.id AS a, b.id AS b, b.x AS x FROM a [RANGE {w0} SECONDS], b
-               WHERE a.x BETWEEN b.x - 0.05 AND b.x + 0.05
-               AND b.ts BETWEEN a.ts - INTERVAL '{w1}' SECOND AND a.ts + INTERVAL '{w2}' SECOND""",
-    "star": """SELECT a.id AS a, b.id AS b, c.id AS c, d.id AS d, d.x AS x
-               FROM a [RANGE {w0} SECONDS], b [RANGE {w1} SECONDS], c [RANGE {w2} SECONDS], d [RANGE 1 SECOND]
-               WHERE a.k = b.k AND a.g = c.g AND a.k = d.k AND a.x < c.x""",
-}
-STREAMS = {"chain": ("a", "b", "c"), "band": ("a", "b"), "star": ("a", "b", "c", "d")}
-STRATEGIES = ("auto", "flat", "left_deep", "greedy_left_deep", "chain", "merge")
-
-# What comes and goes: queries that share inputs, but are joined by other columns, in other orders, of other streams.
-POOL = (
-    *QUERIES.values(),
-    """SELECT a.id AS a, b.id AS b, b.x AS x FROM a [RANGE {w0} SECONDS], b [RANGE {w1} SECONDS]
-       WHERE a.k = b.k AND a.x < 0.{w2}""",
-    """SELECT a.id AS a, b.id AS b, b.x AS x FROM a [RANGE {w0} SECONDS], b [RANGE {w1} SECONDS]
-       WHERE a.g = b.g AND b.x > 0.{w2}""",
-    """SELECT b.id AS b, c.id AS c, d.id AS d
-       FROM b [RANGE {w0} SECONDS], c [RANGE {w1} SECONDS], d [RANGE {w2} SECONDS]
-       WHERE b.k = c.k AND c.k = d.k""",
-    """SELECT a.id AS a, b.id AS b, c.id AS c, c.k AS k
-       FROM a [RANGE 2 SECONDS], b [RANGE {w1} SECONDS], c [RANGE {w2} SECONDS]
-       WHERE a.k = b.k AND b.g = c.g AND c.k > {w0}""",
-    """SELECT p.id AS p, q.id AS q FROM a [RANGE {w0} SECONDS] p, a [RANGE {w1} SECONDS] q
-       WHERE p.k = q.g AND p.x < q.x""",
-    "SELECT c.id AS c, c.x AS x FROM c WHERE c.k < 1{w0}",
-)
 ACTIVE = 5  # queries at a time
 
 Rows = Counter[tuple[Any, ...]]
@@ -95,16 +66,30 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Joins, their input in so many files of each stream, and how they run; if ``changing``, they come and go."""
+    """Joins, their input in so many files of each stream, and how they run.
+
+    Of a "fixed" kind there is one query. If they are "changing", inner joins come and go; if "outer", joins of all
+    kinds do, and there are some outer, semi and anti joins from the beginning to the end of the input.
+    """
 
     seed: int
     files: int
-    changing: bool = False
+    kind: str = "fixed"
+
+    @property
+    def changing(self) -> bool:
+        """Whether queries come and go."""
+        return self.kind != "fixed"
+
+    @property
+    def outer(self) -> bool:
+        """Whether rows are closed, and all of them at the end of the input."""
+        return self.kind == "outer"
 
     @property
     def shape(self) -> str:
         """Which of the queries it is."""
-        return "changing" if self.changing else tuple(QUERIES)[self.seed % len(QUERIES)]
+        return self.kind if self.changing else tuple(QUERIES)[self.seed % len(QUERIES)]
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -116,6 +101,13 @@ class Case:
 
     def session(self, root: Path, **arguments: Any) -> weft.Session:
         """The session over the files below a directory, the queries of its beginning in place."""
+        session = self.empty_session(root, **arguments)
+        for ask in self.first():
+            run_query(session, root, ask)
+        return session
+
+    def empty_session(self, root: Path, **arguments: Any) -> weft.Session:
+        """The session over the files below a directory."""
         rng = self._random("session")
         rates = {n: weft.StreamStatistics(rate=10 ** rng.uniform(0, 4)) for n in self.streams}
         session = weft.Session(
@@ -128,8 +120,6 @@ class Case:
         for name in self.streams:
             source = weft.files("json", str(root / "in" / name), schema=SCHEMA, max_files_per_batch=1)
             session.stream(name, source, event_time="ts", lateness=timedelta(seconds=2 * DISORDER))
-        for ask in self.first():
-            run_query(session, root, ask)
         return session
 
     def first(self) -> list[Ask]:
@@ -137,13 +127,22 @@ class Case:
         rng = self._random("queries")
         if not self.changing:
             return [Ask("q", QUERIES[self.shape].format(**_windows(rng)))]
-        return [Ask(f"q{i}", rng.choice(POOL).format(**_windows(rng))) for i in range(2)]
+        found = [
+            Ask(f"q{i}", rng.choice(POOL).format(**_windows(rng))) for i in range(1 if self.outer else 2)
+        ]
+        return found + [
+            Ask(f"o{i}", text.format(**_windows(rng))) for i, text in enumerate(self._closing(rng))
+        ]
+
+    def _closing(self, rng: random.Random) -> list[str]:
+        """Queries that close rows: one or two that do so on their way, and one at the end."""
+        return [*rng.sample(CLOSED, rng.randint(1, 2)), rng.choice(ENDED)] if self.outer else []
 
     def changes(self) -> list[Change]:
         """What is asked for later on, about once a batch; now and then everything is stopped."""
         if not self.changing:
             return []
-        rng, active = self._random("changes"), [ask.name for ask in self.first()]
+        rng, active = self._random("changes"), [a.name for a in self.first() if not a.name.startswith("o")]
         found = []
         for batch in range(self.files - 1):
             kind = rng.choices(("add", "stop", "nothing", "clear"), (10, 5, 3, 1))[0]
@@ -155,7 +154,7 @@ class Case:
             if kind == "add" or not active:
                 ask = Ask(
                     f"x{batch}",
-                    rng.choice(POOL).format(**_windows(rng)),
+                    rng.choice((*POOL, *CLOSED) if self.outer else POOL).format(**_windows(rng)),
                     rng.choice((None, None, *STRATEGIES)),
                     rng.random() < 0.4,
                 )
@@ -170,7 +169,9 @@ class Case:
             folder.mkdir(parents=True)
             for number in range(self.files):
                 file = folder / f"{number:03}.json"
-                file.write_text("".join(f"{line}\n" for line in _lines(rng, number)), encoding="utf-8")
+                file.write_text(
+                    "".join(f"{line}\n" for line in _lines(rng, number, self.files)), encoding="utf-8"
+                )
                 os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
     def answers(self, root: Path) -> dict[str, Answer]:
@@ -191,7 +192,11 @@ def run_query(session: weft.Session, root: Path, ask: Ask) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a query's sink holds, what it must hold, and what it may: of the past, what is forgotten may be missing."""
+    """What a query's sink holds, what it must hold, and what it may.
+
+    Of the past, what is forgotten may be missing; so may rows without a partner if one may be forgotten, or if the
+    query was stopped while they waited for one.
+    """
 
     life: Life
     found: Rows
@@ -204,15 +209,25 @@ class Answer:
         tables = {i.alias: _table(root, i.stream.name, life.last) for i in query.inputs}
         for alias, table in tables.items():
             tables[alias] = table.filter(pa.array(life.sees(alias, table)))
-        every = timely(query, tables)
-        rows = {alias: every[row_column(alias)].to_numpy() for alias in query.aliases}
-        last = np.max([tables[a]["batch"].to_numpy()[rows[a]] for a in query.aliases], axis=0)
-        live = last >= life.first
-        kept = np.all([life.is_kept(a, tables[a])[rows[a]] for a in query.aliases], axis=0)
         names = [output.name for output in query.projection]
+        every = timely(query, tables)
+        rows = {a: every[row_column(a)].fill_null(-1).to_numpy() for a in query.visible}
+        last = np.max([_at(tables[a]["batch"].to_numpy(), rows[a], -1) for a in query.visible], axis=0)
+        live = last >= life.first
+        kept = np.all([_at(life.is_kept(a, tables[a]), rows[a], True) for a in query.visible], axis=0)
         must, may = live | (backfill & kept), live | backfill
+        if query.outer is not None:
+            whole = np.all([found >= 0 for found in rows.values()], axis=0)
+            hides = query.visible != query.aliases  # those that a semi join asks for may be what is new
+            closed = is_last(root, life) and all(sight.complete is None for sight in life.member.sights)
+            must, may = must & (closed | (whole & (not hides))), may | hides
         shown = every.select(names)
         return cls(life, _found(root, life, names), *(_rows(shown.filter(pa.array(m))) for m in (must, may)))
+
+
+def _at(values: NDArray[Any], rows: NDArray[np.int64], missing: Any) -> NDArray[Any]:
+    """The values of rows; of those that are missing, another."""
+    return np.append(values, missing)[rows]
 
 
 def _found(root: Path, life: Life, names: list[str]) -> Rows:
@@ -220,8 +235,20 @@ def _found(root: Path, life: Life, names: list[str]) -> Rows:
     folders = sorted((root / "out" / life.name).glob("batch=*"))
     strays = [f.name for f in folders if not life.first <= int(f.name.partition("=")[2]) <= life.last]
     assert not strays, f"{life}: results in {strays}"
+    return given(root, life.name, names)
+
+
+def given(root: Path, name: str, names: list[str]) -> Rows:
+    """What is in the sink of a query, these columns of it."""
+    folders = sorted((root / "out" / name).glob("batch=*"))
     tables = [pq.ParquetFile(file).read().select(names) for f in folders for file in sorted(f.iterdir())]
     return _rows(pa.concat_tables(tables)) if tables else Counter()
+
+
+def wanted(root: Path, query: Query) -> Rows:
+    """What a query gives over all input that has come."""
+    last = max(int(log.name) for log in (root / "ck" / "spark" / "offsets").iterdir() if log.name.isdigit())
+    return _rows(reference_join(query, {i.alias: _table(root, i.stream.name, last) for i in query.inputs}))
 
 
 def _windows(rng: random.Random) -> dict[str, int]:
@@ -240,7 +267,7 @@ def _options(rng: random.Random) -> weft.Options:
     return weft.Options(strategy=rng.choice(STRATEGIES), partitions=rng.choice((2, 3)), weights=weights)
 
 
-def _lines(rng: random.Random, number: int) -> list[str]:
+def _lines(rng: random.Random, number: int, files: int) -> list[str]:
     lines = []
     for row in range(ROWS):
         one = number * ROWS + row
@@ -250,7 +277,8 @@ def _lines(rng: random.Random, number: int) -> list[str]:
         seconds = (number + row / ROWS) * PERIOD + rng.uniform(-DISORDER, DISORDER)
         moment = BEGAN + timedelta(seconds=round(seconds, 3))
         key = None if rng.random() < 0.03 else rng.randrange(16)
-        values = {"id": one, "k": key, "g": rng.randrange(16), "x": round(rng.random(), 3)}
+        one_key = None if rng.random() < 0.03 else rng.randrange(files * ROWS // 2)
+        values = {"id": one, "k": key, "g": rng.randrange(16), "u": one_key, "x": round(rng.random(), 3)}
         lines.append(json.dumps({**values, "ts": moment.strftime("%Y-%m-%d %H:%M:%S.%f")}))
     return lines
 
@@ -272,7 +300,9 @@ def _table(root: Path, stream: str, last: int) -> pa.Table:
     came = batches_of(root, stream, files)
     records = [(came[int(file[:3])], one) for file, _, one in _records(root, stream)]
     good = [(batch, one) for batch, one in records if one and batch <= last]
-    columns: dict[str, Any] = {name: [record[name] for _, record in good] for name in ("id", "k", "g", "x")}
+    columns: dict[str, Any] = {
+        name: [record[name] for _, record in good] for name in ("id", "k", "g", "u", "x")
+    }
     times = [datetime.fromisoformat(f"{record['ts']}+00:00") for _, record in good]
     numbers = pa.array([batch for batch, _ in good], pa.int64())
     return pa.table({**columns, "ts": pa.array(times, pa.timestamp("us", "UTC")), "batch": numbers})

@@ -1,19 +1,24 @@
 """When to kill: at random, or just when a file of a batch's path through the checkpoint and the sinks appears.
 
 The windows that matter (results in place, manifest not yet) last milliseconds, so waiting for their files is the way to
-hit them. A change of queries has windows of its own, before the batch with which it takes effect.
+hit them. A change of queries has windows of its own, before the batch with which it takes effect; so have rows that are
+closed, between the tick that asks for a batch and the plan that says up to where, and the end of the input.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.recovery.processes import PATIENCE, POLL, Run
+from weft.runtime.turn import ENDED, UNKNOWN
 
 # In the order in which a batch passes them.
 EVENTS = {
@@ -38,8 +43,26 @@ CHANGES = {
     "answered": "out/*/_weft/pending/*/*",
     "relaid": "ck/relaid/*.json",
 }
-_RELAYED = ("relay", "laid", "answered")
-_SOON = 2  # batches within which there should be a change
+
+# The same for rows that are closed on the way, by queries whose names begin with an o.
+CLOSES = {
+    "tick": "ck/ticks/*",
+    "closing": "ck/plan/*.json",
+    "closed": "out/o*/_weft/pending/*/*",
+}
+
+# And for the batch that ends the input, and any that follows it.
+ENDS = {
+    "ending": "ck/plan/*.json",
+    "rest": "out/o*/_weft/pending/*/*",
+    "rest staged": "out/o*/_weft/staged/*",
+    "rest in place": "out/o*/batch=*",
+    "end": "ck/state/*.json",
+    "end known": "ck/spark/commits/*",
+}
+
+_PATTERNS = {**EVENTS, **CHANGES, **CLOSES, **ENDS}
+_SOON, _SOME_DAY = 2, 1_000  # batches within which there should be a change, and the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +74,20 @@ class Moment:
     delay: float
 
     @classmethod
-    def random(cls, rng: random.Random, changing: bool = False) -> Moment:
-        """Any moment of a batch's life: every event, at once or a little later, or a random time after its plan."""
+    def random(cls, rng: random.Random, kind: str = "fixed", last: bool = False) -> Moment:
+        """Any moment of a batch's life: every event, at once or a little later, or a random time after its plan.
+
+        In runs of a kind that has more than that, most often a moment of that; the ``last`` ones at the end of it.
+        """
         ahead = rng.choice((0, 0, 1))
         delay = rng.choice((0.0, 0.0, 0.002, 0.01, 0.05)) * rng.random()
-        if changing and rng.random() < 0.6:
-            long = rng.random() < 0.3  # into the job that follows
-            return cls(rng.choice(tuple(CHANGES)), _SOON, rng.uniform(0, 1) if long else delay)
+        long = rng.uniform(0, 1) if rng.random() < 0.3 else delay  # into the job that follows
+        if kind == "outer" and last:
+            return cls(rng.choice(("tick", "ending", *ENDS)), _SOME_DAY, long)
+        if kind == "outer" and rng.random() < 0.5:
+            return cls(rng.choice(tuple(CLOSES)), _SOON, long)
+        if kind != "fixed" and rng.random() < 0.6:
+            return cls(rng.choice(tuple(CHANGES)), _SOON, long)
         if rng.random() < 0.3:
             return cls("plan", ahead, rng.uniform(0, 1))
         return cls(rng.choice(tuple(EVENTS)), ahead, delay)
@@ -80,28 +110,62 @@ class Moment:
 def _files(root: Path, event: str, batch: int) -> set[tuple[str, int, int]]:
     """What there is of an event; a file that was replaced is another one."""
     found = set()
-    relayed = _relayed(root) if event in _RELAYED else set()
-    for file in root.glob((EVENTS.get(event) or CHANGES[event]).format(n=batch)):
+    only = _ONLY[event](root) if event in _ONLY else None
+    for file in root.glob(_PATTERNS[event].format(n=batch)):
         with suppress(FileNotFoundError):
             status = file.stat()
-            if event not in _RELAYED or _number(event, file) in relayed:
+            if only is None or _number(file) in only:
                 found.add((file.name, status.st_ino, status.st_mtime_ns))
     return found
 
 
-def _number(event: str, file: Path) -> int:
-    """The batch that a file of a change belongs to."""
-    return int(file.parent.name if event == "answered" else file.stem.partition("-")[0])
+def _number(file: Path) -> int:
+    """The batch that a file belongs to, by its name or that of its folder; -1 if neither tells."""
+    found = re.search(r"\d+", file.parent.name if file.parent.name.isdigit() else file.name)
+    return int(found[0]) if found else -1
+
+
+def _plans(root: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The batches whose plans are still known, and what these say."""
+    for file in (root / "ck" / "plan").glob("*.json"):
+        with suppress(FileNotFoundError):
+            if file.stem.isdigit():
+                yield int(file.stem), json.loads(file.read_text(encoding="utf-8"))
+
+
+def _clocks(plan: dict[str, Any]) -> list[list[int]]:
+    return [clock for turn in plan["turns"].values() for clock in turn["clocks"].values()]
 
 
 def _relayed(root: Path) -> set[int]:
-    """The batches for which stored state is laid out anew, of those that are still known."""
-    found = set()
-    for file in (root / "ck" / "plan").glob("*.json"):
-        with suppress(FileNotFoundError):
-            if file.stem.isdigit() and json.loads(file.read_text(encoding="utf-8"))["relays"]:
-                found.add(int(file.stem))
-    return found
+    """The batches for which stored state is laid out anew."""
+    return {number for number, plan in _plans(root) if plan["relays"]}
+
+
+def _closing(root: Path) -> set[int]:
+    """The batches that may close rows: the clock of a query moves, and says a time."""
+    return {
+        number
+        for number, plan in _plans(root)
+        if any(now > max(before, UNKNOWN) for before, now in _clocks(plan))
+    }
+
+
+def is_ending(plan: dict[str, Any]) -> bool:
+    """Whether a batch ends the input, or comes after its end."""
+    return any(now >= ENDED for _, now in _clocks(plan))
+
+
+def _ending(root: Path) -> set[int]:
+    return {number for number, plan in _plans(root) if is_ending(plan)}
+
+
+# Which batches an event is of, where not of any.
+_ONLY: dict[str, Callable[[Path], set[int]]] = {
+    **dict.fromkeys(("relay", "laid", "answered"), _relayed),
+    **dict.fromkeys(("closing", "closed"), _closing),
+    **dict.fromkeys(ENDS, _ending),
+}
 
 
 def last_batch(root: Path) -> int:

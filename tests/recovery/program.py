@@ -16,7 +16,9 @@ import weft
 import weft.runtime.launch
 from tests.recovery.cases import Case, Change, run_query
 from tests.recovery.moments import last_batch
+from tests.recovery.processes import PATIENCE
 from tests.recovery.records import Recorded, record_stop
+from weft.errors import ConfigError
 
 POLL = 0.01
 
@@ -38,8 +40,24 @@ class Changing(threading.Thread):
                     if self.over.wait(POLL):
                         return
                 self._do(change)
+        except ConfigError as error:  # the session has stopped, and takes no more
+            if "is not running" not in error.message:
+                self.error = error
         except BaseException as error:
             self.error = error
+
+    def begin(self) -> None:
+        """Start, if it has not been started."""
+        if self.ident is None:
+            self.start()
+
+    def end(self) -> None:
+        """Do no more, and say what went wrong."""
+        self.over.set()
+        if self.ident is not None:
+            self.join()
+        if self.error is not None:
+            raise self.error
 
     def _do(self, change: Change) -> None:
         name = change.add.name if change.add else change.stop
@@ -52,22 +70,41 @@ class Changing(threading.Thread):
         print(f"{time.time():.3f} after batch {last_batch(self.root)}: {change}, {status}", flush=True)
 
 
+def run_case(session: weft.Session, case: Case, root: Path) -> None:
+    """Run to the end of the input, changing what the case changes."""
+    changing = Changing(session, case, root)
+    try:
+        if case.outer:
+            _run_available(session, changing)
+        else:
+            session.start(available_now=True)
+            changing.begin()
+            if not session.await_termination(int(PATIENCE)):
+                raise TimeoutError("the session does not end")
+    finally:
+        try:
+            changing.end()
+        finally:
+            session.stop()
+
+
+def _run_available(session: weft.Session, changing: Changing) -> None:
+    """Changes begin as soon as the session waits for its input, and so is running."""
+    process = session.process_all_available
+
+    def begun() -> None:
+        changing.begin()
+        process()
+
+    setattr(session, "process_all_available", begun)  # noqa: B010
+    session.run_available()
+
+
 def main(root: str, seed: str, files: str, kind: str, master: str) -> None:
     """Run to the end of the input."""
     setattr(weft.runtime.launch, "Checkpoint", Recorded)  # noqa: B010
-    case = Case(int(seed), int(files), kind == "changing")
-    session = case.session(Path(root), master=master)
-    session.start(available_now=True)
-    changing = Changing(session, case, Path(root))
-    changing.start()
-    try:
-        session.await_termination()
-    finally:
-        changing.over.set()
-        changing.join()
-        session.stop()
-    if changing.error is not None:
-        raise changing.error
+    case = Case(int(seed), int(files), kind)
+    run_case(case.session(Path(root), master=master), case, Path(root))
 
 
 if __name__ == "__main__":

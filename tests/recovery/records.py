@@ -134,6 +134,11 @@ def lives(root: Path) -> dict[str, Life]:
     return found
 
 
+def is_last(root: Path, life: Life) -> bool:
+    """Whether a query was in the last batch."""
+    return life.last == len(list((root / FOLDER).glob("*.json"))) - 1
+
+
 def read_streams(root: Path) -> list[set[str]]:
     """The streams that some query reads, by batch."""
     batches = len(list((root / FOLDER).glob("*.json")))

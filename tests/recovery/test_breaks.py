@@ -1,5 +1,7 @@
 """Sessions that break off before or after any step of a commit, while queries come and go, lose and repeat nothing.
 
+So do those that break off before or after the tick and every step of the batch that ends their input.
+
 Nothing is killed: the step raises, and another session goes on in the same process. So every step is met, also those
 that last no time at all, and tasks whose processes live on must not take what they remember for what is.
 """
@@ -7,8 +9,10 @@ that last no time at all, and tasks whose processes live on must not take what t
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,11 +21,11 @@ from pyspark.errors import PySparkException
 
 import weft.runtime.launch
 from tests.recovery.cases import Case
-from tests.recovery.moments import last_batch
-from tests.recovery.program import Changing
+from tests.recovery.moments import is_ending, last_batch
+from tests.recovery.program import Changing, run_case
 from tests.recovery.records import Recorded
 from tests.recovery.test_recovery import check
-from weft.runtime.checkpoint import Blueprint, Manifest, Plan
+from weft.runtime.checkpoint import Blueprint, Checkpoint, Manifest, Plan
 from weft.sinks.parquet import ParquetSink
 
 pytestmark = pytest.mark.xdist_group("spark")  # one Spark at a time
@@ -34,29 +38,43 @@ class BrokenError(Exception):
 
 
 class Breaker:
-    """Counts the steps of a session, and breaks it off when it has taken so many."""
+    """Counts the steps of a session, and breaks it off when it has taken so many; or once at each step of the end."""
 
     def __init__(self) -> None:
         self.left, self.story = 0, list[str]()
+        self.ends: list[str] | None = None  # the steps of the end that it broke off at, if it does
 
     @contextmanager
-    def step(self, what: str) -> Iterator[None]:
-        """Something that happens, or does not: it may break before and after."""
-        self._maybe(f"before {what}")
+    def step(self, what: str, end: str = "") -> Iterator[None]:
+        """Something that happens, or does not: it may break before and after. ``end`` names a step of the end."""
+        self._maybe("before", what, end)
         yield
-        self._maybe(f"after {what}")
+        self._maybe("after", what, end)
 
-    def _maybe(self, where: str) -> None:
+    def _maybe(self, when: str, what: str, end: str) -> None:
         self.left -= 1
-        if self.left == 0:
-            self.story.append(where)
-            raise BrokenError(where)
+        new = self.ends is not None and end != "" and f"{when} {end}" not in self.ends
+        if self.left == 0 or new:
+            self.story.append(f"{when} {what}")
+            if self.ends is not None:
+                self.ends.append(f"{when} {end}")
+            raise BrokenError(self.story[-1])
 
 
 class Breaking(Recorded):
     """A checkpoint whose steps may break."""
 
     breaker: ClassVar[Breaker]
+
+    def tick(self) -> None:
+        """Between what asks for a batch and the batch; who asks for queries is not broken off."""
+        thread = threading.current_thread()
+        if isinstance(thread, Changing):
+            super().tick()
+            return
+        end = "tick" if thread is threading.main_thread() else ""
+        with self.breaker.step(f"a tick after batch {self.last()}", end):
+            super().tick()
 
     def write_blueprint(self, blueprint: Blueprint) -> str:
         """Between the decision and the plan."""
@@ -65,7 +83,9 @@ class Breaking(Recorded):
 
     def write_plan(self, plan: Plan) -> None:
         """The batch is fixed, or not."""
-        with self.breaker.step(f"plan {plan.number}{', which lays out anew' if plan.relays else ''}"):
+        with self.breaker.step(
+            f"plan {plan.number}{', which lays out anew' if plan.relays else ''}", _end(plan, "plan")
+        ):
             super().write_plan(plan)
 
     def write_relaid(self, number: int, manifest: Manifest) -> None:
@@ -75,54 +95,80 @@ class Breaking(Recorded):
 
     def commit(self, manifest: Manifest) -> None:
         """Results are in place, the manifest is not; or both are, and Spark does not know."""
-        with self.breaker.step(f"manifest {manifest.number}"):
+        end = _end(self.plan(manifest.number), "manifest")
+        with self.breaker.step(f"manifest {manifest.number}", end):
             super().commit(manifest)
+
+
+def _end(plan: Plan | None, step: str) -> str:
+    """A step, if it is one of the batch that ends the input."""
+    return step if plan is not None and is_ending(asdict(plan)) else ""
 
 
 def _run(case: Case, root: Path, spark: Any, breaker: Breaker) -> bool:
     """A session from where the checkpoint stands; whether it came to the end of the input."""
-    session = case.session(root, spark=spark)
-    session.start(available_now=True)
-    changing = Changing(session, case, root)
-    changing.start()
     before = len(breaker.story)
     try:
-        session.await_termination(300)
-    except PySparkException:
+        run_case(case.session(root, spark=spark), case, root)
+    except (PySparkException, BrokenError):
         if len(breaker.story) == before:
             raise
-    finally:
-        changing.over.set()
-        changing.join()
-        session.stop()
-    if changing.error is not None:
-        raise changing.error
+    if case.outer:
+        return len(breaker.story) == before
     return last_batch(root) == case.files - 1
 
 
-def test_a_session_that_breaks_off_anywhere_goes_on(
-    spark: Any, tmp_path: Path, kills: int, recovery_seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As often as processes are killed, and at the same steps, but at every one of them."""
+@pytest.fixture
+def breaker(monkeypatch: pytest.MonkeyPatch) -> Breaker:
+    """What breaks sessions off."""
     commit_parts = ParquetSink.commit_parts
 
     def breaking(self: ParquetSink, batch_id: int, names: list[str]) -> None:
-        with breaker.step(f"the results of {self.path.name} in batch {batch_id}"):
+        plan = Checkpoint(self.path.parents[1] / "ck").plan(batch_id)
+        what = f"the results of {self.path.name} in batch {batch_id}"
+        with Breaking.breaker.step(what, _end(plan, "results")):
             commit_parts(self, batch_id, names)
 
     monkeypatch.setattr(ParquetSink, "commit_parts", breaking)
     monkeypatch.setattr(weft.runtime.launch, "Checkpoint", Breaking)
+    breaker = Breaker()
+    monkeypatch.setattr(Breaking, "breaker", breaker, raising=False)
+    return breaker
+
+
+def test_a_session_that_breaks_off_anywhere_goes_on(
+    spark: Any, tmp_path: Path, kills: int, recovery_seed: int, breaker: Breaker
+) -> None:
+    """As often as processes are killed, and at the same steps, but at every one of them."""
     done = 0
     while done < kills:
-        case, rng = Case(recovery_seed + 1000 + done, 10, changing=True), random.Random(recovery_seed + done)
+        kind = "changing" if done < kills // 2 else "outer"
+        case = Case(recovery_seed + 1000 + done, 10 if kind == "changing" else 6, kind)
+        rng = random.Random(recovery_seed + done)
+        until = kills // 2 if kind == "changing" else kills
         root = tmp_path / str(done)
         root.mkdir()
         case.write(root)
-        Breaking.breaker = breaker = Breaker()
+        breaker.story.clear()
         finished = False
         while not finished:
-            breaker.left = rng.randrange(1, STEPS) if done + len(breaker.story) < kills else -1
+            breaker.left = rng.randrange(1, STEPS) if done + len(breaker.story) < until else -1
             finished = _run(case, root, spark, breaker)
         print(case, *breaker.story, sep="\n")
         check(case, root, breaker.story)
         done += max(1, len(breaker.story))
+
+
+def test_the_end_of_the_input_may_break_off_anywhere(
+    spark: Any, tmp_path: Path, recovery_seed: int, breaker: Breaker
+) -> None:
+    """Rows of the end would be lost, or given twice."""
+    case = Case(recovery_seed + 3000, 2, "outer")
+    case.write(tmp_path)
+    breaker.ends = []
+    while not _run(case, tmp_path, spark, breaker):
+        pass
+    print(case, *breaker.story, sep="\n")
+    check(case, tmp_path, breaker.story)
+    steps = ("tick", "plan", "results", "manifest")
+    assert sorted(breaker.ends) == sorted(f"{when} {step}" for when in ("before", "after") for step in steps)

@@ -1,7 +1,9 @@
 """Runs that are killed, at every moment of a batch and again and again, lose nothing and repeat nothing.
 
-In every other run queries come and go: those that came are there again after a kill, though nobody registers them, and
-those that were stopped stay so. Each has given what the definition says, from its first batch to its last.
+In most runs queries come and go: those that came are there again after a kill, though nobody registers them, and those
+that were stopped stay so. Each has given what the definition says, from its first batch to its last. Where there are
+outer joins, `run_available` is killed and called again until it comes to its end: then no row is padded that has a
+partner, and none is missing.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from tests.recovery.cases import Case, Rows, broken_lines, dead_letters
 from tests.recovery.moments import Moment, last_batch
 from tests.recovery.processes import Run, until
 from weft.errors import StateError
-from weft.runtime.checkpoint import Checkpoint
+from weft.runtime.checkpoint import Checkpoint, Manifest
+from weft.runtime.turn import ENDED
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),  # one Spark at a time
@@ -28,6 +31,8 @@ pytestmark = [
 # In turn: a session's Python process and with it all others; its JVM alone; a worker, where tasks have only one try.
 DRIVERS = ("driver", "jvm", "driver", "worker")
 
+KINDS = ("changing", "outer", "fixed")  # of runs, in turn
+
 
 def check(case: Case, root: Path, story: list[str]) -> None:
     """Everything is there, and once."""
@@ -35,6 +40,9 @@ def check(case: Case, root: Path, story: list[str]) -> None:
     for name, answer in case.answers(root).items():
         about = f"{name}, {answer.life}: {told}"
         _same(answer.found, answer.must, answer.may, f"results: {about}")
+    if case.outer:
+        left = Checkpoint(root / "ck").manifest(last_batch(root)) or Manifest()
+        assert set(left.closed.values()) == {ENDED}, f"the input has not ended: {told}"
     broken = broken_lines(root, case.files)
     _same(dead_letters(root), broken, broken, f"dead letters: {told}")
 
@@ -58,15 +66,14 @@ class Killed:
 
     def start(self) -> Run:
         """Begin, or go on."""
-        kind = "changing" if self.case.changing else "fixed"
-        run = Run(self.root, [str(self.case.seed), str(self.case.files), kind, self.master])
+        run = Run(self.root, [str(self.case.seed), str(self.case.files), self.case.kind, self.master])
         self._stack.callback(run.end)
         return run
 
-    def strike(self, kinds: tuple[str, ...]) -> str | None:
-        """Wait for a random moment and kill one of these; None if the run was over before."""
+    def strike(self, kinds: tuple[str, ...], last: bool = False) -> str | None:
+        """Wait for a random moment, or one of the last, and kill one of these; None if the run was over before."""
         while True:
-            moment, kind = Moment.random(self.rng, self.case.changing), self.rng.choice(kinds)
+            moment, kind = Moment.random(self.rng, self.case.kind, last), self.rng.choice(kinds)
             if not moment.wait(self.root, self.run):
                 return None
             if self.run.kill(kind, self.rng.randrange(8)):
@@ -99,13 +106,14 @@ def _use(checkpoint: Path) -> None:
         taken.close()
 
 
-def die_and_go_on(killed: Killed) -> bool:
+def die_and_go_on(killed: Killed, last: bool) -> bool:
     """Kill the session; its checkpoint is its own until then, and free afterwards. Whether it was still running."""
-    if not Moment("plan", 0, 0.0).wait(killed.root, killed.run):
-        return False
-    with pytest.raises(StateError, match="in use by another session"):
-        _use(killed.root / "ck")
-    kind = killed.strike((DRIVERS[len(killed.story) % len(DRIVERS)],))
+    if not last:
+        if not Moment("plan", 0, 0.0).wait(killed.root, killed.run):
+            return False
+        with pytest.raises(StateError, match="in use by another session"):
+            _use(killed.root / "ck")
+    kind = killed.strike((DRIVERS[len(killed.story) % len(DRIVERS)],), last)
     if kind == "driver":
         killed.run.end()
     if kind is None or not fallen(killed, last_batch(killed.root) + 2):
@@ -130,13 +138,19 @@ def rounds(kills: int, most: int) -> list[int]:
 
 
 def repeat(
-    tmp_path: Path, seed: int, kills: list[int], one: Callable[[Path, Case, int], None], first: bool
+    tmp_path: Path, seed: int, kills: list[int], one: Callable[[Path, Case, int], None], first: str
 ) -> None:
-    """Run after run, each in a directory of its own; in every other one, the ``first`` or not, queries change."""
+    """Run after run, each in a directory of its own, of all kinds in turn, beginning with ``first``."""
     for number, count in enumerate(kills):
         root = tmp_path / str(number)
         root.mkdir()
-        one(root, Case(seed + number, 3 * count + 3, changing=number % 2 == (0 if first else 1)), count)
+        kind = KINDS[(KINDS.index(first) + number) % len(KINDS)]
+        one(root, Case(seed + number, 2 * count + 4 if kind == "outer" else 3 * count + 3, kind), count)
+
+
+def is_last(case: Case, done: int, count: int) -> bool:
+    """Whether the next kill is one of those at the end of the input: the later half, where there is something."""
+    return case.outer and done >= count // 2
 
 
 def test_a_killed_session_goes_on_where_it_was(tmp_path: Path, kills: int, recovery_seed: int) -> None:
@@ -145,12 +159,12 @@ def test_a_killed_session_goes_on_where_it_was(tmp_path: Path, kills: int, recov
     def one(root: Path, case: Case, count: int) -> None:
         with ExitStack() as stack:
             killed = Killed(root, case, "local[2]", stack)
-            while len(killed.story) < count and die_and_go_on(killed):
+            while (done := len(killed.story)) < count and die_and_go_on(killed, is_last(case, done, count)):
                 pass
             killed.finish()
 
     mine = kills - kills // 4 - kills // 4
-    repeat(tmp_path, recovery_seed, rounds(mine, min(4, -(-mine // 2))), one, first=True)
+    repeat(tmp_path, recovery_seed, rounds(mine, min(4, -(-mine // 2))), one, first="changing")
 
 
 def test_a_killed_worker_is_not_missed(tmp_path: Path, kills: int, recovery_seed: int) -> None:
@@ -159,11 +173,11 @@ def test_a_killed_worker_is_not_missed(tmp_path: Path, kills: int, recovery_seed
     def one(root: Path, case: Case, count: int) -> None:
         with ExitStack() as stack:
             killed = Killed(root, case, "local[2,8]", stack)
-            for _ in range(count):
-                killed.strike(("worker", "worker", "worker", "daemon"))
+            for done in range(count):
+                killed.strike(("worker", "worker", "worker", "daemon"), is_last(case, done, count))
             killed.finish()
 
-    repeat(tmp_path, recovery_seed + 1, rounds(kills // 4, 6), one, first=True)
+    repeat(tmp_path, recovery_seed + 1, rounds(kills // 4, 6), one, first="outer")
 
 
 def test_a_killed_executor_is_replaced(tmp_path: Path, kills: int, recovery_seed: int) -> None:
@@ -175,8 +189,8 @@ def test_a_killed_executor_is_replaced(tmp_path: Path, kills: int, recovery_seed
     def one(root: Path, case: Case, count: int) -> None:
         with ExitStack() as stack:
             killed = Killed(root, case, "local-cluster[2,1,1024]", stack)
-            for _ in range(count):
-                killed.strike(("executor",))
+            for done in range(count):
+                killed.strike(("executor",), is_last(case, done, count))
             killed.finish(restarts=count)
 
-    repeat(tmp_path, recovery_seed + 2, rounds(kills // 4, 4), one, first=False)
+    repeat(tmp_path, recovery_seed + 2, rounds(kills // 4, 4), one, first="fixed")

@@ -10,7 +10,8 @@ from datetime import timedelta
 
 from weft.logical.expr import all_of, to_sql
 from weft.logical.join import Join
-from weft.logical.outer import joins, visible, waits
+from weft.logical.outer import joins, visible
+from weft.logical.waiting import waits
 from weft.logical.window import format_duration
 from weft.plan.graph import PhysicalGraph
 from weft.plan.homes import located

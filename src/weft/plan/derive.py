@@ -10,8 +10,9 @@ from datetime import timedelta
 
 from weft.logical.expr import Call, Column, Expr, aliases, columns
 from weft.logical.horizon import retention, time_bounds
-from weft.logical.outer import Closing, spans
+from weft.logical.outer import Closing
 from weft.logical.query import Query
+from weft.logical.waiting import spans
 from weft.plan.join_plan import Names
 from weft.plan.routing import Equality, equalities
 from weft.plan.rules import ProbeRule, Rule

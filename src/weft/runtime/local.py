@@ -22,17 +22,9 @@ from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census
 from weft.runtime.driver import DEFAULT, Observed, driver_order
-from weft.runtime.interpret import (
-    LIMIT,
-    Boundary,
-    Outcome,
-    Parcel,
-    StepCount,
-    leave_past,
-    leave_source,
-    run_hop,
-)
+from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
 from weft.runtime.metrics import BatchMetrics, InputMetrics, next_keys, sum_steps, sum_stores
+from weft.runtime.outcome import Boundary, Outcome, Parcel, StepCount
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
 from weft.runtime.refresh import past_rows, refreshed

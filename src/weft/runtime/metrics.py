@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels
     from weft.bucket.bounds import Bounds
     from weft.runtime.census import Census
-    from weft.runtime.interpret import StepCount
+    from weft.runtime.outcome import StepCount
 
 __all__ = [
     "BatchMetrics",

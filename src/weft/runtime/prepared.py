@@ -13,8 +13,9 @@ from weft.bucket.index import Order
 from weft.errors import PlanError
 from weft.logical.expr import Expr
 from weft.logical.join import TESTS
-from weft.logical.outer import Closing, completing, joins, reaches, waits
+from weft.logical.outer import Closing, joins
 from weft.logical.query import Query
+from weft.logical.waiting import completing, reaches, waits
 from weft.logical.window import Range
 from weft.plan.derive import closed_retention, retention_of
 from weft.plan.graph import Member, StoreNode

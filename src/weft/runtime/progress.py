@@ -74,7 +74,10 @@ def complete_from(member: Member, backfill: bool = False) -> datetime | None:
 
 @dataclass
 class History:
-    """What batches did, the last ones, and the graphs they ran by, as far as these are few."""
+    """What batches did, the last ones, and the graphs they ran by, as far as these are few.
+
+    One thread adds to it, others read: a batch is there once its graph is, and what is read belongs together.
+    """
 
     batches: list[tuple[int, BatchMetrics]] = field(
         default_factory=list
@@ -108,14 +111,6 @@ class History:
         """The last batch."""
         return self.batches[-1][1] if self.batches else None
 
-    @property
-    def current(self) -> tuple[PhysicalGraph | None, list[BatchMetrics]]:
-        """The last graph, and the batches it ran."""
-        if not self.batches:
-            return None, []
-        last = self.batches[-1][0]
-        return self.graphs[last], [metrics for number, metrics in self.batches if number == last]
-
     def part(self, number: int, name: str, names: Names) -> Part | None:
         """A query's part of a graph, under its author's names; None if the graph is forgotten."""
         graph = self.graphs.get(number)
@@ -134,15 +129,16 @@ class History:
         self, asked: Mapping[str, Asked], most: int | None = None
     ) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
-        graph, recent = self.current
+        batches = self.batches  # those of now: one more may be added meanwhile, by another graph
+        last = batches[-1][0] if batches else -1
+        graph, recent = self.graphs.get(last), [metrics for number, metrics in batches if number == last]
         found = {}
         members = sorted(graph.members, key=lambda m: -len(m.query.inputs)) if graph else []
         for member in members[:most]:
             names = asked[member.name].names if member.name in asked else ()
-            part = self.newest_part(member.name, names)
+            part = self.part(last, member.name, names)
             if part is not None:
-                batches = [own_metrics(metrics, member.name, part) for metrics in recent]
-                found[member.name] = part.graph, batches
+                found[member.name] = part.graph, [own_metrics(one, member.name, part) for one in recent]
         return found
 
 

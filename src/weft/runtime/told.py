@@ -16,7 +16,6 @@ from weft.errors import WeftError
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census, TooMany
 from weft.runtime.checkpoint import Manifest, Plan, RunFile, Runs
-from weft.runtime.interpret import StepCount
 from weft.runtime.messages import NOTE, Message, error_of, unpacked
 from weft.runtime.metrics import (
     BatchMetrics,
@@ -26,6 +25,7 @@ from weft.runtime.metrics import (
     sum_steps,
     sum_stores,
 )
+from weft.runtime.outcome import StepCount
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts, Relay, evicted_after, kept_after
 from weft.runtime.standing import Samples

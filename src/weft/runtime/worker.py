@@ -30,8 +30,9 @@ from weft.logical.schema import Stream
 from weft.runtime.census import Census
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.file_state import FileState, forget_files, mapped, written_in
-from weft.runtime.interpret import LIMIT, Boundary, Outcome, leave_past, leave_source, run_hop
+from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
 from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, unpacked
+from weft.runtime.outcome import Boundary, Outcome
 from weft.runtime.program import Program, program_of
 from weft.runtime.refresh import past_rows
 from weft.runtime.relay import Relay, edges_for

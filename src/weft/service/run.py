@@ -22,7 +22,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from weft.errors import QueryError, WeftError
-from weft.logical.outer import check_closing
+from weft.logical.waiting import check_closing
 from weft.planned import PlannedQuery
 from weft.runtime.metrics import BatchMetrics
 from weft.service.figures import figures, since

@@ -9,20 +9,10 @@ import pytest
 from weft.errors import QueryError
 from weft.logical.catalog import Catalog
 from weft.logical.expr import aliases
-from weft.logical.outer import (
-    Closing,
-    check_closing,
-    joins,
-    never_closed,
-    patient,
-    reaches,
-    spans,
-    taken_apart,
-    visible,
-    waits,
-)
+from weft.logical.outer import Closing, joins, taken_apart, visible
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
+from weft.logical.waiting import check_closing, never_closed, patient, reaches, spans, waits
 from weft.sql.bind import parse_query
 
 SCHEMA = Schema.parse("a long, b long, s string, ts timestamp")

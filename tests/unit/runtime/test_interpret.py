@@ -13,8 +13,9 @@ from tests.unit.runtime.joins import c, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
 from weft.errors import PlanError
-from weft.runtime.interpret import Parcel, leave_source, run_hop
+from weft.runtime.interpret import leave_source, run_hop
 from weft.runtime.local import LocalRunner
+from weft.runtime.outcome import Parcel
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
 from weft.runtime.source import admit

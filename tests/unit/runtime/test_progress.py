@@ -52,6 +52,13 @@ def test_a_part_is_under_the_names_that_are_asked_for(graph: PhysicalGraph) -> N
     assert same.aliases == {"v": "v", "w": "w"}
 
 
+def test_a_batch_that_is_being_added_does_not_count_yet(graph: PhysicalGraph) -> None:
+    """Whoever asks for a query while another one stops would be refused it, for a part that the new graph lacks."""
+    history = ran(graph, 1)
+    history.graphs[1] = session().query("SELECT * FROM v, w WHERE v.vid = w.vid", name="other").graph
+    assert set(history.since_planned({})) == {"q"}
+
+
 def test_forgotten_graphs_have_no_parts(graph: PhysicalGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "GRAPHS", 2)
     history = ran(graph, 4)

@@ -15,7 +15,8 @@ from weft.plan.graph import Member, Sight
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, Walk, WorkloadPlan
 from weft.runtime.batch import BATCH
-from weft.runtime.interpret import Boundary, leave_past
+from weft.runtime.interpret import leave_past
+from weft.runtime.outcome import Boundary
 from weft.runtime.program import Program
 from weft.runtime.refresh import past_rows, refreshed
 from weft.runtime.state import make_run

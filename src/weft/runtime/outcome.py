@@ -1,0 +1,153 @@
+"""What a hop gives: parcels for later hops, results of queries, figures.
+
+Guarantees: a result goes to just those queries it is for (design, D7), with the columns each of them selects; a query
+that cannot be answered fails alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from weft.bucket.bucket import column
+from weft.bucket.compiled import Ints
+from weft.kernels.materialise import taken
+from weft.kernels.query_set import count_per_query, rows_per_query, sets_of
+from weft.kernels.select import Columns, evaluate
+from weft.logical.expr import columns
+from weft.plan.rules import ResultRule
+from weft.runtime.batch import full_name
+from weft.runtime.census import Census
+from weft.runtime.program import Program
+from weft.runtime.refine import refined
+from weft.runtime.step import Found
+from weft.runtime.turn import Turn
+
+__all__ = ["Boundary", "Matches", "Outcome", "Parcel", "StepCount", "Tuples", "finish"]
+
+
+class Matches(Protocol):
+    """Results, as `_finish` sees them."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    def column(self, name: str, rows: Ints | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parcel:
+    """A batch on its way over an edge to a partition."""
+
+    edge: str
+    partition: int
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class StepCount:
+    """How many tuples a probe had, and how many matches it found."""
+
+    edge: str
+    probes: int
+    matches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The job at a boundary: the edges it uses, the queries it answers, those of which it counts the results only."""
+
+    edges: Collection[str]
+    answering: Collection[str]
+    counting: Collection[str] = ()
+
+
+@dataclass
+class Outcome:
+    """What a hop gives in one partition: parcels for later hops, results by query, and what its probes did.
+
+    Of queries in ``counting``, results are counted and not made. A query in ``failed`` could not be answered.
+    """
+
+    counting: Collection[str] = ()
+    answering: Collection[str] | None = None  # None: all
+    sent: list[Parcel] = field(default_factory=list)
+    results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    closed: dict[str, int] = field(default_factory=dict)  # how many of these were closed
+    steps: list[StepCount] = field(default_factory=list)
+    census: dict[str, Census] = field(default_factory=dict)  # of the keys of queries on one key
+    sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
+    failed: dict[str, Exception] = field(default_factory=dict)
+
+    def answers(self, name: str) -> bool:
+        """Whether results of a query are wanted."""
+        return self.answering is None or name in self.answering
+
+    def close(self, name: str, made: pa.RecordBatch) -> None:
+        """Rows of a query that are closed."""
+        self.counts[name] = self.counts.get(name, 0) + made.num_rows
+        self.closed[name] = made.num_rows
+        if name not in self.counting:
+            self.results.setdefault(name, []).append(made)
+
+    def add(self, program: Program, name: str, found: Matches, rows: Ints | None) -> None:
+        """Results of a query: matches, or some of them."""
+        count = found.num_rows if rows is None else rows.size
+        if not count or name in self.failed or not self.answers(name):
+            return
+        self.counts[name] = self.counts.get(name, 0) + count
+        if name in self.counting:
+            return
+        try:
+            self.results.setdefault(name, []).append(_project(program, name, found, rows, count))
+        except Exception as error:  # it is this query's, and the others go on
+            self.failed[name] = error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuples:
+    """Tuples of one input as results."""
+
+    batch: pa.RecordBatch
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.batch.num_rows)
+
+    def column(self, name: str, rows: Ints | None = None) -> Any:
+        values = column(self.batch, name)
+        return values if rows is None else taken(values, rows)
+
+
+def finish(program: Program, rule: ResultRule, found: Matches, turn: Turn, outcome: Outcome) -> None:
+    """Results, to every query they are for."""
+    if not program.sets:
+        outcome.add(program, rule.users[0], found, None)
+        return
+    held = found.sets if isinstance(found, Found) else None
+    sets = sets_of([found.column(name) for name in program.sets]) if held is None else held
+    sets = refined(program.limits[rule.edge], program.view, sets, found.column, turn, rule.start)
+    slots = program.slots(rule.users)
+    if all(name in outcome.counting for name in rule.users):
+        for name, count in zip(rule.users, count_per_query(sets, slots).tolist(), strict=True):
+            if outcome.answers(name):
+                outcome.counts[name] = outcome.counts.get(name, 0) + count
+        return
+    offsets, rows = rows_per_query(sets, slots)
+    for name, first, last in zip(rule.users, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        outcome.add(program, name, found, rows[first:last])
+
+
+def _project(program: Program, name: str, found: Matches, rows: Ints | None, count: int) -> pa.RecordBatch:
+    """The columns of a query's result."""
+    projection = program.members[name].query.projection
+    read: Columns = {
+        (item.alias, item.name): found.column(full_name(item), rows)
+        for item in dict.fromkeys(item for output in projection for item in columns(output.expr))
+    }
+    made = {output.name: evaluate(output.expr, read, count) for output in projection}
+    return pa.RecordBatch.from_pydict(made)
