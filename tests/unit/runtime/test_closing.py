@@ -127,6 +127,13 @@ def test_a_full_row_does_not_wait() -> None:
     assert runner.metrics[-1].closed == {}
 
 
+def test_a_pair_that_comes_when_its_key_is_closed_is_given_once() -> None:
+    """Closing looks at all tuples of a key: what probes find among them in the same batch would leave twice."""
+    runner = LocalRunner(graph(FULL))
+    runner.process({"v": v((1, 10, 0), (1, 11, 9)), "w": w((2, 7, None, 9))})
+    assert left(runner.process({"w": w((1, 8, None, 10))})) == [(10, None), (11, 8)]
+
+
 def test_a_row_that_where_rejects_does_not_leave() -> None:
     """Conditions on padded rows are evaluated on them: those with a partner that fails are dropped, not padded."""
     runner = LocalRunner(
