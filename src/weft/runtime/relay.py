@@ -17,7 +17,7 @@ from typing import Any
 from weft.logical.implies import implied
 from weft.logical.outer import Closing
 from weft.logical.query import PRESENT, Query
-from weft.plan.derive import closed_retention, filters_of
+from weft.plan.derive import closed_retention, columns_of, filters_of
 from weft.plan.graph import Member, PhysicalGraph, Sight
 from weft.plan.placing import is_foreign
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
@@ -193,7 +193,8 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     """What a query sees of the tuples that another one has been given."""
     base, query = member.sight(alias), asks.query
     since = facts.kept.get(store.identity, {})
-    read = [column for column in query.columns_of(alias) if column.name != PRESENT]
+    closing = asks.closing.conditions if asks.closing else ()
+    read = [column for column in columns_of([query], alias, closing) if column.name != PRESENT]
     columns = [since.get(full_name(column), facts.number) for column in read]
     columns.append(since.get(FOUND, 0))
     if is_foreign(query, store.node.layout):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
 from tests.unit.runtime.joins import sorted_rows, v, w
+from weft.logical.outer import taken_apart
 from weft.plan.graph import Member, Sight
 from weft.plan.join_plan import Layout
 from weft.plan.lower import lower_workload
@@ -71,8 +72,24 @@ def sights(sql: str, old: Program = OLD, **given: dict[str, int]) -> Member:
     return joined(both, old, facts_of(old, **given))["new"]
 
 
+ANTI = "SELECT v.x FROM v [RANGE 5 SECONDS] ANTI JOIN w [RANGE 5 SECONDS] ON v.vid = w.vid"
+
+
+def closed_sight(sql: str) -> Sight:
+    """What a new query that only closes rows sees of w, in the stores of the old one."""
+    core, closing = taken_apart(query(sql))
+    new = Answer("new", core, (), closing, (stored("v"), stored("w")))
+    old = pairs(stored("v"), stored("w"), old=BELOW.format(5)).answers
+    return joined(WorkloadPlan((new, *old)), OLD, facts_of(OLD))["new"].sight("w")
+
+
 class TestNewcomers:
     """Who is who, and sees what."""
+
+    def test_what_closes_rows_is_read_too(self) -> None:
+        """Partners whose columns nobody kept would be taken for none, and rows given that have one."""
+        assert closed_sight(ANTI).batch == 0
+        assert closed_sight(f"{ANTI} AND v.x = w.uid").batch == 5
 
     def test_those_who_are_there_at_first_see_all(self) -> None:
         """Nothing was before them."""
