@@ -80,7 +80,7 @@ def random_setting(workload: Workload, method: str, seed: int) -> Setting:
 
 
 def run(workload: Workload, setting: Setting) -> Course:
-    """All batches, and the changes between them."""
+    """All batches, and the changes between them; then the input ends."""
     return _Drive(workload, setting).run()
 
 
@@ -106,6 +106,9 @@ class _Drive:
                 }
                 self.course.take(number, self.runner.process_all(data, now=number * PERIOD))
                 self.course.metrics[number] = self.runner.metrics[-1]
+        if self.standing.program is not None and self.runner is not None:
+            number = len(self.workload.changes)
+            self.course.take(number, self.runner.end(now=number * PERIOD))
         return self.course
 
     def _change(self, number: int, change: Change) -> None:

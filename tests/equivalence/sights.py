@@ -4,6 +4,9 @@ A query sees all that comes while it runs and, of what came before, what its sig
 a time (or number) or later. Its results are those of the tuples it sees, without those that lie wholly in the past
 unless it asked for them. Each comes in the batch of its last tuple.
 
+Rows of outer, semi and anti joins come when it is known that they are, at the end of the input at last. A query that
+came later gives none but those over all tuples there ever were; so not those of which it cannot know.
+
 Which tuples there are depends on the queries too: a stream that none reads is not read, so its watermark stands still
 and its tuples are not counted; and an idle stream goes along with those that queries join it with.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 
 import numpy as np
@@ -20,10 +24,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tests.equivalence.lateness import Flags, Source, go_along, times_of
-from tests.equivalence.oracle import Rows, rows_of
+from tests.equivalence.oracle import Rows, rows_of, rows_there
 from tests.equivalence.streams import Join
 from tests.equivalence.workloads import Life
+from weft.logical.join import TESTS
+from weft.logical.outer import joins
 from weft.logical.query import Query
+from weft.logical.window import Range as RangeWindow
 from weft.logical.window import Rows as RowsWindow
 from weft.plan.graph import Member
 from weft.testing.reference import TIME, inside_counts, row_column, timely
@@ -31,6 +38,7 @@ from weft.testing.reference import TIME, inside_counts, row_column, timely
 Longs = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+MICROSECOND = timedelta(microseconds=1)
 PAST = -1  # the batch, as it were, of results that lie wholly in the past
 
 
@@ -67,10 +75,11 @@ class Expected:
 
     def whenever(self) -> Expected:
         """The same, whichever batch results come in."""
-        return Expected(_whenever(self.least), _whenever(self.most), self.across)
+        return Expected(whenever(self.least), whenever(self.most), self.across)
 
 
-def _whenever(rows: Rows) -> Rows:
+def whenever(rows: Rows) -> Rows:
+    """Results without the batch they came in."""
     found: Rows = Counter()
     for row, count in rows.items():
         found[row[:-1]] += count
@@ -160,6 +169,47 @@ class Chronicle:
         least = most if sure[seen].all() else rows_of(marked.filter(pa.array(seen & sure)))
         across = seen & (first < life.first) & (last >= life.first)
         return Expected(least, most, int(across.sum()))
+
+    def expected_of_outer(self, member: Member) -> Expected:
+        """The same of a query with outer, semi or anti joins, whichever batch results come in.
+
+        Of rows that miss something only those must be there for which the query has seen all that could be it, and
+        only if it is there when the input ends.
+        """
+        life, found = self.lives[member.name], self.matches(member.name)
+        query, rows = life.query, found.table.num_rows
+        kinds = {join.kind for _, join in joins(query.outer)} if query.outer else set()
+        seen, known, whole = (np.ones(rows, np.bool_) for _ in range(3))
+        last = np.full(rows, -1, np.int64)
+        complete = max((s.complete for s in member.sights if s.complete is not None), default=None)
+        for alias in query.visible:
+            tuples = found.tuples[alias]
+            numbers, there = rows_there(found.table, alias)
+            seen[there] &= _visible(tuples, member, alias, life)[numbers]
+            last[there] = np.maximum(last[there], tuples.batch[numbers])
+            whole &= there
+            if complete is not None:
+                reach = _reach(query, alias)
+                known[there] &= reach is not None and tuples.time[numbers] - (reach or 0) >= complete
+        whole &= not kinds & set(TESTS)
+        came = (last >= life.first) | life.backfill
+        ends = life.last == len(self.streams.batches)
+        shown = found.table.select([output.name for output in query.projection])
+        least = came & seen & (whole | (known & ends))
+        most = seen & (came | ("semi" in kinds))  # what it asks for may have come since
+        across = came & ~whole & (life.first > 0)
+        return Expected(
+            rows_of(shown.filter(pa.array(least))),
+            rows_of(shown.filter(pa.array(most))),
+            int((least & across).sum()),
+        )
+
+
+def _reach(query: Query, alias: str) -> int | None:
+    """How much older than a tuple something can be that it has to do with, by way of all other inputs at most."""
+    windows = [input_.window for input_ in query.inputs if input_.alias != alias]
+    spans = [window.duration // MICROSECOND for window in windows if isinstance(window, RangeWindow)]
+    return sum(spans) if len(spans) == len(windows) else None
 
 
 def _components(queries: Iterable[Query]) -> list[set[str]]:

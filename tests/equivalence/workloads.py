@@ -15,6 +15,7 @@ from tests.equivalence.streams import FILTERS, PAIRS, SHOWN, THETAS, TRIPLES, Jo
 from weft.errors import WeftError
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
+from weft.logical.outer import taken_apart
 from weft.logical.query import Query
 from weft.logical.window import UNBOUNDED, Range, Rows
 from weft.optimizer.optimizer import STRATEGIES
@@ -32,6 +33,7 @@ RANGES = (
     *("", "[RANGE 3 SECONDS]", "[RANGE 8 SECONDS]", "[RANGE 20 SECONDS]", "[RANGE 40 SECONDS]"),
     "[RANGE 1 MINUTE]",
 )
+OUTER = ("LEFT", "LEFT", "FULL", "RIGHT", "SEMI", "ANTI", "INNER")
 COUNTS = ("[ROWS 1]", "[ROWS 4]", "[ROWS 9]", "[ROWS 30]")
 
 
@@ -104,12 +106,20 @@ class Pattern:
 
 
 def random_workload(
-    seed: int, *, prefix: str = "s", batches: Sequence[int] = (3, 4, 5, 6, 8), mixed: bool = True
+    seed: int,
+    *,
+    prefix: str = "s",
+    batches: Sequence[int] = (3, 4, 5, 6, 8),
+    mixed: bool = True,
+    outer: float = 0.0,
 ) -> Workload:
-    """A random workload; unless mixed, all of its streams or none have event times."""
+    """A random workload; unless mixed, all of its streams or none have event times.
+
+    ``outer`` is what part of the queries have outer, semi or anti joins, if their streams allow it.
+    """
     rng = random.Random(seed)
     join = _few(rng, random_join(rng.randrange(1 << 40), prefix=prefix, batches=batches, mixed=mixed))
-    draw = _Draw(rng, join.catalog)
+    draw = _Draw(rng, join.catalog, outer)
     return Workload(join, tuple(_changes(rng, draw, len(join.batches))))
 
 
@@ -127,8 +137,8 @@ def _few(rng: random.Random, join: Join) -> Join:
 class _Draw:
     """Draws queries from patterns, filters and windows that are the workload's own."""
 
-    def __init__(self, rng: random.Random, catalog: Catalog) -> None:
-        self.rng, self.catalog = rng, catalog
+    def __init__(self, rng: random.Random, catalog: Catalog, outer: float) -> None:
+        self.rng, self.catalog, self.outer = rng, catalog, outer
         self.names = [stream.name for stream in catalog.streams]
         self.patterns = [self._pattern() for _ in range(rng.choice((1, 1, 2, 3)))]
         self.filters = rng.sample(CONDITIONS, rng.randint(1, 4))
@@ -174,11 +184,36 @@ class _Draw:
 
     def _variant(self) -> Wish:
         while True:
-            text = self._text()
+            text = self._outer_text() if self.outer and self.rng.random() < self.outer else self._text()
             try:
-                return Wish(text, canonical(parse_query(text, self.catalog)).query)
+                query = canonical(parse_query(text, self.catalog)).query
+                taken_apart(query)
             except WeftError:
-                continue  # such as a filter that contradicts another
+                continue  # such as a filter that contradicts another, or a stream that joins late tuples
+            return Wish(text, query)
+
+    def _outer_text(self) -> str:
+        """Inputs of a pattern joined one after the other, with conditions between them and those that are seen."""
+        rng = self.rng
+        pattern = rng.choice(self.patterns)
+        first, *more = pattern.part(rng, rng.randint(min(2, len(pattern.streams)), len(pattern.streams)))
+        seen, origin = [first], self._input(pattern, first)
+        rng.shuffle(more)
+        for place in more:
+            on = [text for a, b, text in pattern.pairs if place in (a, b) and {a, b} <= {place, *seen}]
+            if on:
+                kind = rng.choice(OUTER)
+                if rng.random() < self.filtered:
+                    on.append(rng.choice(self.filters).format(a=f"r{place}"))
+                joined = " AND ".join(f"({text})" for text in on)
+                origin += f" {kind} JOIN {self._input(pattern, place)} ON {joined}"
+                seen += [place] if kind not in ("SEMI", "ANTI") else []
+        where = [rng.choice(self.filters).format(a=f"r{i}") for i in seen if rng.random() < self.filtered / 2]
+        text = f"SELECT {self._shown([f'r{i}' for i in seen])} FROM {origin}"
+        return text + (f" WHERE {' AND '.join(f'({w})' for w in where)}" if where else "")
+
+    def _input(self, pattern: Pattern, place: int) -> str:
+        return f"{pattern.streams[place]} {self.rng.choice(self.windows)} AS r{place}"
 
     def _text(self) -> str:
         rng = self.rng
