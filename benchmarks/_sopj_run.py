@@ -93,7 +93,7 @@ def run_weft(task: SopjTask) -> Ran:
     spark = create_spark(f"local[{task.cores}]")
     began = _ready(task)
     known = weft.StreamStatistics(rate=task.rows, distinct={"id": task.rows})
-    session: Any = weft.Session(
+    session = weft.Session(
         checkpoint=task.checkpoint,
         spark=spark,
         statistics=weft.Statistics(dict.fromkeys(SOURCES, known)),
@@ -180,15 +180,9 @@ def _ready(task: SopjTask) -> float:
 
 
 def _spark(task: SopjTask, settings: dict[str, str]) -> Any:
-    from pyspark.sql import SparkSession
+    from benchmarks._spark_peers import plain_spark
 
-    builder = SparkSession.builder.master(f"local[{task.cores}]").appName(task.contender)
-    common = {"spark.ui.enabled": "false", "spark.driver.memory": task.memory}
-    for name, value in {**common, **settings}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return plain_spark(task.contender, task.cores, task.memory, settings)
 
 
 def _streaming(task: SopjTask) -> dict[str, str]:

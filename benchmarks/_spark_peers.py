@@ -9,6 +9,7 @@ of two joins carries the first stream's time on as a number and checks it after 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks._data import SCHEMA
@@ -30,7 +31,7 @@ _ROCKSDB = {
 
 def run_streaming(join: Join, task: Task) -> dict[str, Any]:
     """Spark's stream–stream join."""
-    spark = _spark(task, _streaming_settings(task))
+    spark = plain_spark(task.contender, task.cores, task.memory, _streaming_settings(task))
     say(f"{task.contender}: Spark is there")
     writer = _joined(join, {name: _stream(spark, task, name) for name in join.streams}).writeStream
     writer = writer.format("parquet").option("path", task.out).option("checkpointLocation", task.checkpoint)
@@ -60,9 +61,10 @@ def _streaming_settings(task: Task) -> dict[str, str]:
     return settings
 
 
-def _spark(task: Task, settings: dict[str, str]) -> SparkSession:
-    builder = SparkSession.builder.master(f"local[{task.cores}]").appName(task.contender)
-    common = {"spark.ui.enabled": "false", "spark.driver.memory": task.memory}
+def plain_spark(name: str, cores: int, memory: str, settings: Mapping[str, str]) -> SparkSession:
+    """Spark as anybody would start it, with some settings."""
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+    common = {"spark.ui.enabled": "false", "spark.driver.memory": memory}
     for name, value in {**common, **settings}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -108,7 +110,9 @@ def _state(done: list[Any]) -> dict[str, float]:
 
 def run_batch(join: Join, task: Task) -> dict[str, Any]:
     """Spark's batch join of all rows, after the same join of one file of each stream."""
-    spark = _spark(task, {"spark.sql.shuffle.partitions": str(2 * task.cores)})
+    spark = plain_spark(
+        task.contender, task.cores, task.memory, {"spark.sql.shuffle.partitions": str(2 * task.cores)}
+    )
     _batch(spark, join, task, "00000.parquet", f"{task.work}/warm_up")
     say("batch: Spark is there and warm")
     began = time.perf_counter()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
+from tests.spark.sessions import running
 from weft.errors import CatalogError, PlanError, QueryError, SinkError, SourceError, StateError, WeftError
 from weft.runtime.progress import QueryProgress
 from weft.sinks.memory import MemorySink
@@ -79,16 +78,6 @@ def register(session: weft.Session, root: Path, name: str) -> None:
     folder, schema = str(root / "in" / name), "k long, m long, n long, ts timestamp"
     source = weft.files("parquet", folder, schema=schema, max_files_per_batch=1)
     session.stream(name, source, event_time="ts", lateness="1 hour")
-
-
-@contextmanager
-def running(session: weft.Session) -> Iterator[weft.Session]:
-    """Started, and stopped in the end."""
-    session.start()
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def rows_of(table: pa.Table) -> Rows:

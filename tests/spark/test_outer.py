@@ -6,8 +6,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
+from tests.spark.sessions import running
 from weft.errors import ConfigError, QueryError, StateError, WeftError
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -55,16 +55,6 @@ def register(session: weft.Session, root: Path, name: str, **options: Any) -> No
     folder = str(root / "in" / name)
     source = weft.files("parquet", folder, schema="k long, n long, ts timestamp", max_files_per_batch=1)
     session.stream(name, source, **options)
-
-
-@contextmanager
-def running(session: weft.Session) -> Iterator[weft.Session]:
-    """Started, and stopped in the end."""
-    session.start()
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 def rows_of(planned: weft.PlannedQuery) -> Rows:
