@@ -43,6 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many random joins are run on Spark and compared with the reference",
     )
     parser.addoption(
+        "--spark-outer-cases",
+        type=int,
+        default=20,
+        metavar="N",
+        help="how many random outer, semi and anti joins are run on Spark and compared with the reference",
+    )
+    parser.addoption(
         "--workload-cases",
         type=int,
         default=500,
@@ -89,6 +96,12 @@ def outer_cases(request: pytest.FixtureRequest) -> int:
 def spark_cases(request: pytest.FixtureRequest) -> int:
     """How many random joins to run on Spark."""
     return int(request.config.getoption("--spark-cases"))
+
+
+@pytest.fixture(scope="session")
+def spark_outer_cases(request: pytest.FixtureRequest) -> int:
+    """How many random outer, semi and anti joins to run on Spark."""
+    return int(request.config.getoption("--spark-outer-cases"))
 
 
 @pytest.fixture(scope="session")

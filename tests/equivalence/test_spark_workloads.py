@@ -62,8 +62,8 @@ class Report:
     sinks: dict[str, Any] = field(default_factory=dict)
 
     def take(self, session: weft.Session) -> None:
-        """What a session that is about to be stopped can tell."""
-        running = session._running
+        """What a session can tell that has run: when it is stopped, since batches may follow that no input asks for."""
+        running = session._run
         assert running is not None
         for progress in running.query.recentProgress:
             brought = self.files.setdefault(progress.batchId, {})
@@ -84,6 +84,12 @@ class Report:
             1 + max(n for n, brought in self.files.items() if any(a < b for a, b in brought.values()))
         )
 
+    @property
+    def arrivals(self) -> list[int]:
+        """When they came."""
+        known = [self.metrics.get(number) for number in self.batches]
+        return [round(one.started * 1e6) if one else 0 for one in known]
+
     def lives(self, case: Case) -> tuple[dict[str, Life], dict[str, Member]]:
         """When the queries of a case ran, and as what."""
         lives: dict[str, Life] = {}
@@ -95,12 +101,12 @@ class Report:
                 lives[name] = Life(members[name].query, members[name].first, number + 1, backfill)
         return lives, found
 
-    def streams(self, case: Case) -> Join:
+    def streams(self, planned: Join) -> Join:
         """The streams of a case in the batches in which they came."""
-        planned = case.workload.streams
         batches = []
         for number in self.batches:
-            steps = {name: self.files[number].get(name, (0, 0)) for name in planned.tables}
+            brought = self.files.get(number, {})
+            steps = {name: brought.get(name, (0, 0)) for name in planned.tables}
             batches.append({name: _rows(planned, name, one) for name, one in steps.items()})
         return replace(planned, batches=tuple(batches))
 
@@ -108,12 +114,11 @@ class Report:
         """What is wrong with the results of a case."""
         lives, members = self.lives(case)
         known = [self.metrics.get(number) for number in self.batches]
-        arrivals = [round(one.started * 1e6) if one else 0 for one in known]
-        chronicle = Chronicle(self.streams(case), arrivals, lives)
+        chronicle = Chronicle(self.streams(case.workload.streams), self.arrivals, lives)
         orders = [one.order if one else () for one in known]
         for name, member in members.items():
             expected = chronicle.expected(member, orders).whenever()
-            text = difference(expected, _rows_in(self.sinks[name]))
+            text = difference(expected, rows_in(self.sinks[name]))
             if text:
                 yield f"{name} in [{lives[name].first}, {lives[name].last}): {text}: {member.query}"
 
@@ -131,7 +136,8 @@ def _rows(planned: Join, name: str, steps: Range) -> Range:
     return planned.batches[steps[0]][name][0], planned.batches[steps[1] - 1][name][1]
 
 
-def _rows_in(sink: Any) -> Any:
+def rows_in(sink: Any) -> Any:
+    """What a sink was given."""
     if not isinstance(sink, ParquetSink):
         return rows_of(sink.results())
     parts = [part for b in sink.batches() for part in sorted(sink.batch_directory(b).glob("*.parquet"))]
@@ -233,18 +239,20 @@ class Stage:
 
     def _restart(self) -> None:
         """Stop, and go on by a session that is told of some queries only: those in files need not be."""
-        self.report.take(self.session)
-        runner = self.session._runs().runner
-        running = sorted(runner.standing.asked)
+        running = sorted(self.session._runs().runner.standing.asked)
         self.session.stop()
+        self.report.take(self.session)
         self.session = self._open()
         wishes = {name: wish for case in self.cases for name, wish in case.wishes.items()}
         for name in running:
             forgotten = isinstance(self.report.sinks[name], ParquetSink) and self.rng.random() < 0.7
             if not forgotten:
                 self._ask(name, wishes[name])
-        self.session.start()
+        self._begin()
         assert {query.name for query in self.session.queries} == set(running)
+
+    def _begin(self) -> None:
+        self.session.start()
 
     def _deliver(self, step: int) -> None:
         """The files of a step, one of each stream."""
