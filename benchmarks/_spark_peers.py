@@ -19,7 +19,7 @@ from benchmarks._progress import batch_seconds, jobs_and_stages, wait_for
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-__all__ = ["run_batch", "run_streaming"]
+__all__ = ["plain_spark", "run_batch", "run_streaming"]
 
 _ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (
