@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from weft.logical.expr import Column, columns
 from weft.logical.implies import implied
 from weft.logical.outer import Closing
 from weft.logical.query import PRESENT, Query
@@ -137,6 +138,12 @@ class _Asks:
     backfill: bool
     closing: Closing | None = None
 
+    def columns_of(self, alias: str) -> list[Column]:
+        """The columns of an input that it reads."""
+        closing = () if self.closing is None else self.closing.conditions
+        read = [column for expr in closing for column in columns(expr) if column.alias == alias]
+        return list(dict.fromkeys((*self.query.columns_of(alias), *read)))
+
 
 def _sights(
     old: Program | None, plan: WorkloadPlan, name: str, asks: _Asks, facts: Facts
@@ -193,12 +200,12 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     """What a query sees of the tuples that another one has been given."""
     base, query = member.sight(alias), asks.query
     since = facts.kept.get(store.identity, {})
-    read = [column for column in query.columns_of(alias) if column.name != PRESENT]
-    columns = [since.get(full_name(column), facts.number) for column in read]
-    columns.append(since.get(FOUND, 0))
-    if is_foreign(query, store.node.layout):
-        columns.append(since.get(NULLS, facts.number))
-    batch = max([base.batch, since.get(COPIES + member.name, 0), *columns])
+    read = [column for column in asks.columns_of(alias) if column.name != PRESENT]
+    known = [since.get(full_name(column), facts.number) for column in read]
+    known.append(since.get(FOUND, 0))
+    if asks.closing is not None or is_foreign(query, store.node.layout):
+        known.append(since.get(NULLS, facts.number))
+    batch = max([base.batch, since.get(COPIES + member.name, 0), *known])
     complete = base.complete if batch == base.batch else _blind(query, alias, facts).complete
     gone = _gone(store, asks, alias, facts)
     if gone is None:
