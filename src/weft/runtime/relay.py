@@ -195,11 +195,11 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     since = facts.kept.get(store.identity, {})
     closing = asks.closing.conditions if asks.closing else ()
     read = [column for column in columns_of([query], alias, closing) if column.name != PRESENT]
-    columns = [since.get(full_name(column), facts.number) for column in read]
-    columns.append(since.get(FOUND, 0))
-    if is_foreign(query, store.node.layout):
-        columns.append(since.get(NULLS, facts.number))
-    batch = max([base.batch, since.get(COPIES + member.name, 0), *columns])
+    known = [since.get(full_name(column), facts.number) for column in read]
+    known.append(since.get(FOUND, 0))
+    if asks.closing is not None or is_foreign(query, store.node.layout):
+        known.append(since.get(NULLS, facts.number))
+    batch = max([base.batch, since.get(COPIES + member.name, 0), *known])
     complete = base.complete if batch == base.batch else _blind(query, alias, facts).complete
     gone = _gone(store, asks, alias, facts)
     if gone is None:
