@@ -20,7 +20,8 @@ from tests.equivalence.streams import Join, random_join
 from tests.equivalence.test_spark_workloads import Case, Stage, rows_in
 from tests.equivalence.workloads import RANGES, Change, Wish, Workload
 from weft.errors import QueryError
-from weft.logical.outer import check_closing, joins
+from weft.logical.outer import joins
+from weft.logical.waiting import check_closing
 from weft.optimizer.joint import METHODS
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
