@@ -289,8 +289,10 @@ def _kept_for(old: Program, new: Program, alias: str, name: str) -> str | None:
     """The old store that holds a query's tuples of an input; None: there is none."""
     stores = _stores_of(old, alias)
     if name in old.members:
-        stores = [store for store in stores if name in store.node.users]
-        return stores[0].identity if stores else None
+        homes = {home for sweep in old.graph.sweeps if sweep.query == name for home in sweep.homes}
+        mine = [store for store in stores if name in store.node.users]
+        mine.sort(key=lambda store: store.name not in homes)  # what rows are closed from is kept longer
+        return mine[0].identity if mine else None
     return new.members[name].sight(alias).store
 
 
