@@ -12,20 +12,24 @@
 1
 """
 
-from weft.errors import WeftError
-from weft.logical.catalog import Catalog
-from weft.logical.query import Query
-from weft.logical.schema import Schema, Stream
-from weft.optimizer.cost import Weights
-from weft.optimizer.space import Options
-from weft.planned import PlannedQuery
-from weft.session import Session
-from weft.sinks import foreach_batch, to_console, to_count, to_memory, to_parquet
-from weft.sources.dead_letter import DeadLetterLimit
-from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
-from weft.sources.spec import files
-from weft.sql.builder import from_, select
-from weft.stats.statistics import Statistics, StreamStatistics
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.errors import WeftError
+    from weft.logical.catalog import Catalog
+    from weft.logical.query import Query
+    from weft.logical.schema import Schema, Stream
+    from weft.optimizer.cost import Weights
+    from weft.optimizer.space import Options
+    from weft.planned import PlannedQuery
+    from weft.session import Session
+    from weft.sinks import foreach_batch, to_console, to_count, to_memory, to_parquet
+    from weft.sources.dead_letter import DeadLetterLimit
+    from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
+    from weft.sources.spec import files
+    from weft.sql.builder import from_, select
+    from weft.stats.statistics import Statistics, StreamStatistics
 
 __all__ = [
     "Catalog",
@@ -57,3 +61,44 @@ __all__ = [
 ]
 
 __version__ = "0.1.0.dev0"
+
+# Where names come from. They are looked up when they are asked for: Spark's workers need few of them, and start sooner.
+_HOMES = {
+    "Catalog": "weft.logical.catalog",
+    "DeadLetterLimit": "weft.sources.dead_letter",
+    "Options": "weft.optimizer.space",
+    "PlannedQuery": "weft.planned",
+    "Query": "weft.logical.query",
+    "Schema": "weft.logical.schema",
+    "Session": "weft.session",
+    "Statistics": "weft.stats.statistics",
+    "Stream": "weft.logical.schema",
+    "StreamStatistics": "weft.stats.statistics",
+    "WeftError": "weft.errors",
+    "Weights": "weft.optimizer.cost",
+    "choice": "weft.sources.rate",
+    "files": "weft.sources.spec",
+    "foreach_batch": "weft.sinks",
+    "from_": "weft.sql.builder",
+    "rate": "weft.sources.rate",
+    "select": "weft.sql.builder",
+    "sequence": "weft.sources.rate",
+    "timestamps": "weft.sources.rate",
+    "to_console": "weft.sinks",
+    "to_count": "weft.sinks",
+    "to_memory": "weft.sinks",
+    "to_parquet": "weft.sinks",
+    "uniform": "weft.sources.rate",
+    "zipf": "weft.sources.rate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

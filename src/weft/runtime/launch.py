@@ -6,7 +6,9 @@ checkpoint go.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from weft.runtime.interpret import LIMIT
 from weft.runtime.resume import Restore
 from weft.runtime.spark import SetAside, SparkRunner
 from weft.runtime.spark_session import create_spark
+from weft.runtime.stages import start_workers
 from weft.runtime.standing import Decide
 
 __all__ = ["Running", "launch"]
@@ -96,9 +99,27 @@ def launch(
         state_limit,
         key_limit,
     )
+    _start_workers(session)
     trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
     try:
         return Running(runner, runner.start(queries, trigger))
     except BaseException:
         runner.checkpoint.close()
         raise
+
+
+_STARTED: set[str] = set()  # the applications of Spark whose workers were started
+
+
+def _start_workers(spark: SparkSession) -> None:
+    """Have workers start while the streaming query does: each takes seconds to load what it needs."""
+    application = str(spark.sparkContext.applicationId)
+    if application in _STARTED:
+        return
+    _STARTED.add(application)
+
+    def start() -> None:
+        with suppress(Exception):  # whatever it is, the first batch will tell
+            start_workers(spark)
+
+    threading.Thread(target=start, daemon=True).start()

@@ -13,6 +13,8 @@ _EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _QUERIES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Spark would start a job to look at the files of a batch if they are more than 32: a second and more.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # Our checkpoints are on a mounted file system and under our lock; the default manager starts a process per file.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
