@@ -275,7 +275,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     )
     add("--rows", type=int, default=7_000_000, help="flights of the synthetic data set")
     add("--missing", type=float, default=0.02, help="share of the ids each source lacks; 0 in the paper")
-    add("--batches", type=int, default=12, help="how many batches the files of a source make, about")
+    add("--batches", type=int, default=24, help="how many batches the files of a source make, about")
     add("--stream-rows", type=int, default=1_000_000, help="flights that Spark's streaming join gets at most")
     add("--seed", type=int, default=7, help="of the data and its order")
     add("--cores", type=int, default=2, help="for all contenders")
