@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test check lint format types imports unit golden fuzz bench lock clean
+.PHONY: help setup demo java test warm check lint format types imports unit golden fuzz bench lock clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,12 @@ java:
 	@command -v java >/dev/null || { echo "Weft runs on Spark, which needs Java 17 or newer:"; \
 		echo "  Debian, Ubuntu: apt-get install openjdk-17-jre-headless    macOS: brew install openjdk@17"; exit 1; }
 
-test: check unit ## Check everything and run all tests, as CI does
+test: $(READY) ## Check everything and run all tests, as CI does
+	$(MAKE) --no-print-directory --jobs=2 check warm
+	$(MAKE) --no-print-directory unit
+
+warm: $(READY) # Compile the kernels once, before several processes would do it at the same time
+	$(BIN)/python -c 'from weft.kernels.warm_up import warm_up; warm_up()'
 
 check: lint types imports ## Formatting, lint, types and the direction of imports
 

@@ -20,7 +20,7 @@ from weft.sql.bind import parse_query
 from weft.testing import reference_join
 from weft.testing.reference import row_column, timely
 
-BLOCKS, SEEDS = 10, 40
+BLOCKS, SEEDS = 6, 40
 
 # What part of all cases, at least, must have each of these.
 WANTED = {

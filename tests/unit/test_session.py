@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import weft
-from weft.errors import CatalogError, ConfigError, PlanError, QueryError, SqlError, StatisticsError, WeftError
+from weft.errors import CatalogError, ConfigError, QueryError, SqlError, StatisticsError, WeftError
 
 
 @pytest.fixture
@@ -62,12 +62,11 @@ def test_a_cross_product_must_be_asked_for(session: weft.Session) -> None:
     assert "this is a cross product" in planned.explain()
 
 
-def test_outer_joins_are_understood_but_not_planned_yet(session: weft.Session) -> None:
-    """A clear no, not an inner join in disguise."""
-    text = "SELECT v.vid FROM videos v LEFT JOIN views w ON v.vid = w.vid"
-    assert session.parse(text).outer is not None
-    with pytest.raises(PlanError, match="outer joins cannot be planned yet"):
-        session.query(text)
+def test_outer_joins_are_planned_as_such(session: weft.Session) -> None:
+    """Not as an inner join in disguise."""
+    planned = session.query("SELECT v.vid FROM videos v LEFT JOIN views w ON v.vid = w.vid")
+    assert planned.query.outer is not None
+    assert [sweep.query for sweep in planned.graph.sweeps] == [planned.name]
 
 
 def test_streams_are_checked_when_registered(session: weft.Session) -> None:

@@ -137,6 +137,11 @@ class _Asks:
     backfill: bool
     closing: Closing | None = None
 
+    @property
+    def needs_nulls(self) -> bool:
+        """Whether stored tuples without a key can be part of its rows: alone, in the past, or joined by another key."""
+        return self.closing is not None and (self.backfill or len(self.query.aliases) > 2)
+
 
 def _sights(
     old: Program | None, plan: WorkloadPlan, name: str, asks: _Asks, facts: Facts
@@ -197,7 +202,7 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     read = [column for column in columns_of([query], alias, closing) if column.name != PRESENT]
     known = [since.get(full_name(column), facts.number) for column in read]
     known.append(since.get(FOUND, 0))
-    if asks.closing is not None or is_foreign(query, store.node.layout):
+    if asks.needs_nulls or is_foreign(query, store.node.layout):
         known.append(since.get(NULLS, facts.number))
     batch = max([base.batch, since.get(COPIES + member.name, 0), *known])
     complete = base.complete if batch == base.batch else _blind(query, alias, facts).complete
