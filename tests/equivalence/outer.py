@@ -15,15 +15,7 @@ import pyarrow as pa
 
 from tests.equivalence.lateness import sources_after
 from tests.equivalence.oracle import PERIOD
-from tests.equivalence.streams import (
-    IDLE,
-    SPAN,
-    Join,
-    of_time,
-    random_batches,
-    random_stream,
-    random_table,
-)
+from tests.equivalence.streams import Join, random_batches, random_streams, random_table, random_tables
 from weft.logical.catalog import Catalog
 from weft.logical.schema import Stream
 from weft.sql.bind import parse_query
@@ -124,27 +116,16 @@ def random_outer(
     Unless mixed, all of them or none have event times.
     """
     rng = random.Random(seed)
-    count = rng.choices((2, 3, 4, 5), weights=(4, 5, 3, 1))[0]
-    late, idle = rng.choice((("drop",), ("drop",), late)), rng.choice((IDLE, IDLE[:1]))
-    streams = [random_stream(rng, f"{prefix}{i}", rng.choice(late), rng.choice(idle)) for i in range(count)]
-    if rng.random() < 0.15:
-        streams[1] = streams[0]
-    if not mixed:
-        streams = [of_time(stream, streams[0].event_time) for stream in streams]
+    streams = random_streams(rng, prefix, late, mixed)
     catalog = Catalog(tuple(dict.fromkeys(streams)))
     writer = _Writer(rng, using=rng.random() < 0.2, theta=rng.choice((0.0, 0.0, 0.3)), kinds=_kinds(rng))
-    names = [f"r{i}" for i in range(count)]
+    names = [f"r{i}" for i, _ in enumerate(streams)]
     tree = writer.tree(names, bushy=rng.random() < 0.4)
     while set(tree.kinds) == {"inner"}:
         tree = writer.tree(names, bushy=rng.random() < 0.4)
     where, shown = writer.where(tree), writer.shown(tree)
     text = _text(tree, where, shown, _sources(rng, names, streams))
-    rows = rng.choice((8, 15, 25) if count < 4 else (5, 8, 12))
-    shuffled = rng.random() < 0.6
-    tables = {
-        s.name: random_table(rng, rng.randint(rows // 2, rows), rng.choice((1, 8, SPAN)) if shuffled else 0)
-        for s in catalog.streams
-    }
+    tables = random_tables(rng, catalog, (8, 15, 25) if len(streams) < 4 else (5, 8, 12))
     join = Join(
         parse_query(text, catalog, cross=True),
         catalog,

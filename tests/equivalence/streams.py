@@ -107,24 +107,34 @@ def random_join(
 ) -> Join:
     """A random join over random streams; unless mixed, all of them or none have event times."""
     rng = random.Random(seed)
-    count = rng.choices((2, 3, 4, 5), weights=(4, 5, 3, 1))[0]
-    late, idle = rng.choice((("drop",), ("drop",), ("join", "drop"))), rng.choice((IDLE, IDLE[:1]))
-    streams = [random_stream(rng, f"{prefix}{i}", rng.choice(late), rng.choice(idle)) for i in range(count)]
-    if rng.random() < 0.15:
-        streams[1] = streams[0]
-    if not mixed:
-        streams = [of_time(stream, streams[0].event_time) for stream in streams]
+    streams = random_streams(rng, prefix, ("join", "drop"), mixed)
     catalog = Catalog(tuple(dict.fromkeys(streams)))
     query = parse_query(_query_text(rng, streams, windows), catalog)
-    rows = rng.choice((8, 15, 40) if count < 4 else (8, 12, 18))
-    shuffled = rng.random() < 0.6
-    tables = {
+    tables = random_tables(rng, catalog, (8, 15, 40) if len(streams) < 4 else (8, 12, 18))
+    return Join(query, catalog, tables, random_batches(rng, tables, rng.choice(batches)))
+
+
+def random_streams(rng: random.Random, prefix: str, late: Sequence[str], mixed: bool) -> list[Stream]:
+    """Two to five streams, now and then one of them twice; some have late tuples treated in one of these ways."""
+    count = rng.choices((2, 3, 4, 5), weights=(4, 5, 3, 1))[0]
+    treated, idle = rng.choice((("drop",), ("drop",), late)), rng.choice((IDLE, IDLE[:1]))
+    streams = [
+        random_stream(rng, f"{prefix}{i}", rng.choice(treated), rng.choice(idle)) for i in range(count)
+    ]
+    if rng.random() < 0.15:
+        streams[1] = streams[0]
+    return streams if mixed else [of_time(stream, streams[0].event_time) for stream in streams]
+
+
+def random_tables(rng: random.Random, catalog: Catalog, sizes: tuple[int, ...]) -> dict[str, pa.Table]:
+    """Tuples of all streams, of about one of these numbers, often out of order."""
+    rows, shuffled = rng.choice(sizes), rng.random() < 0.6
+    return {
         stream.name: random_table(
             rng, rng.randint(rows // 2, rows), rng.choice((1, 8, SPAN)) if shuffled else 0
         )
         for stream in catalog.streams
     }
-    return Join(query, catalog, tables, random_batches(rng, tables, rng.choice(batches)))
 
 
 def random_stream(rng: random.Random, name: str, late: str, idle_after: timedelta | None) -> Stream:

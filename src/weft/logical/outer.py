@@ -100,7 +100,7 @@ def _sunk(side: Side, terms: list[Expr]) -> tuple[Side, list[Expr], list[Expr]]:
         return side, [t for t in terms if aliases(t) == {side}], [t for t in terms if aliases(t) != {side}]
     left, right = set(visible(side.left)), set(visible(side.right))
     if side.kind == "inner":
-        terms, on, rest = [*terms, *side.on], [], []
+        terms, rest = [*terms, *side.on], list[Expr]()
         to_left, to_right = _about(terms, left), _about(terms, right)
         on = [term for term in terms if term not in to_left + to_right]
     else:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from weft.bucket.bucket import column
 from weft.bucket.compiled import Longs
 from weft.bucket.words import key_words
+from weft.kernels.relation import FOREVER
 from weft.kernels.select import Columns, evaluate
 from weft.logical.expr import Column, Expr, columns
 from weft.logical.query import Query
@@ -53,9 +54,6 @@ MAX, UNTIL = "$max", "$until"
 
 # The batch in which a stored tuple came.
 BATCH = "$batch"
-
-# Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
-FOREVER = 1 << 62
 
 
 def full_name(item: Column) -> str:

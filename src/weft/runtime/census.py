@@ -21,7 +21,7 @@ from weft.bucket.index import Order, by_hash
 from weft.bucket.words import flatten
 from weft.kernels.probe import Keys, equal_ranges, in_order, probe_portions
 from weft.kernels.query_set import columns_of, only, sets_of
-from weft.runtime.batch import key_name, values_of
+from weft.runtime.batch import values_of
 from weft.runtime.closing import own_rows
 from weft.runtime.prepared import StorePlan, SweepPlan
 from weft.runtime.program import Program
@@ -58,7 +58,9 @@ def count_keys(
     """The census of what arrives for the inputs of a query, and what of it is not set aside."""
     names = [alias for alias, batches in arrived.items() if batches]
     own = {a: np.concatenate([own_rows(program, plan, b) for b in arrived[a]]) for a in names}
-    values = {a: pa.concat_arrays([_values(plan.homes[a], b) for b in arrived[a]]) for a in names}
+    values = {
+        a: pa.concat_arrays([flatten(values_of(b, plan.homes[a].by)) for b in arrived[a]]) for a in names
+    }
     keys = _Distinct.of([values[alias] for alias in names], [own[alias] for alias in names])
     if not keys.count:
         return Census(), dict(arrived)
@@ -106,16 +108,9 @@ class _Distinct:
         return np.zeros(self.count, np.int64)
 
 
-def _values(store: StorePlan, batch: pa.RecordBatch) -> Any:
-    by = store.node.layout.by
-    return pa.nulls(batch.num_rows) if by is None else flatten(values_of(batch, by))
-
-
 def _stored(program: Program, plan: SweepPlan, store: StorePlan, keys: _Distinct, state: State) -> Longs:
     """How many tuples of each key an input has from earlier batches."""
-    by = store.node.layout.by
-    order = by_hash(key_name(by)) if by is not None else by_hash()
-    counts = keys.none()
+    order, counts = by_hash(store.key), keys.none()
     for run in state.settled(store):
         if run.bounds.rows:
             counts += _in_run(program, plan, keys, run, order)

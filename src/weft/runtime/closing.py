@@ -25,13 +25,13 @@ from weft.bucket.index import by_hash
 from weft.bucket.memory import take
 from weft.kernels.arrow import arrow_type
 from weft.kernels.materialise import taken
-from weft.kernels.outer import FOREVER, Relation, Rows, rows_of
+from weft.kernels.outer import Relation, Rows, rows_of
 from weft.kernels.probe import in_order, probe_portions
 from weft.kernels.query_set import nonempty, only, sets_of
 from weft.kernels.select import Columns, evaluate, holds
 from weft.logical.expr import Column, Expr, columns
 from weft.logical.expr import all_of as conjunction
-from weft.runtime.batch import BATCH, full, full_name, key_name, longs
+from weft.runtime.batch import BATCH, FOREVER, full, full_name, longs
 from weft.runtime.prepared import StorePlan, SweepPlan
 from weft.runtime.program import Program
 from weft.runtime.state import State
@@ -47,8 +47,7 @@ def close_rows(
 ) -> pa.RecordBatch | None:
     """The rows of a query that leave in this batch, as it selects them; None if there are none."""
     clock = turn.clocks[plan.member.name]
-    idle = plan.closing.walked and clock.now <= clock.before and not plan.completing
-    if idle or (plan.everywhere and partition):
+    if (plan.everywhere and partition) or not plan.has_to_do(clock):
         return None
     held = {alias: _Held.of(program, plan, store, alias, state) for alias, store in plan.homes.items()}
     chosen = _Choice(plan, held, clock, turn).chosen()
@@ -137,7 +136,7 @@ class _Choice:
     def _sharing(self, keyed: Sequence[str], seeds: Mapping[str, Masks]) -> dict[str, Masks]:
         """The tuples that have a key of one of the seeds, and the seeds that have none."""
         values = [
-            taken(column(run.batch, _key(self.held[alias].store)), np.flatnonzero(mask).astype(np.int32))
+            taken(column(run.batch, self.held[alias].store.key), np.flatnonzero(mask).astype(np.int32))
             for alias in keyed
             for run, mask in zip(self.held[alias].runs, seeds[alias], strict=True)
             if mask.any()
@@ -145,7 +144,7 @@ class _Choice:
         keys = in_order([pa.concat_arrays(values)])
         found: dict[str, Masks] = {}
         for alias in keyed:
-            one, order = self.held[alias], by_hash(_key(self.held[alias].store))
+            one, order = self.held[alias], by_hash(self.held[alias].store.key)
             found[alias] = []
             for run, mine, mask in zip(one.runs, one.mine, seeds[alias], strict=True):
                 near = mask.copy()
@@ -153,12 +152,6 @@ class _Choice:
                     near[rows] = True
                 found[alias].append(near & mine)
         return found
-
-
-def _key(store: StorePlan) -> str:
-    """The column with the value that a store is partitioned by."""
-    by = store.node.layout.by
-    return "" if by is None else key_name(by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

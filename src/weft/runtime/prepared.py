@@ -23,7 +23,8 @@ from weft.plan.homes import located
 from weft.plan.join_plan import Names
 from weft.plan.rules import ProbeRule
 from weft.runtime.access import Access
-from weft.runtime.batch import View, micros
+from weft.runtime.batch import View, key_name, micros
+from weft.runtime.turn import ENDED, Clock
 
 __all__ = ["Lifetime", "Step", "StorePlan", "SweepPlan", "closed_lifetime", "lifetime", "sweep_plan"]
 
@@ -74,6 +75,19 @@ class StorePlan:
         """Whether the clock counts tuples."""
         return self.clock != self.time
 
+    @property
+    def by(self) -> Expr:
+        """The value that it is partitioned by; it must be."""
+        by = self.node.layout.by
+        if by is None:
+            raise PlanError(f"store {self.name} is not partitioned by a value")
+        return by
+
+    @property
+    def key(self) -> str:
+        """The column with that value."""
+        return key_name(self.by)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -115,6 +129,12 @@ class SweepPlan:
     everywhere: bool
     entries: Mapping[str, str]
     completing: frozenset[str]
+
+    def has_to_do(self, clock: Clock) -> bool:
+        """Whether a batch can close rows: some wait ends, all do, or its tuples make rows that do not wait."""
+        if clock.now >= ENDED or self.completing or not self.closing.walked:
+            return True
+        return clock.now > clock.before and any(wait is not None for wait in self.waits.values())
 
     @property
     def on_one_key(self) -> bool:

@@ -61,13 +61,13 @@ class QueryProgress:
     keys: KeyMetrics | None = None
 
 
-def complete_from(member: Member, backfill: bool = False) -> datetime | None:
+def complete_from(member: Member) -> datetime | None:
     """The time from which on a query's results are complete; None: they all are.
 
     A query of one input needs nothing of the past, unless it asked for results that lie there.
     """
     times = [sight.complete for sight in member.sights if sight.complete is not None]
-    if not times or (len(member.query.aliases) == 1 and not backfill):
+    if not times or (len(member.query.aliases) == 1 and not member.backfill):
         return None
     return datetime.fromtimestamp(max(times) / 1e6, timezone.utc)
 
@@ -181,7 +181,7 @@ def progress_of(
         member.first,
         len(batches),
         done,
-        complete_from(member, standing.asked[name].backfill),
+        complete_from(member),
         state_of(name),
     )
     return QueryProgress(name, "running", *figures, closed=closed, keys=keys)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from weft.runtime.batch import micros
+from weft.runtime.batch import FOREVER, micros
 from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest
 from weft.runtime.prepared import SweepPlan
@@ -77,7 +77,7 @@ def until_next(program: Program, manifest: Manifest, graph: str, now: int) -> fl
     for sweep in program.sweeps:
         closed = manifest.closed.get(sweep.member.name, 0)
         streams = [input_.stream for input_ in sweep.member.query.inputs]
-        if not _has(sweep, manifest, graph, Clock(closed, 1 << 62)):
+        if not _has(sweep, manifest, graph, Clock(closed, FOREVER)):
             continue
         if _by_clock(sweep):
             pauses.append(PAUSE)

@@ -22,7 +22,7 @@ from weft.plan.graph import Member, PhysicalGraph, Sight
 from weft.plan.placing import is_foreign
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.workload import WorkloadPlan
-from weft.runtime.batch import full_name, micros
+from weft.runtime.batch import FOREVER, full_name, micros
 from weft.runtime.prepared import StorePlan, lifetime
 from weft.runtime.program import Program
 
@@ -160,7 +160,7 @@ def _sights(
 
 
 def _breadth(sight: Sight) -> tuple[int, int]:
-    return sight.batch, sight.since if sight.since is not None else -(1 << 62)
+    return sight.batch, sight.since if sight.since is not None else -FOREVER
 
 
 def _narrowest(sights: Sequence[Sight]) -> Sight:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from weft.errors import PlanError
+from weft.kernels.relation import FOREVER
 
 __all__ = ["ENDED", "NEVER", "UNKNOWN", "Clock", "Count", "Turn"]
 
@@ -23,7 +24,7 @@ class Count(NamedTuple):
 
 
 # Clocks of queries that close rows: before their first batch; while some stream has not shown its time; at the end.
-NEVER, UNKNOWN, ENDED = -(1 << 62) - 1, 1 - (1 << 62), (1 << 62) + 1
+NEVER, UNKNOWN, ENDED = -FOREVER - 1, 1 - FOREVER, FOREVER + 1
 
 
 class Clock(NamedTuple):

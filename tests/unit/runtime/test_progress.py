@@ -83,8 +83,8 @@ def test_results_are_complete_from_where_all_inputs_are_seen(text: str, backfill
     """Whoever relies on results would else take what is left of the past for all of it."""
     asked = query(text)
     sights = [Sight(alias, 5, None, (5 + n) * SECOND) for n, alias in enumerate(asked.aliases, 2)]
-    member = Member("new", asked, 0, 5, tuple(sights))
+    member = Member("new", asked, 0, 5, tuple(sights), backfill=backfill)
     needs_the_past = len(asked.aliases) > 1 or backfill
     last = LATER + timedelta(seconds=len(asked.aliases) - 1)
-    assert complete_from(member, backfill) == (last if needs_the_past else None)
-    assert complete_from(Member("first", asked, 0), backfill) is None
+    assert complete_from(member) == (last if needs_the_past else None)
+    assert complete_from(Member("first", asked, 0, backfill=backfill)) is None
