@@ -245,13 +245,18 @@ class Session:
         if not self._sinks:
             raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
         check_readable(self._asked, self._sources, self._sources)
-        from weft.planning import Planner  # only running needs kernels, and Spark
+        from weft.runtime.spark_session import create_spark  # only running needs Spark, and kernels
+        from weft.runtime.workers import start_workers
+
+        spark = settings.spark or create_spark(settings.master)
+        start_workers(spark)  # which takes as long as all that follows
+        from weft.planning import Planner
         from weft.runtime.launch import launch
 
         streams = {name: self.catalog.stream(name) for name in sorted(self._sources)}
         root = Path(settings.checkpoint)
         self._run = self._running = launch(
-            settings.spark or settings.master,
+            spark,
             root,
             streams,
             {name: self._sources[name] for name in streams},

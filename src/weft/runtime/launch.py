@@ -6,9 +6,7 @@ checkpoint go.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +21,6 @@ from weft.runtime.driver import DEFAULT
 from weft.runtime.interpret import LIMIT
 from weft.runtime.resume import Restore
 from weft.runtime.spark import SetAside, SparkRunner
-from weft.runtime.spark_session import create_spark
-from weft.runtime.stages import start_workers
 from weft.runtime.standing import Decide
 
 __all__ = ["Running", "launch"]
@@ -69,7 +65,7 @@ class Running:
 
 
 def launch(
-    spark: SparkSession | str,
+    spark: SparkSession,
     root: Path,
     streams: Mapping[str, Stream],
     sources: Mapping[str, Any],
@@ -84,10 +80,9 @@ def launch(
     state_limit: int | None = None,
     key_limit: int = LIMIT,
 ) -> Running:
-    """Start queries on a Spark session, or on one made for a master."""
-    session = create_spark(spark) if isinstance(spark, str) else spark
+    """Start queries on a Spark session."""
     runner = SparkRunner(
-        session,
+        spark,
         Checkpoint(root),
         streams,
         sources,
@@ -99,27 +94,9 @@ def launch(
         state_limit,
         key_limit,
     )
-    _start_workers(session)
     trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
     try:
         return Running(runner, runner.start(queries, trigger))
     except BaseException:
         runner.checkpoint.close()
         raise
-
-
-_STARTED: set[str] = set()  # the applications of Spark whose workers were started
-
-
-def _start_workers(spark: SparkSession) -> None:
-    """Have workers start while the streaming query does: each takes seconds to load what it needs."""
-    application = str(spark.sparkContext.applicationId)
-    if application in _STARTED:
-        return
-    _STARTED.add(application)
-
-    def start() -> None:
-        with suppress(Exception):  # whatever it is, the first batch will tell
-            start_workers(spark)
-
-    threading.Thread(target=start, daemon=True).start()

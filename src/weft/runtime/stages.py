@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from weft.runtime.messages import Message, read_rows, to_rows
 from weft.runtime.worker import Job, hop_task, past_task, read_task, spare_the_collector
 
-__all__ = ["run_boundary", "run_stages", "start_workers"]
+__all__ = ["run_boundary", "run_stages"]
 
 _ROW = StructType(
     [
@@ -40,16 +40,6 @@ def run_boundary(spark: SparkSession, job: Job, hops: int, partitions: int) -> I
     """Run what is stored through the graphs of a batch; what its tasks tell the driver."""
     tasks = spark.range(0, partitions, 1, partitions)
     return _hops(tasks.mapInArrow(_past_reader(job), _ROW), job, hops, partitions)
-
-
-def start_workers(spark: SparkSession) -> None:
-    """Have Spark start a Python worker per core, and these load what they need, in a job of its own."""
-    count = spark.sparkContext.defaultParallelism
-    spark.range(0, count, 1, count).mapInArrow(_idle, "id long").count()
-
-
-def _idle(batches: Batches) -> Batches:
-    yield from batches
 
 
 def _hops(frame: DataFrame, job: Job, hops: int, partitions: int) -> Iterator[Message]:
