@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from weft.logical.expr import Call, Expr, aliases
 from weft.logical.query import Query
+from weft.logical.user_functions import has_user_call
 from weft.plan.join_plan import Layout
 from weft.plan.schedule import NO_KEY, Spread
 
@@ -63,7 +64,7 @@ class Routing:
 
 def _sides(residual: Expr) -> list[tuple[Expr, Expr]]:
     """An n-ary equality both ways round, if no input is on both sides."""
-    if isinstance(residual, Call) and residual.function == "=":
+    if isinstance(residual, Call) and residual.function == "=" and not has_user_call(residual):
         left, right = residual.args
         if not aliases(left) & aliases(right):
             return [(left, right), (right, left)]

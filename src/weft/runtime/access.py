@@ -22,6 +22,7 @@ from typing import NamedTuple
 from weft.bucket.index import Order, by_hash, by_value
 from weft.logical.expr import Call, Expr, Literal, aliases, all_of
 from weft.logical.functions import call
+from weft.logical.user_functions import has_user_call
 from weft.plan.rules import ProbeRule
 from weft.runtime.batch import key_name
 
@@ -125,6 +126,8 @@ def _comparisons(
             continue
         left, right = predicate.args
         for stored, value, lower in ((left, right, False), (right, left, True)):
+            if has_user_call(stored):
+                continue  # nothing is stored by it
             if aliases(stored) and aliases(stored) <= inside and aliases(value) <= known:
                 here, there, exact = _moved(stored, value, lower)
                 yield _Comparison(predicate, here, Limit(there, lower, predicate.function == "<"), exact)

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels
     from weft.bucket.bounds import Bounds
+    from weft.kernels.user_functions import Spent
     from weft.runtime.census import Census
     from weft.runtime.outcome import StepCount
 
 __all__ = [
     "BatchMetrics",
+    "FunctionMetrics",
     "InputMetrics",
     "KeyMetrics",
     "StepMetrics",
     "StoreMetrics",
     "next_keys",
+    "sum_calls",
     "sum_steps",
     "sum_stores",
 ]
@@ -89,6 +92,19 @@ class KeyMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionMetrics:
+    """Rows that a user's function computed, and in how many seconds of all tasks together.
+
+    Of the conditions that call it, ``checked`` rows were, and ``passed`` fulfilled them.
+    """
+
+    rows: int = 0
+    seconds: float = 0.0
+    checked: int = 0
+    passed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class BatchMetrics:
     """One batch.
 
@@ -111,6 +127,7 @@ class BatchMetrics:
     closed: Mapping[str, int] = field(default_factory=dict)  # results that were closed, by query
     files: int = 0  # that were read
     keys: Mapping[str, KeyMetrics] = field(default_factory=dict)  # of queries on one key
+    functions: Mapping[str, FunctionMetrics] = field(default_factory=dict)  # of users
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -125,6 +142,7 @@ class BatchMetrics:
             "steps": {edge: StepMetrics(**one) for edge, one in data["steps"].items()},
             "stores": {store: StoreMetrics(**one) for store, one in data["stores"].items()},
             "seconds": tuple(data.get("seconds", ())),
+            "functions": {name: FunctionMetrics(**one) for name, one in data.get("functions", {}).items()},
             "keys": {
                 name: KeyMetrics(**{**one, "too_many": tuple(one["too_many"])})
                 for name, one in data.get("keys", {}).items()
@@ -156,6 +174,21 @@ def sum_steps(counts: Iterable[StepCount]) -> dict[str, StepMetrics]:
         old = found.get(count.edge, StepMetrics(0, 0))
         found[count.edge] = StepMetrics(old.probes + count.probes, old.matches + count.matches)
     return found
+
+
+def sum_calls(counts: Iterable[Mapping[str, Spent]]) -> dict[str, FunctionMetrics]:
+    """The calls of users' functions in all partitions, by name."""
+    found: dict[str, FunctionMetrics] = {}
+    for spent in counts:
+        for name, one in spent.items():
+            old = found.get(name, FunctionMetrics())
+            found[name] = FunctionMetrics(
+                old.rows + one.rows,
+                old.seconds + one.seconds,
+                old.checked + one.checked,
+                old.passed + one.passed,
+            )
+    return dict(sorted(found.items()))
 
 
 def sum_stores(bounds: Iterable[tuple[str, Bounds]]) -> dict[str, StoreMetrics]:
