@@ -5,7 +5,7 @@ Guarantees: a query that is refused leaves the session as it was. Planning needs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -38,8 +38,10 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.plan.shared import shared_text
 from weft.planned import PlannedQuery
+from weft.registering import expected, packed
 from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT
+from weft.runtime.functions import PackedFunction
 from weft.runtime.measure import measured
 from weft.runtime.observe import observed
 from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
@@ -92,6 +94,7 @@ class Session:
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
         self.options = options or Options()
+        self._functions: dict[str, PackedFunction] = {}
         self._sources: dict[str, Source] = {}
         self._sinks: dict[str, Sink] = {}
         self._running: Running | None = None  # while it runs
@@ -129,6 +132,35 @@ class Session:
         if not isinstance(found, Schema):
             self._sources[name] = found
 
+    def function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        returns: str,
+        selectivity: float | None = None,
+        cost: float | None = None,
+    ) -> None:
+        """Register a function that queries can call: in conditions, and in what they give.
+
+        It takes one Arrow array per argument, NULLs included, and gives one of the same length that is, or can safely
+        be cast to, the type ``returns``. It must be deterministic: where and how often it is called is up to the plan.
+        A condition with it holds where it gives true, not where it gives NULL. If it fails, the queries that call it
+        are stopped. ``selectivity`` and ``cost``, in seconds per row, are what is expected until it is measured.
+
+        >>> import pyarrow.compute as pc
+        >>> session = Session()
+        >>> session.stream("a", "x double")
+        >>> session.stream("b", "x double")
+        >>> session.function("near", lambda one, other: pc.less(pc.abs(pc.subtract(one, other)), 1), returns="boolean")
+        >>> print(session.parse("SELECT * FROM a, b WHERE near(a.x, b.x)"))
+        SELECT a.x AS a_x, b.x AS b_x FROM a, b WHERE NEAR(a.x, b.x)
+        """
+        made = packed(name, function, returns)
+        catalog = self.catalog.define(made.declared)
+        self.statistics = expected(self.statistics, made.declared, selectivity, cost)
+        self.catalog, self._functions[made.declared.name] = catalog, made
+
     def selectivity(self, predicate: str, value: float) -> None:
         """Say what part of all pairs, or of a stream's tuples, a predicate lets through.
 
@@ -145,7 +177,8 @@ class Session:
         check(predicate, str, StatisticsError, "a predicate", 'use a text, as in "a.k = b.k"')
         check(value, int | float, StatisticsError, "a selectivity", "use a number between 0 and 1")
         inputs = [Input(stream.name, stream) for stream in self.catalog.streams]
-        given = {**self.statistics.selectivities, to_sql(parse_predicate(predicate, inputs)): value}
+        parsed = parse_predicate(predicate, inputs, self.catalog.functions)
+        given = {**self.statistics.selectivities, to_sql(parsed): value}
         self.statistics = replace(self.statistics, selectivities=given, origin="given")
 
     def query(
@@ -269,6 +302,7 @@ class Session:
             set_aside=DeadLetterBox(root / "dead_letters", settings.dead_letters).take,
             state_limit=settings.state_limit,
             key_limit=settings.key_limit,
+            functions=self._functions,
         )
         self._ends = ends
         self._restore()

@@ -133,6 +133,8 @@ class _Part:
         rows = min(MOST, len(self.columns[0]) - self.first)
         try:
             return self._tried(rows)
+        except FunctionError:  # it could not even be made
+            raise
         except Exception as error:
             raise self._failure(error, rows) from error
 

@@ -49,7 +49,7 @@ def _with_estimate(space: Space, graph: PhysicalGraph, rule: Rule) -> Rule:
     start = space.query.aliases.index(rule.start)
     incoming, outgoing = space.tuples(start, known), space.tuples(start, known | inside)
     copies, shipped = (space.partitions if edge.kind == ALL else 1), edge.kind != LOCAL
-    cost = step_cost(space.weights, incoming, copies, shipped)
+    cost = step_cost(space.weights, incoming, copies, shipped) + space.call_cost(start, known, inside)
     step = StepCost(rule.start, store.aliases, edge.hop, incoming, copies, shipped, outgoing, cost)
     return replace(rule, estimate=step)
 

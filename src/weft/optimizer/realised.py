@@ -53,6 +53,8 @@ class Realiser:
                 join = self.workspace.find(rule.users[0], rule.known)
                 tuples = self.workspace.tuples(rule.start, join)
                 yield step_cost(weights, tuples, partitions if edge.kind == ALL else 1, edge.kind != LOCAL)
+                inside = graph.store(rule.store).aliases
+                yield self.workspace.call_cost(rule.users[0], rule.start, rule.known, inside)
 
     def _storing(self, graph: PhysicalGraph) -> Iterator[float]:
         """Adding to intermediate results."""

@@ -1,4 +1,4 @@
-"""What batches tell the optimiser: rates, and the selectivities of filters and join predicates.
+"""What batches tell the optimiser: rates, the selectivities of filters and join predicates, and what functions cost.
 
 Guarantees: pure. A query planned again by what was measured is predicted to do what it did, as far as the estimates
 (`weft.stats.estimate`) can express it; what batches do not tell stays as it was.
@@ -9,6 +9,7 @@ Guarantees: pure. A query planned again by what was measured is predicted to do 
 - A *join predicate*'s selectivity is matches over compared pairs, summed over all steps that check it: which of two
   inputs finds a pair depends on batches and driver order, the sum does not. Compared are the tuples that windows and
   time bounds let a probe meet, at the measured rates, and never more than were stored.
+- The *cost* of a user's function is the seconds that all its calls took, by the rows that they computed.
 
 Where conditions are only ever checked together, each gets a part of what they let through, the larger the more
 selective it was thought to be. Conditions that let nothing through count as half a tuple, since 0 would make all plans
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from weft.logical.expr import BOOLEAN, Expr, make_call
 from weft.logical.horizon import is_time_bound
@@ -42,6 +44,7 @@ def measured(
     statistics: Statistics, graph: PhysicalGraph, metrics: Batches, last: int | None = None
 ) -> Statistics:
     """The statistics with what a query's batches tell, or its last so many; without time or tuples, as they were."""
+    statistics = _with_costs(statistics, metrics[-last:] if last else metrics)
     before: Before = [None, *metrics[:-1]]
     if metrics and metrics[0].number > 0:  # what was stored before it is not known
         before, last = before[1:], min(last or len(metrics), len(metrics) - 1)
@@ -55,6 +58,17 @@ def measured(
     entered = statistics.measured(seen.seconds, rows, _filters(statistics, graph, recent))
     pairs = _predicates(entered, graph, recent, before[-seen.batches :])
     return entered.measured(seen.seconds, rows, pairs)
+
+
+def _with_costs(statistics: Statistics, metrics: Batches) -> Statistics:
+    rows: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    for batch in metrics:
+        for name, one in batch.functions.items():
+            rows[name] = rows.get(name, 0) + one.rows
+            seconds[name] = seconds.get(name, 0.0) + one.seconds
+    found = {name: seconds[name] / count for name, count in rows.items() if count}
+    return replace(statistics, costs={**statistics.costs, **found}) if found else statistics
 
 
 def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches) -> Pairs:
