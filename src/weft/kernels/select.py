@@ -26,7 +26,7 @@ from weft.kernels.materialise import taken
 from weft.kernels.user_functions import call_user, count_checked
 from weft.logical.expr import Call, Column, Expr, Literal, all_of
 from weft.logical.expr import columns as columns_of
-from weft.logical.user_functions import has_user_call, user_calls
+from weft.logical.user_functions import has_user_call
 
 __all__ = ["Columns", "evaluate", "holds", "passing"]
 
@@ -55,9 +55,8 @@ def holds(predicate: Expr, columns: Columns, rows: int) -> Mask:
     else:
         known = pc.fill_null(as_type(value, pa.bool_()), False) if value.null_count else value
         mask = known.to_numpy(zero_copy_only=False)
-    called = [call.function for call in user_calls(predicate)]
-    if called:
-        count_checked(called, rows, int(np.count_nonzero(mask)))
+    if has_user_call(predicate):
+        count_checked(predicate, rows, int(np.count_nonzero(mask)))
     return mask
 
 

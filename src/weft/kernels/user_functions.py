@@ -11,7 +11,7 @@ evaluated in many places, and none of them but `weft.kernels.select` has to know
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,9 +23,20 @@ import pyarrow.compute as pc
 
 from weft.errors import FunctionError, nearest
 from weft.kernels.datum import as_array
-from weft.logical.expr import Call, to_sql
+from weft.logical.expr import Call, Expr, to_sql
 
-__all__ = ["MOST", "Calls", "Function", "Spent", "call_user", "calling", "count_checked", "current"]
+__all__ = [
+    "MOST",
+    "CallCounts",
+    "Calls",
+    "Checked",
+    "Function",
+    "Spent",
+    "call_user",
+    "calling",
+    "count_checked",
+    "current",
+]
 
 Function = Callable[..., Any]
 
@@ -34,30 +45,49 @@ MOST = 1 << 16  # rows that a function is given at once
 
 @dataclass(slots=True)
 class Spent:
-    """Rows that a function computed, in how many seconds; of the conditions it is in, rows checked and passed."""
+    """Rows that a function computed, and in how many seconds."""
 
     rows: int = 0
     seconds: float = 0.0
-    checked: int = 0
+
+
+@dataclass(slots=True)
+class Checked:
+    """Rows for which a condition was checked, and those that fulfilled it."""
+
+    rows: int = 0
     passed: int = 0
 
 
 @dataclass(slots=True)
+class CallCounts:
+    """What functions did, by name, and the conditions that call them, by their text."""
+
+    functions: dict[str, Spent] = field(default_factory=dict)
+    conditions: dict[str, Checked] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.functions or self.conditions)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CallCounts:
+        """What `dataclasses.asdict` made."""
+        functions = {name: Spent(**one) for name, one in data["functions"].items()}
+        return cls(functions, {text: Checked(**one) for text, one in data["conditions"].items()})
+
+
+@dataclass(slots=True)
 class Calls:
-    """The functions that may be called, what calling them cost, and the queries for which it failed elsewhere."""
+    """The functions that may be called, what calling them did, and the queries for which it failed elsewhere."""
 
     functions: Mapping[str, Function]
-    spent: dict[str, Spent] = field(default_factory=dict)
+    counts: CallCounts = field(default_factory=CallCounts)
     failed: dict[str, FunctionError] = field(default_factory=dict)
 
-    def of(self, name: str) -> Spent:
-        """What a function has cost, to be added to."""
-        return self.spent.setdefault(name, Spent())
-
-    def take_spent(self) -> dict[str, Spent]:
-        """What was spent since this was asked last."""
-        spent, self.spent = self.spent, {}
-        return spent
+    def take_counts(self) -> CallCounts:
+        """What was done since this was asked last."""
+        counts, self.counts = self.counts, CallCounts()
+        return counts
 
     def take_failed(self) -> dict[str, FunctionError]:
         """The queries that failed since this was asked last."""
@@ -88,12 +118,10 @@ def current() -> Calls:
     return calls
 
 
-def count_checked(names: Iterable[str], checked: int, passed: int) -> None:
-    """Count the rows for which a condition with some functions was checked, and those that passed."""
-    calls = current()
-    for name in dict.fromkeys(names):
-        spent = calls.of(name)
-        spent.checked, spent.passed = spent.checked + checked, spent.passed + passed
+def count_checked(condition: Expr, rows: int, passed: int) -> None:
+    """Count the rows for which a condition that calls functions was checked, and those that passed."""
+    checked = current().counts.conditions.setdefault(to_sql(condition), Checked())
+    checked.rows, checked.passed = checked.rows + rows, checked.passed + passed
 
 
 def call_user(call: Call, args: Sequence[Any], kind: pa.DataType) -> Any:
@@ -110,7 +138,7 @@ def call_user(call: Call, args: Sequence[Any], kind: pa.DataType) -> Any:
     parts = [_Part(call, function, kind, columns, first) for first in range(0, rows, MOST)]
     began = perf_counter()
     values = [part.values() for part in parts]
-    spent = calls.of(call.function)
+    spent = calls.counts.functions.setdefault(call.function, Spent())
     spent.rows, spent.seconds = spent.rows + rows, spent.seconds + perf_counter() - began
     return values[0] if len(values) == 1 else pa.concat_arrays(values) if values else pa.nulls(0, kind)
 

@@ -95,7 +95,7 @@ def call_cost(matches: float, checks: Iterable[tuple[float, float]]) -> float:
     (by (selectivity − 1) / seconds, the order that is best for independent conditions), and each sees what those before
     it let through.
 
-    >>> call_cost(10, [(0.1, 1e-3), (0.5, 1e-6)])  # 200 pairs for the cheap one, 100 for the dear one
+    >>> round(call_cost(10, [(0.1, 1e-3), (0.5, 1e-6)]), 6)  # 200 pairs for the cheap one, 100 for the dear one
     0.1002
     """
     known = [(max(selectivity, LEAST), seconds) for selectivity, seconds in checks]

@@ -84,7 +84,7 @@ def leave_past(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, 
 def _with_calls(outcome: Outcome) -> Outcome:
     """What a hop gives, with what users' functions did in it."""
     calls = current()
-    outcome.calls = calls.take_spent()
+    outcome.calls = calls.take_counts()
     for name, error in calls.take_failed().items():
         outcome.fail([name], error)
     return outcome

@@ -18,7 +18,7 @@ import pyarrow as pa
 from weft.bucket.bucket import Bucket
 from weft.errors import CatalogError, nearest
 from weft.kernels.arrow import result_schema
-from weft.kernels.user_functions import Function, Spent, calling
+from weft.kernels.user_functions import CallCounts, Function, calling
 from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census
@@ -28,7 +28,8 @@ from weft.runtime.metrics import (
     BatchMetrics,
     InputMetrics,
     next_keys,
-    sum_calls,
+    sum_conditions,
+    sum_functions,
     sum_steps,
     sum_stores,
 )
@@ -60,7 +61,7 @@ class _Done:
     seconds: list[float] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)
     census: list[tuple[str, Census]] = field(default_factory=list)
-    calls: list[Mapping[str, Spent]] = field(default_factory=list)
+    calls: list[CallCounts] = field(default_factory=list)
 
 
 class LocalRunner:
@@ -320,7 +321,8 @@ class LocalRunner:
             now / 1e6,
             perf_counter() - done.began,
             closed=done.closed,
-            functions=sum_calls(done.calls),
+            functions=sum_functions(done.calls),
+            conditions=sum_conditions(done.calls, self.graph),
             keys=next_keys(
                 self.metrics[-1].keys if self.metrics else {},
                 done.census,

@@ -269,7 +269,7 @@ class SparkRunner:
             boundary,
             self._attempt,
             self.key_limit,
-            {name: one.data for name, one in self.functions.items()},
+            {name: one.data for name, one in dict(self.functions).items()},
         )
 
     def _commit(self, plan: Plan, before: Manifest, told: Told, began: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from weft.errors import FunctionError, WeftError
-from weft.kernels.user_functions import Spent
+from weft.kernels.user_functions import CallCounts
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census, TooMany
 from weft.runtime.checkpoint import Manifest, Plan, RunFile, Runs
@@ -23,7 +23,8 @@ from weft.runtime.metrics import (
     InputMetrics,
     KeyMetrics,
     next_keys,
-    sum_calls,
+    sum_conditions,
+    sum_functions,
     sum_steps,
     sum_stores,
 )
@@ -54,7 +55,7 @@ class Told:
     broken: dict[str, FunctionError] = field(
         default_factory=dict
     )  # those of them that a user's function failed
-    calls: dict[str, list[dict[str, Spent]]] = field(default_factory=dict)  # of users' functions, by graph
+    calls: dict[str, list[CallCounts]] = field(default_factory=dict)  # of users' functions, by graph
     samples: dict[str, dict[int, float]] = field(
         default_factory=dict
     )  # query-sets and their number, by input
@@ -103,8 +104,7 @@ class Told:
                 error = FunctionError(content["function"], hint=content["hint"])
                 self.broken.setdefault(content["query"], error)
         elif kind == "calls":
-            spent = {name: Spent(**one) for name, one in content["calls"].items()}
-            self.calls.setdefault(content["graph"], []).append(spent)
+            self.calls.setdefault(content["graph"], []).append(CallCounts.from_dict(content["calls"]))
         elif kind == "seconds":
             self.times[content["hop"]] = max(content["seconds"], self.times.get(content["hop"], 0.0))
         elif kind == "error":
@@ -301,7 +301,8 @@ def _measured(
         dict(water.marks),
         told.seconds(),
         closed={name: rows for name, rows in told.closed.items() if name in program.members},
-        functions=sum_calls(told.calls.get(name, [])),
+        functions=sum_functions(told.calls.get(name, [])),
+        conditions=sum_conditions(told.calls.get(name, []), program.graph),
         keys=next_keys(_keys_before(before, name, program), told.census, _ended(plan, name)),
         **figures,
     )

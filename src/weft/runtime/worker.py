@@ -247,7 +247,7 @@ def _outgoing(job: Job, graph: str, sender: Sender, outcome: Outcome) -> Iterato
     if outcome.steps:
         yield note(at, "steps", graph=graph, steps=[asdict(count) for count in outcome.steps])
     if outcome.calls:
-        yield note(at, "calls", graph=graph, calls={n: asdict(one) for n, one in outcome.calls.items()})
+        yield note(at, "calls", graph=graph, calls=asdict(outcome.calls))
     yield from _answers(job, at, outcome)
 
 

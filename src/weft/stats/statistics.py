@@ -104,7 +104,11 @@ class Statistics:
 
     def cost(self, expr: Expr) -> float:
         """The seconds that users' functions take to compute an expression for a row."""
-        return sum(self.costs.get(call.function, DEFAULTS.call) for call in user_calls(expr))
+        return sum(self.function_cost(call.function) for call in user_calls(expr))
+
+    def function_cost(self, name: str) -> float:
+        """The seconds that a user's function takes for a row."""
+        return self.costs.get(name, DEFAULTS.call)
 
     def _distinct_column(self, query: Query, column: Column) -> float | None:
         return self.stream(query.input(column.alias).stream.name).distinct.get(column.name)
