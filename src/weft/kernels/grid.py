@@ -33,10 +33,13 @@ _LAST = 1 << 30
 _FEW = 3
 
 
-def cells_of(values: Column, width: float) -> Longs:
-    """The number of the cell of every value; that of NULL is arbitrary."""
+def cells_of(values: Column, width: float, part: float = 0.0, more: float = 0.0) -> Longs:
+    """The number of the cell of every value, moved by a part of its size and so much more; that of NULL is arbitrary.
+
+    Moving infinity down gives NaN, which is in the same cell.
+    """
     out = fresh(len(values), np.int64)
-    _cells(_measures(flatten(values)), width, out)
+    _cells(_measures(flatten(values)), width, part, more, out)
     return out
 
 
@@ -50,8 +53,8 @@ def _measures(array: Any) -> Floats:
 
 
 def _cell(args: Sequence[Any], kind: pa.DataType) -> Any:
-    values, width = args
-    return with_nulls(cells_of(values, width.as_py()), valid_rows([values]), kind)
+    values, *sizes = args
+    return with_nulls(cells_of(values, *(size.as_py() for size in sizes)), valid_rows([values]), kind)
 
 
 def _place(args: Sequence[Any], kind: pa.DataType) -> Any:
@@ -97,9 +100,9 @@ def grid_ranges(looked: Grid, run: Bucket, order: Order) -> Ranges:
 
 
 @compiled
-def _cells(values: Floats, width: float, out: Longs) -> None:
+def _cells(values: Floats, width: float, part: float, more: float, out: Longs) -> None:
     for i in range(values.size):
-        place = values[i] / width
+        place = values[i] / width if part == 0 else (values[i] + abs(values[i]) * part + more) / width
         place = place if place < _LAST else np.float64(_LAST)  # NaN too, which compares with nothing
         out[i] = np.int64(np.floor(place if place > -_LAST else np.float64(-_LAST)))
 

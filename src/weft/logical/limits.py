@@ -17,13 +17,26 @@ from weft.logical.expr import Call, Expr, Literal, aliases
 from weft.logical.functions import call
 from weft.logical.schema import DataType
 
-__all__ = ["FINE", "Bound", "Limit", "Range", "bounds", "cell", "grid", "ranges"]
+__all__ = [
+    "FINE",
+    "Bound",
+    "Limit",
+    "Range",
+    "bounds",
+    "cell",
+    "grid",
+    "last_cell",
+    "measured_in_cells",
+    "ranges",
+]
 
 _LONG, _DOUBLE = DataType("long"), DataType("double")
 _INVERSE = {"+": "-", "-": "+"}
 _BITS = {"int": 31, "long": 63}
 # The distance of neighbouring numbers of about 1.
 _EPSILON = {"float": 2.0**-23, "double": 2.0**-52}
+# Wider bands could overflow where a value is finite.
+_WIDEST = 1e100
 # What can be counted in cells of one size.
 _MEASURED = frozenset({"byte", "short", "int", "long", "float", "double", "decimal", "timestamp", "date"})
 
@@ -82,7 +95,7 @@ def ranges(found: Sequence[Bound]) -> Iterator[Range]:
         for high in found:
             if low.limit.lower and not high.limit.lower and low.stored == high.stored:
                 width = high.shift - low.shift
-                if low.base == high.base and width > 0 and low.stored.type.name in _MEASURED:
+                if low.base == high.base and 0 < width < _WIDEST and low.stored.type.name in _MEASURED:
                     yield Range(low.stored, low, high, width)
                     break
 
@@ -90,6 +103,22 @@ def ranges(found: Sequence[Bound]) -> Iterator[Range]:
 def cell(value: Expr, width: float) -> Expr:
     """The number of the piece of so much width that a value lies in."""
     return Call("cell", (value, Literal(width, _DOUBLE)), _LONG)
+
+
+def last_cell(limit: Limit, width: float) -> Expr:
+    """The number of the last piece, going down or up, that a limit lets in: its own, moved by its slack."""
+    part, more = (-size if limit.lower else size for size in limit.slack)
+    if not part:
+        return cell(limit.value, width)
+    return Call("cell", (limit.value, *(Literal(size, _DOUBLE) for size in (width, part, more))), _LONG)
+
+
+def measured_in_cells(expr: Expr) -> tuple[Expr, float] | None:
+    """What a number of a piece is of, and how wide pieces are."""
+    if not isinstance(expr, Call) or expr.function != "cell":
+        return None
+    value, width = expr.args[:2]
+    return value, _amount(width) if isinstance(width, Literal) else 0.0
 
 
 def grid(first: tuple[Expr, float], second: tuple[Expr, float]) -> Expr:
