@@ -144,7 +144,7 @@ def test_bands(
 def test_bands_over_infinities(finite: list[float]) -> None:
     """However few finite values there are to scale by, the least comes before the greatest, and NaN last."""
     stored = [-INF, *finite, INF, float("nan")]
-    run = build(pa.RecordBatch.from_pydict({"k": pa.array(stored)}), layout=by_value("k"))
+    run = build(pa.RecordBatch.from_pydict({"k": pa.array(stored)}), indexes=[by_value("k")])
     for place, bound in enumerate(stored):
         below = band(Band(high=pa.array([bound])), [run], by_value("k"))
         last = max(i for i, value in enumerate(stored) if i == place or value == bound)
