@@ -301,8 +301,8 @@ def _limits(limit: Limit, batch: pa.RecordBatch) -> Any:
     part, more = limit.slack
     plain = numbers(values).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        away = (np.abs(plain) * part + more) * (-1 if limit.lower else 1)
-    moved = np.where(np.isfinite(plain), plain + away, -np.inf if limit.lower else np.nan)
+        moved = plain + (np.abs(plain) * part + more) * (-1 if limit.lower else 1)
+    moved = np.where(np.isfinite(plain), moved, -np.inf if limit.lower else np.nan)
     return with_nulls(moved, validity(values), pa.float64())
 
 
