@@ -29,6 +29,8 @@ WANTED = {
     "results": 0.4,
     "a probe by equality": 0.2,
     "a probe by band": 0.4,
+    "a probe by grid": 0.04,
+    "probes sent by span": 0.2,
     "a probe by theta": 0.2,
     "a store that is scattered": 0.1,
     "a store that is partitioned": 0.1,
@@ -69,6 +71,7 @@ def _met(runner: LocalRunner) -> Iterator[str]:
         yield f"a probe by {step.access.kind}"
         if runner.partitions > 1:
             yield f"a store that is {step.store.node.layout.kind}"
+            yield f"probes sent by {runner.program.edges[step.rule.edge].kind}"
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
