@@ -32,6 +32,7 @@ from weft.logical.schema import Schema, Stream
 from weft.logical.waiting import check_closing, patient
 from weft.optimizer.estimated import estimated
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
+from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
@@ -190,8 +191,10 @@ class Session:
         return parse_query(text, self.catalog, cross=cross)
 
     def _plan(self, query: Query, name: str, options: Options, sink: Sink | None) -> PlannedQuery:
-        plan = optimise(query, self.measured(), options)
-        return PlannedQuery(name, query, plan, lower(plan, name), sink, self)
+        statistics = self.measured()
+        plan = optimise(query, statistics, options)
+        graph = lower(plan, name, ranked([plan.query], statistics))
+        return PlannedQuery(name, query, plan, graph, sink, self)
 
     def _ask(self, planned: PlannedQuery, sink: Sink, strategy: str | None, backfill: bool) -> None:
         """Have a query run: at the start, or from the next batch on."""

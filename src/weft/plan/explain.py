@@ -19,6 +19,7 @@ from weft.plan.join_plan import Cost
 from weft.plan.observation import Observation, StepSeen
 from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.schedule import ALL, LOCAL
+from weft.plan.search import what_is_searched
 
 __all__ = ["compare", "diagram", "explain", "number"]
 
@@ -134,7 +135,7 @@ def _store_row(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
     return (
         store.name,
         str(store.layout),
-        ", ".join(map(str, store.indexes)) or "-",
+        ", ".join((*map(str, store.indexes), *what_is_searched(graph, store))) or "-",
         str(store.complete),
         _kept(graph, store),
         number(estimate.size) if estimate else "?",

@@ -206,7 +206,8 @@ class _Replay:
             query = self.queries[name]
             if not known | inside <= set(query.aliases):
                 raise PlanError(f"probe {rule.edge} joins what {name} does not")
-            if (rule.equalities, rule.predicates) != probe_conditions(query, known, inside):
+            lookups, checked = probe_conditions(query, known, inside)
+            if rule.equalities != lookups or sorted(rule.predicates, key=str) != sorted(checked, key=str):
                 raise PlanError(
                     f"probe {rule.edge} does not check just the predicates that can be checked there"
                 )

@@ -95,14 +95,17 @@ class Estimator:
     def _theta(self) -> list[tuple[frozenset[str], float]]:
         """Selectivities of all but equalities; event-time bounds are part of the windows already."""
         query = self.query
-        bands = list(self._bands())
-        said = {bound.predicate for band in bands for bound in (band.low, band.high)}
+        said = {bound.predicate for band in self.bands for bound in (band.low, band.high)}
         stated = [p for p in query.predicates if not is_time_bound(query, p)] + list(query.residuals)
-        found = [(aliases(b.low.predicate), self.statistics.band(query, b)) for b in bands]
+        found = [(aliases(b.low.predicate), self.statistics.band(query, b)) for b in self.bands]
         return found + [(aliases(p), self.statistics.selectivity(query, p)) for p in stated if p not in said]
 
-    def _bands(self) -> Iterator[Band]:
-        """The bands that no other input's time decides."""
+    @cached_property
+    def bands(self) -> tuple[Band, ...]:
+        """Values that one input bounds for another from both sides; those of event times are part of the windows."""
+        return tuple(self._find_bands())
+
+    def _find_bands(self) -> Iterator[Band]:
         stated = [p for p in self.query.predicates if not is_time_bound(self.query, p)]
         for one, other in combinations(self.query.aliases, 2):
             taken: set[Expr] = set()
