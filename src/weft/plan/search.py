@@ -58,4 +58,4 @@ def _way(graph: PhysicalGraph, store: StoreNode, rule: ProbeRule) -> str:
     windowed = bool(bounded) or any(window != UNBOUNDED for window in windows)
     if band := band_of(others, windowed):
         return f"order of {band[0].stored}"
-    return "time" if windowed else "every row"
+    return "window" if windowed else "every row"
