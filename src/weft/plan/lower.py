@@ -14,7 +14,7 @@ from weft.logical.canonical import joined_on
 from weft.logical.expr import Expr
 from weft.logical.outer import Closing
 from weft.logical.query import Query
-from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
+from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Names, StepCost
 from weft.plan.placing import At, Home, entering, first_step, is_foreign, keeps_nulls, next_step, storing
@@ -36,7 +36,8 @@ def lower_workload(
 ) -> PhysicalGraph:
     """The physical graph of a plan for many queries; members are numbered in their order if they are not given.
 
-    ``tracked`` makes tuples carry query-sets even for one query: there have been others, or will be.
+    ``tracked`` makes tuples carry query-sets even for one query: there have been others, or will be. They carry them,
+    too, where a query counts tuples that it does not want.
     """
     given = {member.name: member for member in members or ()}
     found = [
@@ -70,7 +71,7 @@ class _Lowering:
     def __init__(self, plan: WorkloadPlan, members: tuple[Member, ...], tracked: bool) -> None:
         self.plan = plan
         self.members = members
-        self.tracked = tracked or len(members) > 1
+        self.tracked = tracked or len(members) > 1 or any(counts_unwanted(m.query) for m in members)
         self.queries = {member.name: member.query for member in members}
         self.users = _users(plan)
         self.intermediate = [store for store in plan.stores if not store.is_input]
