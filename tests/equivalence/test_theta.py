@@ -30,7 +30,7 @@ WANTED = {
     "a probe by equality": 0.2,
     "a probe by band": 0.4,
     "a probe by grid": 0.04,
-    "probes sent by span": 0.2,
+    "probes sent by span": 0.1,
     "a probe by theta": 0.2,
     "a store that is scattered": 0.1,
     "a store that is partitioned": 0.1,

@@ -40,6 +40,15 @@ _VALUES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
 _LIKE = {"i": "ijl", "j": "ijl", "l": "ijl", "x": "xyf", "y": "xyf", "f": "xyf", "m": "m"}
 _NUMBERS = "iilxxyfm"
 
+COUNTED = (
+    "[ROWS 1 PER g]",
+    "[ROWS 3 PER g]",
+    "[ROWS 2 PER j]",
+    "[ROWS 2 PER x]",
+    "[ROWS 1 PER g, j]",
+    "[ROWS 6 PER f]",
+)
+
 BANDS = (
     *("{a}.{c} BETWEEN {b}.{d} - {v} AND {b}.{d} + {w}",) * 3,
     *("{a}.{c} {over} {b}.{d} - {v} AND {a}.{c} {under} {b}.{d} + {w}",) * 2,
@@ -76,7 +85,7 @@ def random_theta(
     seed: int,
     *,
     prefix: str = "s",
-    windows: Sequence[str] = WINDOWS,
+    windows: Sequence[str] = (*WINDOWS, *COUNTED),
     batches: Sequence[int] = (1, 2, 3, 3, 4, 7),
     late: Sequence[str] = ("join", "drop"),
     mixed: bool = True,

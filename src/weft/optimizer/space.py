@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.errors import ConfigError
-from weft.logical.expr import Expr, aliases
+from weft.logical.expr import Expr, aliases, columns
 from weft.logical.query import Query
 from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, crowding
 from weft.plan.join_plan import Layout
@@ -66,6 +66,7 @@ class Space:
         self._ways = [self._ways_to(route) for route in range(len(self._routing.members))]
         self._owners = [self.estimator.mask(frozenset(route)) for route in self._routing.members]
         self._edges = self._hyperedges()
+        self._apart = self.estimator.mask(frozenset(i.alias for i in query.inputs if i.counted_per))
         self.linked = lru_cache(None)(self._linked)
         self.connected = lru_cache(None)(self._connected)
         self.next_steps = lru_cache(None)(self._next_steps)
@@ -107,6 +108,14 @@ class Space:
             reached |= sum(steps)
         return reached == mask
 
+    def storable(self, mask: int) -> bool:
+        """Whether the join of some inputs may be stored: no cross product, and no input counted per key.
+
+        Which of an input's tuples are the last of their key is known where all tuples of a key are stored; a stored
+        match is elsewhere.
+        """
+        return self.connected(mask) and (mask.bit_count() == 1 or not mask & self._apart)
+
     def _next_steps(self, known: int, remaining: tuple[int, ...]) -> tuple[int, ...]:
         """The stores worth probing next: those a predicate reaches, or any if none is."""
         return tuple(store for store in remaining if self.linked(known, store)) or remaining
@@ -122,9 +131,12 @@ class Space:
             for key, owners in enumerate(self._owners)
             if owners & mask and any(not needed & mask for needed in self._ways[key])
         ]
+        if mask & self._apart:  # all tuples of a key must be in one place
+            keys = [key for key in keys if self._keeps_together(mask, key)]
         bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
         spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
-        return (*(spread or (*bands, Spread("scattered"))), Spread("replicated"))
+        anywhere = () if mask & self._apart else (Spread("scattered"),)
+        return (*(spread or (*bands, *anywhere)), Spread("replicated"))
 
     def _load(self, spread: Spread) -> float:
         """How much more than its share the busiest partition of a store has to do."""
@@ -132,6 +144,11 @@ class Space:
         if band is None:
             return 1.0
         return crowding(self.estimator.statistics.band(self.query, band), self.partitions)
+
+    def _keeps_together(self, mask: int, key: int) -> bool:
+        """Whether tuples that are counted together have the same value of a key."""
+        (input_,) = (self.query.input(alias) for alias in self.names(mask))
+        return set(columns(self._routing.members[key][input_.alias])) <= set(input_.counted_per)
 
     def names(self, mask: int) -> tuple[str, ...]:
         """The aliases of a mask, sorted."""

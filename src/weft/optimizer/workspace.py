@@ -210,7 +210,7 @@ class Workspace:
                 for part in (self._parts[name],)
                 if mask != part.space.full
                 for spread in part.space.spreads(mask)
-                if self.replicated or spread.kind != "replicated"
+                if self.replicated or spread.kind != "replicated" or part.space.spreads(mask) == (spread,)
             )
             useful = [layout for layout in every if layout.kind != "scattered"]
             fitting = useful if any(layout.kind == "partitioned" for layout in useful) else every

@@ -172,7 +172,9 @@ def _span(value: timedelta | None) -> str:
 
 def _rows(graph: PhysicalGraph, alias: str) -> str:
     window = graph.query.input(alias).window
-    return f"{window.count} rows" if isinstance(window, Rows) else ""
+    if not isinstance(window, Rows):
+        return ""
+    return f"{window.count} rows" + (f" per {', '.join(window.per)}" if window.per else "")
 
 
 _STEP_HEADS = ("step", "hop", "edge", "checks", "in/s", "copies", "out/s", "cost")

@@ -14,7 +14,7 @@ from weft.logical.canonical import joined_on
 from weft.logical.expr import Expr
 from weft.logical.outer import Closing
 from weft.logical.query import Query
-from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
+from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Names, StepCost
 from weft.plan.placing import At, Home, entering, first_step, is_foreign, keeps_nulls, next_step, storing
@@ -40,8 +40,9 @@ def lower_workload(
 ) -> PhysicalGraph:
     """The physical graph of a plan for many queries; members are numbered in their order if they are not given.
 
-    ``tracked`` makes tuples carry query-sets even for one query: there have been others, or will be. Predicates are
-    checked in the order in which they are ``ranked``.
+    ``tracked`` makes tuples carry query-sets even for one query: there have been others, or will be. They carry them,
+    too, where a query counts tuples that it does not want. Predicates are checked in the order in which they are
+    ``ranked``.
     """
     given = {member.name: member for member in members or ()}
     found = [
@@ -78,7 +79,7 @@ class _Lowering:
         self.plan = plan
         self.ranks = {predicate: rank for rank, predicate in enumerate(ranked)}
         self.members = members
-        self.tracked = tracked or len(members) > 1
+        self.tracked = tracked or len(members) > 1 or any(counts_unwanted(m.query) for m in members)
         self.queries = {member.name: member.query for member in members}
         self.users = _users(plan)
         self.intermediate = [store for store in plan.stores if not store.is_input]

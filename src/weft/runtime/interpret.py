@@ -57,10 +57,11 @@ def leave_source(
 ) -> Outcome:
     """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
     outcome = Outcome(counting)
-    wanted = _filtered(program, alias, batch)
+    every = _with_sets(program, alias, batch)
+    wanted = _wanted(program, alias, every)
     if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
         outcome.sample = _sampled(program, wanted)
-    _leave(program, alias, wanted, turn, outcome, None)
+    _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None)
     return outcome
 
 
@@ -88,24 +89,34 @@ def _leave(
     outcome: Outcome,
     edges: Collection[str] | None,
 ) -> None:
+    """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
+    counted = program.apart(alias)
     for edge in program.leaving(alias):
         rule = program.rules[edge.name]
         if edges is not None and edge.name not in edges:
             continue
+        stays = counted and isinstance(rule, StoreRule)
+        some = batch if stays else _of_use(program, rule.users, batch, also_empty=counted)
         if edge.kind != LOCAL:
-            outcome.sent += _send(program, edge, _of_use(program, rule.users, batch), turn)
-        elif isinstance(rule, ResultRule) and batch.num_rows:  # a query of one input: nothing to join
-            finish(program, rule, Tuples(batch), turn, outcome)
+            outcome.sent += _send(program, edge, some, turn)
+        elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
+            finish(program, rule, Tuples(some), turn, outcome)
 
 
-def _filtered(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The tuples that some query wants; with the queries that do, if there are many."""
+def _with_sets(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The tuples with the queries that want them, if there are many."""
     if program.sets:
         index = program.filters[alias]
         sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows)
         for name, values in columns_of(sets).items():
             batch = batch.append_column(name, values)
-        return _kept(batch, nonempty(sets))
+    return batch
+
+
+def _wanted(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The tuples that some query wants."""
+    if program.sets:
+        return _kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
     filters = filters_of(program.graph.query, alias)
     if not filters:
         return batch
@@ -121,9 +132,12 @@ def _kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def _of_use(program: Program, users: Users, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that are for any of some queries."""
-    if not program.sets or len(users) == len(program.members) or not batch.num_rows:
+def _of_use(
+    program: Program, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
+) -> pa.RecordBatch:
+    """The rows that are for any of some queries; there may be some that are for none at all."""
+    everybody = len(users) == len(program.members) and not also_empty
+    if not program.sets or everybody or not batch.num_rows:
         return batch
     sets = sets_of([column(batch, name) for name in program.sets])
     return _kept(batch, nonempty(only(sets, program.slots(users))))
@@ -159,7 +173,7 @@ def run_hop(
         batch = concat(batches)
         if isinstance(rule, StoreRule):
             plan = program.stores[rule.store]
-            kept = _of_use(program, rule.users, batch)
+            kept = batch if plan.per_key else _of_use(program, rule.users, batch)
             state.add(plan, program.starts[rule.edge], make_run(plan, kept, turn.number))
         elif isinstance(rule, ProbeRule):
             _probe(program, rule, batch, state, turn, here, outcome, edges)

@@ -37,11 +37,13 @@ from weft.runtime.batch import (
     longest,
     longs,
     newest,
+    per_key,
     seq_name,
     shortest_range,
     until,
     values_of,
 )
+from weft.runtime.counting import ranks_of
 from weft.runtime.prepared import Step
 from weft.runtime.turn import Turn
 
@@ -64,8 +66,12 @@ def execute(
     matches = join_matches(search.found(run) for run in runs)
     if not len(matches):
         return probes.num_rows, None
-    found = Found(search, batch, rows, matches, runs)
-    return probes.num_rows, found.shared() if step.sets else found
+    found: Found | None = Found(search, batch, rows, matches, runs)
+    if found is not None and step.sets:
+        found = found.shared()
+    if found is not None and step.store.per_key is not None:
+        found = found.recent()
+    return probes.num_rows, found
 
 
 def _of_use(step: Step, batch: pa.RecordBatch) -> tuple[Ints | None, pa.RecordBatch]:
@@ -94,6 +100,9 @@ class Found:
     matches: Matches
     runs: Sequence[Bucket]
     sets: Longs | None = None
+    ranks: Longs | None = (
+        None  # where tuples are counted per key: how many of theirs have come since, and they
+    )
 
     @property
     def num_rows(self) -> int:
@@ -117,8 +126,23 @@ class Found:
         kept = Matches(probe[: splits[-1]], stored[: splits[-1]], tuple(splits))
         return replace(self, matches=kept, sets=np.ascontiguousarray(sets[:, : splits[-1]]))
 
+    def recent(self) -> Found | None:
+        """Those whose stored tuple is among the last of its key that the probe sees."""
+        (alias,) = self.search.step.store.node.aliases
+        window = per_key(self.search.view, alias)
+        if window is None:
+            return self
+        ranks = ranks_of(self.search.step.store, self.matches, self.runs)
+        rows = np.flatnonzero(ranks <= window[0]).astype(np.int32)
+        if not rows.size:
+            return None
+        sets = None if self.sets is None else np.ascontiguousarray(self.sets[:, rows])
+        return replace(self, matches=_only(self.matches, rows), sets=sets, ranks=take(ranks, rows))
+
     def column(self, name: str, rows: Ints | None = None) -> Any:
         """A column of the matches, or of some of them, in order."""
+        if self.ranks is not None and name == seq_name(self.search.step.store.node.aliases[0]):
+            return self._number(self.ranks if rows is None else take(self.ranks, rows))
         if name == MAX:
             newest = self._newest()
             return pa.array(newest if rows is None else take(newest, rows))
@@ -127,6 +151,12 @@ class Found:
             probe = matches.probe if self.rows is None else take(self.rows, matches.probe)
             return taken(column(self.batch, name), probe)
         return stored_column(matches, self.runs, name)
+
+    def _number(self, ranks: Longs) -> Any:
+        """The numbers that tuples counted per key would have if no others had come since: so windows are told alike."""
+        search = self.search
+        (alias,) = search.step.store.node.aliases
+        return pa.array(search.turn.arrived(alias, search.step.rule.start) - ranks)
 
     def _newest(self) -> Longs:
         store = self.search.step.store

@@ -24,7 +24,7 @@ from weft.logical.limits import Range as Band
 from weft.logical.limits import bounds, ranges
 from weft.logical.query import Key, Query
 from weft.logical.window import Range, Rows
-from weft.stats.statistics import Statistics
+from weft.stats.statistics import DEFAULTS, Statistics
 
 __all__ = ["Estimator", "bits"]
 
@@ -158,11 +158,17 @@ class Estimator:
         """How many tuples of ``other`` a tuple of ``start`` meets, and whether they are ever more."""
         i = self._index[other]
         window = self.query.inputs[i].window
-        counts = [window.count * self._passed[i]] if isinstance(window, Rows) else []
+        counts = [self._counted(i, window)] if isinstance(window, Rows) else []
         span = self._spans[start, other] if start != other else 0.0
         if span is not None:
             counts.append(self.rates[i] * span)
         return (min(counts), False) if counts else (self.rates[i] * self._horizon, True)
+
+    def _counted(self, i: int, window: Rows) -> float:
+        """How many tuples a `ROWS` window holds: so many, or so many of every key."""
+        known = self.statistics.stream(self.query.inputs[i].stream.name).distinct
+        keys = math.prod(known.get(name, DEFAULTS.distinct) for name in window.per)
+        return window.count * keys * self._passed[i]
 
     @cached_property
     def _spans(self) -> dict[tuple[str, str], float | None]:
@@ -219,8 +225,9 @@ class Estimator:
 
     def _resident(self, i: int, alias: str) -> float:
         window = self.query.inputs[i].window
-        counts = [window.count * self._passed[i]] if isinstance(window, Rows) else []
-        kept = retention(self.query, alias, self._bounds)
+        counts = [self._counted(i, window)] if isinstance(window, Rows) else []
+        apart = bool(self.query.inputs[i].counted_per)  # then time decides nothing
+        kept = None if apart else retention(self.query, alias, self._bounds)
         counts.append(self.rates[i] * (self._horizon if kept is None else kept.total_seconds()))
         return min(counts)
 

@@ -28,7 +28,7 @@ from weft.logical.join import Join
 from weft.logical.query import PRESENT, Input, Query
 from weft.logical.window import Range, Rows
 
-__all__ = ["POSITION", "TIME", "inside_counts", "reference_join", "timely"]
+__all__ = ["POSITION", "TIME", "groups_of", "inside_counts", "reference_join", "timely"]
 
 TIME, POSITION = "__time", "__position"
 
@@ -43,7 +43,7 @@ def reference_join(query: Query, tables: Mapping[str, pa.Table]) -> pa.Table:
     found = timely(query, tables)
     if any(isinstance(input_.window, Rows) for input_ in query.inputs):
         positions = {alias: _column(tables, alias, POSITION) for alias in query.aliases}
-        found = found.filter(pa.array(inside_counts(query, found, positions)))
+        found = found.filter(pa.array(inside_counts(query, found, positions, groups_of(query, tables))))
     return found.select([output.name for output in query.projection])
 
 
@@ -71,10 +71,31 @@ def row_column(alias: str) -> str:
     return f"{_ROW}.{alias}"
 
 
+def groups_of(query: Query, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[np.int64]]:
+    """For every input with a `ROWS` window, which tuples are counted together: those with the same number."""
+    found = {}
+    connection = _connection()
+    for input_ in query.inputs:
+        if not isinstance(input_.window, Rows):
+            continue
+        per = ", ".join(map(_quoted, input_.window.per)) or "1"
+        connection.register("counted", _plain(tables[input_.alias]))
+        text = f"SELECT dense_rank() OVER (ORDER BY {per}) AS number FROM counted ORDER BY {_ROW}"
+        found[input_.alias] = connection.sql(text).to_arrow_table()["number"].to_numpy()
+        connection.unregister("counted")
+    return found
+
+
 def inside_counts(
-    query: Query, found: pa.Table, positions: Mapping[str, NDArray[np.int64]]
+    query: Query,
+    found: pa.Table,
+    positions: Mapping[str, NDArray[np.int64]],
+    groups: Mapping[str, NDArray[np.int64]],
 ) -> NDArray[np.bool_]:
-    """Which results have, of every input with `ROWS n`, one of its last n tuples when their last tuple arrives."""
+    """Which results have, of every input with `ROWS n`, one of its last n tuples when their last tuple arrives.
+
+    ``groups`` says which tuples of these inputs are counted together.
+    """
     inside = np.ones(found.num_rows, np.bool_)
     if not any(isinstance(input_.window, Rows) for input_ in query.inputs):
         return inside
@@ -82,11 +103,14 @@ def inside_counts(
     last = np.max(list(places.values()), axis=0)
     for input_ in query.inputs:
         if isinstance(input_.window, Rows):
-            every = np.sort(positions[input_.alias])
-            newer = np.searchsorted(every, last, "right") - np.searchsorted(
-                every, places[input_.alias], "right"
-            )
-            inside &= newer < input_.window.count
+            group = groups[input_.alias]
+            mine = group[found[row_column(input_.alias)].to_numpy()]
+            for number in np.unique(mine):
+                every = np.sort(positions[input_.alias][group == number])
+                some = mine == number
+                newer = np.searchsorted(every, last[some], "right")
+                newer -= np.searchsorted(every, places[input_.alias][some], "right")
+                inside[some] &= newer < input_.window.count
     return inside
 
 
