@@ -17,6 +17,7 @@ from weft.optimizer.grouping import Estimated, Measured
 from weft.optimizer.homes import choose_homes
 from weft.optimizer.incremental import changed_too_much
 from weft.optimizer.joint import JointResult, optimise_all
+from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
 from weft.optimizer.workspace import Workspace
 from weft.plan.join_plan import Store
@@ -54,7 +55,9 @@ class Planner:
         new = [name for name in queries if name not in standing.asked]
         backfill = [name for name in new if asked[name].backfill]
         members = newcomers(standing.program, plan, facts, backfill)
-        graph = lower_workload(plan, members, tracked=facts.number > 0 or len(queries) > 1)
+        tracked = facts.number > 0 or len(queries) > 1
+        order = ranked(queries.values(), statistics, standing.program.graph if standing.program else None)
+        graph = lower_workload(plan, members, tracked=tracked, ranked=order)
         relay = relay_of(standing.program, Program(graph), backfill)
         return Decision(plan, graph, relay, changes)
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.arguments import (
     check,
     check_backfill,
-    check_name,
     check_one_of,
     check_readable,
     dead_letters_of,
     duration_of,
+    free_name,
     source_of,
 )
 from weft.bounded import shown
@@ -32,6 +31,7 @@ from weft.logical.schema import Schema, Stream
 from weft.logical.waiting import check_closing, patient
 from weft.optimizer.estimated import calls_of
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
+from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
@@ -145,12 +145,11 @@ class Session:
         ``returns``. It must be deterministic: how often it is called is up to the plan. If it fails, the queries that
         call it stop. ``selectivity`` and ``cost``, in seconds per row, are what is expected until it is measured.
 
-        >>> import pyarrow.compute as pc
         >>> session = Session()
         >>> session.stream("a", "x double")
-        >>> session.function("large", lambda x: pc.greater(x, 10), returns="boolean", selectivity=0.1)
-        >>> print(session.parse("SELECT a.x FROM a WHERE large(a.x)"))
-        SELECT a.x AS x FROM a WHERE LARGE(a.x)
+        >>> session.function("known", lambda x: x.is_valid(), returns="boolean", selectivity=0.9)
+        >>> print(session.parse("SELECT a.x FROM a WHERE known(a.x)"))
+        SELECT a.x AS x FROM a WHERE KNOWN(a.x)
         """
         made = packed(name, function, returns)
         catalog = self.catalog.define(made.declared)
@@ -220,8 +219,9 @@ class Session:
 
     def _plan(self, query: Query, name: str, options: Options, sink: Sink | None) -> PlannedQuery:
         statistics = self.measured()
-        plan, calls = optimise(query, statistics, options), calls_of(query, statistics)
-        return PlannedQuery(name, query, plan, lower(plan, name), sink, self, calls)
+        plan = optimise(query, statistics, options)
+        graph = lower(plan, name, ranked([plan.query], statistics))
+        return PlannedQuery(name, query, plan, graph, sink, self, calls_of(query, statistics))
 
     def _ask(self, planned: PlannedQuery, sink: Sink, strategy: str | None, backfill: bool) -> None:
         """Have a query run: at the start, or from the next batch on."""
@@ -306,11 +306,7 @@ class Session:
 
     def _chosen(self, name: str | None, sink: Sink | None) -> str:
         """A query's name, if it and its sink are free."""
-        check_name(name)
-        numbers = (f"query_{number}" for number in count(len(self._queries) + 1))
-        chosen = name or next(free for free in numbers if free not in self._queries)
-        if chosen in self._queries:
-            raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
+        chosen = free_name(name, self._queries)
         if sink is not None:
             self._check_free(sink)
         return chosen

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from weft.errors import ConfigError
-from weft.logical.expr import Expr, aliases
+from weft.logical.expr import Expr, aliases, columns
 from weft.logical.query import Query
 from weft.logical.user_functions import has_user_call
-from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost
+from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, crowding
 from weft.plan.join_plan import Layout
 from weft.plan.routing import Routing
 from weft.plan.schedule import NO_KEY, Spread
@@ -69,11 +69,13 @@ class Space:
         self._edges = self._hyperedges()
         self._called = self._calls(statistics)
         self.checks = lru_cache(None)(self._checks)
+        self._apart = self.estimator.mask(frozenset(i.alias for i in query.inputs if i.counted_per))
         self.linked = lru_cache(None)(self._linked)
         self.connected = lru_cache(None)(self._connected)
         self.next_steps = lru_cache(None)(self._next_steps)
         self.routable = lru_cache(None)(self._routable)
         self.spreads = lru_cache(None)(self._spreads)
+        self.load = lru_cache(None)(self._load)
 
     @property
     def budget(self) -> float:
@@ -83,8 +85,10 @@ class Space:
         return 2 * sum(self.size(1 << i) for i in range(self.count))
 
     def _ways_to(self, route: int) -> list[int]:
-        """The sets of inputs each of which knows a route's value."""
-        return [self.estimator.mask(needed) for needed, _ in self._routing.sources(route)]
+        """The sets of inputs each of which knows a route's value, or a range of it."""
+        spans = self._routing.spans.get(route, ())
+        needed = (*(source for source, _ in self._routing.sources(route)), *(span.needed for span in spans))
+        return [self.estimator.mask(inputs) for inputs in needed]
 
     def _hyperedges(self) -> list[int]:
         predicates = (*self.query.predicates, *self.query.residuals)
@@ -136,6 +140,14 @@ class Space:
             reached |= sum(steps)
         return reached == mask
 
+    def storable(self, mask: int) -> bool:
+        """Whether the join of some inputs may be stored: no cross product, and no input counted per key.
+
+        Which of an input's tuples are the last of their key is known where all tuples of a key are stored; a stored
+        match is elsewhere.
+        """
+        return self.connected(mask) and (mask.bit_count() == 1 or not mask & self._apart)
+
     def _next_steps(self, known: int, remaining: tuple[int, ...]) -> tuple[int, ...]:
         """The stores worth probing next: those a predicate reaches, or any if none is."""
         return tuple(store for store in remaining if self.linked(known, store)) or remaining
@@ -145,14 +157,30 @@ class Space:
         return key != NO_KEY and any(not needed & ~known for needed in self._ways[key])
 
     def _spreads(self, mask: int) -> tuple[Spread, ...]:
-        """The layouts a store may have (6.4.3): by a key that leads outside, else scattered; or replicated."""
+        """The layouts a store may have (6.4.3): by a key that leads outside, else by a band or scattered; or copied."""
         keys = [
             key
             for key, owners in enumerate(self._owners)
             if owners & mask and any(not needed & mask for needed in self._ways[key])
         ]
-        spread = [Spread("partitioned", key) for key in keys] or [Spread("scattered")]
-        return (*spread, Spread("replicated"))
+        if mask & self._apart:  # all tuples of a key must be in one place
+            keys = [key for key in keys if self._keeps_together(mask, key)]
+        bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
+        spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
+        anywhere = () if mask & self._apart else (Spread("scattered"),)
+        return (*(spread or (*bands, *anywhere)), Spread("replicated"))
+
+    def _load(self, spread: Spread) -> float:
+        """How much more than its share the busiest partition of a store has to do."""
+        band = self._routing.bands.get(spread.key)
+        if band is None:
+            return 1.0
+        return crowding(self.estimator.statistics.band(self.query, band), self.partitions)
+
+    def _keeps_together(self, mask: int, key: int) -> bool:
+        """Whether tuples that are counted together have the same value of a key."""
+        (input_,) = (self.query.input(alias) for alias in self.names(mask))
+        return set(columns(self._routing.members[key][input_.alias])) <= set(input_.counted_per)
 
     def names(self, mask: int) -> tuple[str, ...]:
         """The aliases of a mask, sorted."""
@@ -164,7 +192,8 @@ class Space:
         if spread.key != NO_KEY:
             route = self._routing.members[spread.key]
             by = next(route[alias] for alias in self.names(mask) if alias in route)
-        return Layout(spread.kind, self.partitions, by)
+        kind = "partitioned" if spread.kind == "ranged" else spread.kind
+        return Layout(kind, self.partitions, by)
 
     def spread(self, layout: Layout) -> Spread:
         """The inverse of `layout`."""

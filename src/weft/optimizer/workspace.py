@@ -210,7 +210,7 @@ class Workspace:
                 for part in (self._parts[name],)
                 if mask != part.space.full
                 for spread in part.space.spreads(mask)
-                if self.replicated or spread.kind != "replicated"
+                if self.replicated or spread.kind != "replicated" or part.space.spreads(mask) == (spread,)
             )
             useful = [layout for layout in every if layout.kind != "scattered"]
             fitting = useful if any(layout.kind == "partitioned" for layout in useful) else every
@@ -244,6 +244,11 @@ class Workspace:
         """The sub-join that a store keeps."""
         return self._stored[store]
 
+    def load(self, name: str, layout: Layout) -> float:
+        """How much more than its share the busiest partition of a store has to do, for a query."""
+        space = self._parts[name].space
+        return space.load(space.spread(layout))
+
     def keeping(self, store: int) -> float:
         """The work of adding to a store and of keeping it, the walks that compute it aside."""
         return self._kept[store]
@@ -272,10 +277,9 @@ class Workspace:
         calls = self._calls(start, numbers[known], numbers[mask], numbers[known | mask])
         for store in self.layouts(numbers[mask]):
             layout = self.stores[store].layout
-            routable = space.routable(space.spread(layout).key, known)
-            cost = step_cost(
-                self.options.weights, tuples, copies(layout.kind, routable, self.options.partitions), True
-            )
+            spread = space.spread(layout)
+            sent = copies(spread.kind, space.routable(spread.key, known), self.options.partitions)
+            cost = step_cost(self.options.weights, tuples, sent, True) * space.load(spread)
             yield Step(start, numbers[known], store, numbers[known | mask], cost + calls)
 
     def _calls(self, start: str, known: int, stored: int, target: int) -> float:

@@ -19,6 +19,7 @@ from weft.plan.join_plan import CallCost, Cost
 from weft.plan.observation import FunctionSeen, Observation, StepSeen
 from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.schedule import ALL, LOCAL
+from weft.plan.search import what_is_searched
 
 __all__ = ["compare", "diagram", "explain", "number"]
 
@@ -137,7 +138,7 @@ def _store_row(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
     return (
         store.name,
         str(store.layout),
-        ", ".join(map(str, store.indexes)) or "-",
+        ", ".join((*map(str, store.indexes), *what_is_searched(graph, store))) or "-",
         str(store.complete),
         _kept(graph, store),
         number(estimate.size) if estimate else "?",
@@ -174,7 +175,9 @@ def _span(value: timedelta | None) -> str:
 
 def _rows(graph: PhysicalGraph, alias: str) -> str:
     window = graph.query.input(alias).window
-    return f"{window.count} rows" if isinstance(window, Rows) else ""
+    if not isinstance(window, Rows):
+        return ""
+    return f"{window.count} rows" + (f" per {', '.join(window.per)}" if window.per else "")
 
 
 _STEP_HEADS = ("step", "hop", "edge", "checks", "in/s", "copies", "out/s", "cost")

@@ -28,9 +28,10 @@ from weft.kernels.select import Columns, passing
 from weft.kernels.user_functions import current
 from weft.logical.expr import Column, columns
 from weft.logical.expr import all_of as conjunction
+from weft.logical.limits import measured_in_cells
 from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
 from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.census import count_keys
 from weft.runtime.closing import close_rows
@@ -58,10 +59,11 @@ def leave_source(
 ) -> Outcome:
     """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
     outcome = Outcome(counting)
-    wanted = _filtered(program, alias, batch, outcome)
+    every = _with_sets(program, alias, batch, outcome)
+    wanted = _wanted(program, alias, every, outcome)
     if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
         outcome.sample = _sampled(program, wanted)
-    _leave(program, alias, wanted, turn, outcome, None)
+    _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None)
     return _with_calls(outcome)
 
 
@@ -98,18 +100,22 @@ def _leave(
     outcome: Outcome,
     edges: Collection[str] | None,
 ) -> None:
+    """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
+    counted = program.apart(alias)
     for edge in program.leaving(alias):
         rule = program.rules[edge.name]
         if edges is not None and edge.name not in edges:
             continue
+        stays = counted and isinstance(rule, StoreRule)
+        some = batch if stays else _of_use(program, rule.users, batch, also_empty=counted)
         if edge.kind != LOCAL:
-            outcome.sent += _send(program, edge, _of_use(program, rule.users, batch), turn)
-        elif isinstance(rule, ResultRule) and batch.num_rows:  # a query of one input: nothing to join
-            finish(program, rule, Tuples(batch), turn, outcome)
+            outcome.sent += _send(program, edge, some, turn)
+        elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
+            finish(program, rule, Tuples(some), turn, outcome)
 
 
-def _filtered(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
-    """The tuples that some query wants; with the queries that do, if there are many."""
+def _with_sets(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
+    """The tuples with the queries that want them, if there are many."""
     if program.sets:
         index, failed = program.filters[alias], dict[int, FunctionError]()
         sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows, failed)
@@ -118,7 +124,13 @@ def _filtered(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outc
                 outcome.fail([member.name], failed[member.slot])
         for name, values in columns_of(sets).items():
             batch = batch.append_column(name, values)
-        return _kept(batch, nonempty(sets))
+    return batch
+
+
+def _wanted(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
+    """The tuples that some query wants."""
+    if program.sets:
+        return _kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
     filters = filters_of(program.graph.query, alias)
     if not filters:
         return batch
@@ -138,9 +150,12 @@ def _kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def _of_use(program: Program, users: Users, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that are for any of some queries."""
-    if not program.sets or len(users) == len(program.members) or not batch.num_rows:
+def _of_use(
+    program: Program, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
+) -> pa.RecordBatch:
+    """The rows that are for any of some queries; there may be some that are for none at all."""
+    everybody = len(users) == len(program.members) and not also_empty
+    if not program.sets or everybody or not batch.num_rows:
         return batch
     sets = sets_of([column(batch, name) for name in program.sets])
     return _kept(batch, nonempty(only(sets, program.slots(users))))
@@ -176,7 +191,7 @@ def run_hop(
         batch = concat(batches)
         if isinstance(rule, StoreRule):
             plan = program.stores[rule.store]
-            kept = _of_use(program, rule.users, batch)
+            kept = batch if plan.per_key else _of_use(program, rule.users, batch)
             state.add(plan, program.starts[rule.edge], make_run(plan, kept, turn.number))
         elif isinstance(rule, ProbeRule):
             _probe(program, rule, batch, state, turn, here, outcome, edges)
@@ -261,9 +276,13 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
     slim = batch.select([*program.carried[edge.name], *past])
     if edge.kind == ALL:
         parts = route.everywhere(slim, turn.partitions)
+    elif edge.kind == SPAN:
+        first, last = (values_of(batch, value) for value in edge.values)
+        parts = route.spanned(slim, first, last, turn.partitions)
     elif edge.kind == GROUP_BY and edge.by is not None:
-        targets = route.partitions([values_of(batch, edge.by)], turn.partitions, nulls=edge.nulls)
-        parts = route.split(slim, targets, turn.partitions)
+        values = values_of(batch, edge.by)
+        place = route.by_cell if measured_in_cells(edge.by) else route.partitions
+        parts = route.split(slim, place([values], turn.partitions, nulls=edge.nulls), turn.partitions)
     else:
         parts = route.round_robin(slim, turn.partitions, turn.number)
     for partition, part in enumerate(parts):

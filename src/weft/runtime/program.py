@@ -19,7 +19,7 @@ from weft.plan.derive import filters_of
 from weft.plan.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.rules import ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.runtime.access import Access, choose
-from weft.runtime.batch import BATCH, MAX, UNTIL, full_name, has_range, key_name, longest, seq_name
+from weft.runtime.batch import BATCH, MAX, UNTIL, counts, full_name, has_range, key_name, per_key, seq_name
 from weft.runtime.prepared import (
     Lifetime,
     Step,
@@ -129,8 +129,7 @@ class Program(Wiring):
     def _read_behind(self, outputs: Iterable[str]) -> frozenset[Item]:
         found: set[Item] = set()
         for output in outputs:
-            by = self.edges[output].by
-            found |= self._need(output) | _items(() if by is None else (by,))
+            found |= self._need(output) | _items(self.edges[output].values)
         return frozenset(found)
 
     def _content(self, store: StoreNode) -> frozenset[Item]:
@@ -139,7 +138,7 @@ class Program(Wiring):
         if len(names) == 1:
             found.add((names[0], self.view.times[names[0]]))
             found |= _items(self.source(names[0]).columns)
-        found |= {(alias, seq_name(alias)) for alias in names if longest(self.view, alias) is not None}
+        found |= {(alias, seq_name(alias)) for alias in names if counts(self.view, alias) is not None}
         for rule in self._probing.get(store.name, ()):
             access = self._accessed(rule)
             plain = (key for key in access.stored if isinstance(key, Column))
@@ -195,8 +194,14 @@ class Program(Wiring):
         by = store.layout.by
         if by is not None and self._closed_from(store):
             orders.append(by_hash(key_name(by)))
+        orders += self._counting(store)
         own = by_hash(key_name(by)) if by is not None and self.graph.tracked else None
         return tuple(sorted(dict.fromkeys(orders), key=lambda order: (order != own, -orders.count(order))))
+
+    def _counting(self, store: StoreNode) -> list[Order]:
+        """What tuples are looked up by to be counted per key."""
+        found = [per_key(self.view, alias) for alias in store.aliases]
+        return [by_hash(*window[1]) for window in found if window is not None]
 
     def _lifetimes(self, store: StoreNode) -> tuple[Lifetime, ...]:
         walked = [m for name in store.users if (m := self.members[name]).walked]

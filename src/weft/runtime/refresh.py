@@ -27,7 +27,7 @@ from weft.plan.derive import filters_of
 from weft.plan.graph import Member
 from weft.plan.join_plan import Names
 from weft.plan.rules import Users
-from weft.runtime.batch import BATCH, FOREVER, UNTIL, full, full_name, key_name, longs, values_of
+from weft.runtime.batch import BATCH, FOREVER, UNTIL, full, full_name, key_name, longs, seq_name, values_of
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
 
@@ -66,13 +66,14 @@ def past_rows(
     Copies of tuples that are read elsewhere too came, for those who come later, before all batches.
     """
     time, clock = program.clock(alias)
-    names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, BATCH))
+    numbers = (seq_name(alias),) if alias in program.counted else ()
+    names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, *numbers, BATCH))
     batch = pa.RecordBatch.from_pydict({name: _column(program, (alias,), name, rows) for name in names})
     newcomers = _newcomers(program, users, written)
     sets = _old_sets(program, rows, newcomers)
     _add_newcomers(sets, newcomers, alias, clock, batch)
     sets = only(sets, program.slots(users))
-    kept = nonempty(sets)
+    kept = np.ones(rows.num_rows, np.bool_) if program.apart(alias) else nonempty(sets)
     if copies:
         place = batch.schema.get_field_index(BATCH)
         batch = batch.set_column(place, BATCH, pa.array(full(batch.num_rows, COPIED)))

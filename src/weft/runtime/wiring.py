@@ -13,7 +13,7 @@ from weft.logical.window import Window
 from weft.plan.graph import Member, PhysicalGraph, Source
 from weft.plan.join_plan import Names
 from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
-from weft.runtime.batch import View, longest, seq_name
+from weft.runtime.batch import View, counts, longest, per_key, seq_name
 from weft.runtime.refine import Limits, limits_of
 
 __all__ = ["Wiring"]
@@ -76,7 +76,11 @@ class Wiring:
     @cached_property
     def counted(self) -> tuple[str, ...]:
         """The inputs whose tuples are counted."""
-        return tuple(alias for alias in self.graph.aliases if longest(self.view, alias) is not None)
+        return tuple(alias for alias in self.graph.aliases if counts(self.view, alias) is not None)
+
+    def apart(self, alias: str) -> bool:
+        """Whether tuples of an input count, per key, whoever wants them."""
+        return per_key(self.view, alias) is not None
 
     def clock(self, alias: str) -> tuple[str, str]:
         """The columns of an input's tuples that tell their time, and how long they live."""

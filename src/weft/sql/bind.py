@@ -16,13 +16,15 @@ from weft.logical.expr import Expr, all_of
 from weft.logical.horizon import check_times
 from weft.logical.join import TESTS, Join
 from weft.logical.query import Input, Query, connected, make_query
+from weft.logical.schema import Stream
 from weft.logical.user_functions import UserFunction
+from weft.logical.window import Rows, Window
 from weft.sql.expressions import bind_conditions
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_statement
 from weft.sql.scope import Merged, Scope
-from weft.sql.statement import JoinRef, Relation, Statement, StreamRef, streams
+from weft.sql.statement import JoinRef, Name, Relation, Statement, StreamRef, streams
 
 __all__ = ["bind", "parse_predicate", "parse_query"]
 
@@ -116,8 +118,22 @@ def _inputs(statement: Statement, catalog: Catalog) -> dict[StreamRef, Input]:
         alias = ref.alias.text if ref.alias else stream.name
         if any(alias.lower() == other.alias.lower() for other in inputs.values()):
             raise ref.shown.error(f"two streams go by the name {alias}", "name one with AS")
-        inputs[ref] = Input(alias, stream, ref.window)
+        inputs[ref] = Input(alias, stream, _window(ref, stream))
     return inputs
+
+
+def _window(ref: StreamRef, stream: Stream) -> Window:
+    """The window of a stream, with the columns that it counts per."""
+    if not isinstance(ref.window, Rows):
+        return ref.window
+    names = set()
+    for name in ref.per or map(Name.plain, ref.window.per):
+        field = stream.schema.find(name.text)
+        if field is None:
+            hint = nearest(name.text, stream.schema.names)
+            raise name.error(f"{stream.name} has no column {name.text} to count per", hint)
+        names.add(field.name)
+    return Rows(ref.window.count, tuple(sorted(names)))
 
 
 def _refs(statement: Statement) -> Iterator[StreamRef]:

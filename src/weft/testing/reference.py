@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import sqlglot
 from numpy.typing import NDArray
+from sqlglot import exp
 
 from weft.errors import ConfigError, QueryError
 from weft.logical.expr import Expr, identifier, to_sql, type_sql
@@ -30,7 +31,7 @@ from weft.logical.schema import DataType
 from weft.logical.user_functions import has_user_call, user_calls
 from weft.logical.window import Range, Rows
 
-__all__ = ["POSITION", "TIME", "inside_counts", "reference_join", "timely"]
+__all__ = ["POSITION", "TIME", "groups_of", "inside_counts", "reference_join", "timely"]
 
 TIME, POSITION = "__time", "__position"
 
@@ -47,7 +48,7 @@ def reference_join(
     found = timely(query, tables, functions)
     if any(isinstance(input_.window, Rows) for input_ in query.inputs):
         positions = {alias: _column(tables, alias, POSITION) for alias in query.aliases}
-        found = found.filter(pa.array(inside_counts(query, found, positions)))
+        found = found.filter(pa.array(inside_counts(query, found, positions, groups_of(query, tables))))
     return found.select([output.name for output in query.projection])
 
 
@@ -84,10 +85,31 @@ def row_column(alias: str) -> str:
     return f"{_ROW}.{alias}"
 
 
+def groups_of(query: Query, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[np.int64]]:
+    """For every input with a `ROWS` window, which tuples are counted together: those with the same number."""
+    found = {}
+    connection = _connection()
+    for input_ in query.inputs:
+        if not isinstance(input_.window, Rows):
+            continue
+        per = ", ".join(map(_quoted, input_.window.per)) or "1"
+        connection.register("counted", _plain(tables[input_.alias]))
+        text = f"SELECT dense_rank() OVER (ORDER BY {per}) AS number FROM counted ORDER BY {_ROW}"
+        found[input_.alias] = connection.sql(text).to_arrow_table()["number"].to_numpy()
+        connection.unregister("counted")
+    return found
+
+
 def inside_counts(
-    query: Query, found: pa.Table, positions: Mapping[str, NDArray[np.int64]]
+    query: Query,
+    found: pa.Table,
+    positions: Mapping[str, NDArray[np.int64]],
+    groups: Mapping[str, NDArray[np.int64]],
 ) -> NDArray[np.bool_]:
-    """Which results have, of every input with `ROWS n`, one of its last n tuples when their last tuple arrives."""
+    """Which results have, of every input with `ROWS n`, one of its last n tuples when their last tuple arrives.
+
+    ``groups`` says which tuples of these inputs are counted together.
+    """
     inside = np.ones(found.num_rows, np.bool_)
     if not any(isinstance(input_.window, Rows) for input_ in query.inputs):
         return inside
@@ -95,11 +117,14 @@ def inside_counts(
     last = np.max(list(places.values()), axis=0)
     for input_ in query.inputs:
         if isinstance(input_.window, Rows):
-            every = np.sort(positions[input_.alias])
-            newer = np.searchsorted(every, last, "right") - np.searchsorted(
-                every, places[input_.alias], "right"
-            )
-            inside &= newer < input_.window.count
+            group = groups[input_.alias]
+            mine = group[found[row_column(input_.alias)].to_numpy()]
+            for number in np.unique(mine):
+                every = np.sort(positions[input_.alias][group == number])
+                some = mine == number
+                newer = np.searchsorted(every, last[some], "right")
+                newer -= np.searchsorted(every, places[input_.alias][some], "right")
+                inside[some] &= newer < input_.window.count
     return inside
 
 
@@ -231,7 +256,17 @@ def _time(input_: Input) -> str:
 
 
 def _transpiled(expr: Expr) -> str:
-    return sqlglot.transpile(to_sql(expr), read="spark", write="duckdb")[0]
+    """An expression in DuckDB's words; what overflows is NULL, where DuckDB would stop."""
+    text: str = sqlglot.parse_one(to_sql(expr), read="spark").transform(_or_null).sql("duckdb")
+    return text
+
+
+def _or_null(node: Any) -> Any:
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Neg | exp.Abs) and not isinstance(
+        node.parent, exp.Anonymous
+    ):
+        return exp.Anonymous(this="TRY", expressions=[node.copy()])
+    return node
 
 
 def _quoted(name: str) -> str:
