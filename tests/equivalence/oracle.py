@@ -64,7 +64,8 @@ class Oracle:
             for input_ in join.query.inputs
         }
         timely_ = {name: on_time[name][rows] for name, rows in kept.items()}
-        return cls(join, kept, timely_, timely(join.query, tables), groups_of(join.query, tables))
+        found = timely(join.query, tables, join.functions)
+        return cls(join, kept, timely_, found, groups_of(join.query, tables))
 
     def bounds(self, orders: Sequence[Sequence[str]]) -> tuple[Rows, Rows]:
         """The results that must and those that may be found, if the inputs of each batch come in that order."""
@@ -126,7 +127,7 @@ def differs(oracle: Oracle, found: pa.Table, metrics: Sequence[BatchMetrics]) ->
 
 def run(join: Join, graph: PhysicalGraph, **options: Any) -> LocalRunner:
     """A runner that has processed all batches of a join."""
-    runner = LocalRunner(graph, **options)
+    runner = LocalRunner(graph, functions=join.functions, **options)
     for number, batch in enumerate(join.batches):
         data = {name: join.tables[name].slice(first, last - first) for name, (first, last) in batch.items()}
         runner.process(data, now=number * PERIOD)

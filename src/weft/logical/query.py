@@ -135,7 +135,7 @@ class Query:
         for input_ in self.inputs:
             input_.check_window()
         known = set(names)
-        for expr in self._expressions():
+        for expr in self.expressions():
             missing = aliases(expr) - known
             if missing:
                 raise QueryError(f"{expr} mentions {min(missing)}, which is no input of the query")
@@ -151,7 +151,8 @@ class Query:
                     f"{expr} mentions {min(unseen)}, of which a semi or anti join gives no columns"
                 )
 
-    def _expressions(self) -> Iterator[Expr]:
+    def expressions(self) -> Iterator[Expr]:
+        """All expressions of the query: keys, conditions, and what it gives."""
         for key in self.keys:
             yield from key.members
         yield from self.conditions
@@ -221,7 +222,7 @@ class Query:
 
     def columns_of(self, alias: str) -> tuple[Column, ...]:
         """The columns of an input that the query reads, its event time aside; `Input.present` comes last."""
-        seen = {column for expr in self._expressions() for column in columns(expr)}
+        seen = {column for expr in self.expressions() for column in columns(expr)}
         input_ = self.input(alias)
         seen.update(input_.counted_per)
         return tuple(column for column in dict.fromkeys((*input_.columns, input_.present)) if column in seen)

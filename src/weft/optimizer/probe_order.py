@@ -66,14 +66,14 @@ def greedy_order(
 
 
 def visit(
-    space: Space, start: int, known: int, place: Place, spread: Spread, complete: int
+    space: Space, start: int, known: int, store: int, place: Place, spread: Spread, complete: int
 ) -> tuple[float, Place, str, float]:
     """One step: its work, where the matches are, the edge taken and the copies sent."""
     routable = space.routable(spread.key, known)
     edge, there = step(place, spread, complete, routable)
     count = copies(spread.kind, routable, space.partitions)
     work = step_cost(space.weights, space.tuples(start, known), count, edge is not LOCAL)
-    return work * space.load(spread), there, edge, count
+    return work * space.load(spread) + space.call_cost(start, known, store), there, edge, count
 
 
 def greedy_route(
@@ -95,7 +95,7 @@ def greedy_route(
     order = greedy_order(home, others, lambda known: space.tuples(start, known), sent, space.next_steps)
     known, cost, place = home, entry.cost, entry.place
     for store in order:
-        work, place, _, _ = visit(space, start, known, place, layouts[store][0], complete[store])
+        work, place, _, _ = visit(space, start, known, store, place, layouts[store][0], complete[store])
         known, cost = known | store, cost + work
     return Route(cost, place, (*entry.orders, order))
 
@@ -139,7 +139,7 @@ def _only(
     complete: Mapping[int, int],
 ) -> Route:
     """The one route of a binary operator, which most operators of a deep tree are."""
-    work, place, _, _ = visit(space, start, home, entry.place, layouts[store][0], complete[store])
+    work, place, _, _ = visit(space, start, home, store, entry.place, layouts[store][0], complete[store])
     return Route(entry.cost + work, place, (*entry.orders, (store,)))
 
 
@@ -157,8 +157,9 @@ def _arrive(
     routable = space.routable(spread.key, known)
     count = copies(spread.kind, routable, space.partitions)
     tuples = space.tuples(start, known)
-    here = step_cost(space.weights, tuples, count, False) * space.load(spread)
-    sent = step_cost(space.weights, tuples, count, True) * space.load(spread)
+    calls = space.call_cost(start, known, store)
+    here = step_cost(space.weights, tuples, count, False) * space.load(spread) + calls
+    sent = step_cost(space.weights, tuples, count, True) * space.load(spread) + calls
     for place, (cost, order, origin) in places.items():
         edge, there = step(place, spread, complete, routable)
         total = cost + (here if edge is LOCAL else sent)

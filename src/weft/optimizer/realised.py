@@ -52,9 +52,10 @@ class Realiser:
                 edge = graph.edge(rule.edge)
                 join = self.workspace.find(rule.users[0], rule.known)
                 tuples = self.workspace.tuples(rule.start, join)
-                load = self.workspace.load(rule.users[0], graph.store(rule.store).layout)
-                copies = edge_copies(edge.kind, partitions)
+                store, copies = graph.store(rule.store), edge_copies(edge.kind, partitions)
+                load = self.workspace.load(rule.users[0], store.layout)
                 yield step_cost(weights, tuples, copies, edge.kind != LOCAL) * load
+                yield self.workspace.call_cost(rule.users[0], rule.start, rule.known, store.aliases)
 
     def _storing(self, graph: PhysicalGraph) -> Iterator[float]:
         """Adding to intermediate results."""

@@ -13,7 +13,8 @@ from typing import Any
 from weft.errors import ConfigError
 from weft.logical.expr import Expr, aliases, columns
 from weft.logical.query import Query
-from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, crowding
+from weft.logical.user_functions import has_user_call
+from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, crowding
 from weft.plan.join_plan import Layout
 from weft.plan.routing import Routing
 from weft.plan.schedule import NO_KEY, Spread
@@ -67,6 +68,8 @@ class Space:
         self._owners = [self.estimator.mask(frozenset(route)) for route in self._routing.members]
         self._edges = self._hyperedges()
         self._apart = self.estimator.mask(frozenset(i.alias for i in query.inputs if i.counted_per))
+        self._called = self._calls(statistics)
+        self.checks = lru_cache(None)(self._checks)
         self.linked = lru_cache(None)(self._linked)
         self.connected = lru_cache(None)(self._connected)
         self.next_steps = lru_cache(None)(self._next_steps)
@@ -90,6 +93,35 @@ class Space:
     def _hyperedges(self) -> list[int]:
         predicates = (*self.query.predicates, *self.query.residuals)
         return [self.estimator.mask(aliases(predicate)) for predicate in predicates]
+
+    def _calls(self, statistics: Statistics) -> list[tuple[int, float, float]]:
+        """The conditions between inputs that call users' functions: their inputs, selectivities and seconds per row."""
+        return [
+            (mask, statistics.selectivity(self.query, predicate), statistics.cost(predicate))
+            for mask, predicate in zip(
+                self._edges, (*self.query.predicates, *self.query.residuals), strict=True
+            )
+            if has_user_call(predicate)
+        ]
+
+    def _checks(self, known: int, store: int) -> tuple[tuple[float, float], ...]:
+        """What users' functions let through, and take, in the conditions that a step checks (`cost.call_cost`)."""
+        both = known | store
+        return tuple(
+            (selectivity, seconds)
+            for mask, selectivity, seconds in self._called
+            if not mask & ~both and mask & known and mask & store
+        )
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether conditions between inputs call users' functions."""
+        return bool(self._called)
+
+    def call_cost(self, start: int, known: int, store: int) -> float:
+        """The work of users' functions in a step."""
+        checks = self.checks(known, store) if self._called else ()
+        return call_cost(self.tuples(start, known | store), checks) if checks else 0.0
 
     def _linked(self, known: int, target: int) -> bool:
         """Whether some predicate can be checked once ``known`` meets ``target``."""

@@ -15,8 +15,8 @@ from weft.logical.query import Query
 from weft.logical.window import Rows, format_duration
 from weft.plan.closing import closing_lines
 from weft.plan.graph import PhysicalGraph, StoreNode
-from weft.plan.join_plan import Cost
-from weft.plan.observation import Observation, StepSeen
+from weft.plan.join_plan import CallCost, Cost
+from weft.plan.observation import FunctionSeen, Observation, StepSeen
 from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.schedule import ALL, LOCAL
 from weft.plan.search import what_is_searched
@@ -42,11 +42,12 @@ def explain(
     strategy: str = "",
     observed: Observation | None = None,
     query: Query | None = None,
+    calls: Sequence[CallCost] = (),
 ) -> str:
     """The plan as text: its stores, then every input's probes with what they are expected to do.
 
     With ``observed``, which must be of this graph, what they did is shown next to it. The graph knows the core of a
-    query with outer joins; ``query`` is all of it.
+    query with outer joins; ``query`` is all of it. ``calls`` are what is expected of users' functions.
     """
     lines = [_title(graph, name, strategy)]
     lines += [f"Observed: {_summary(graph, observed)}"] if observed else []
@@ -57,6 +58,8 @@ def explain(
         lines += ["Stores", *_store_table(graph, observed), ""]
     if any(isinstance(rule, ProbeRule) for rule in graph.rules):
         lines += ["Probe orders", *_step_table(graph, observed), ""]
+    if calls:
+        lines += ["Functions", *_call_table(calls, observed), ""]
     lines += closing_lines(graph, observed)
     if observed:
         lines += ["Time per batch", *_table(_HOP_HEADS, _hop_rows(observed)), ""]
@@ -243,6 +246,29 @@ def _side_by_side(rule: ProbeRule, seen: Observation) -> tuple[str, ...]:
     )
 
 
+_CALL_HEADS = ("function", "condition", "µs/row", "lets through")
+
+
+def _call_table(calls: Sequence[CallCost], seen: Observation | None) -> list[str]:
+    if seen is None:
+        return _table(_CALL_HEADS, [(one.function, one.condition or "-", *_call(one)) for one in calls])
+    heads = (*_CALL_HEADS[:3], "observed", _CALL_HEADS[3], "observed", "rows")
+    return _table(heads, [_call_row(one, seen) for one in calls])
+
+
+def _call(one: CallCost) -> tuple[str, str]:
+    return number(one.seconds * 1e6), number(one.selectivity) if one.condition else "-"
+
+
+def _call_row(one: CallCost, seen: Observation) -> tuple[str, ...]:
+    found = seen.functions.get(one.function, FunctionSeen(0, 0.0))
+    each = found.seconds_per_row
+    passed = _figure(seen.selectivities.get(one.name)) if one.condition else "-"
+    (seconds, selectivity), micros = _call(one), None if each is None else each * 1e6
+    figures = (seconds, _figure(micros), selectivity, passed, number(found.rows))
+    return (one.function, one.condition or "-", *figures)
+
+
 def _notes(graph: PhysicalGraph) -> list[str]:
     notes = []
     endless = [s.name for s in graph.stores if len(s.aliases) == 1 and _kept(graph, s) == "ever"]
@@ -277,6 +303,7 @@ _FIGURES = (
         "backlog",
         "seconds",
     ),
+    *("µs/row", "lets through"),
     *("of best", "hops", "stored", "probes/s", "shipped/s", "latency"),
 )
 

@@ -20,6 +20,7 @@ from weft.logical.expr import Call, Expr, aliases
 from weft.logical.horizon import is_time_bound
 from weft.logical.limits import Range, bounds, cell, last_cell, ranges
 from weft.logical.query import Query
+from weft.logical.user_functions import has_user_call
 from weft.plan.join_plan import Layout
 from weft.plan.schedule import CELL, NO_KEY, Spread
 
@@ -101,12 +102,15 @@ class Routing:
 def _bands(query: Query, other: str, alias: str) -> Iterator[Range]:
     """The bands that one input sets to a value of another, times of events aside."""
     found = bounds(query.predicates, frozenset({other}), frozenset({alias}))
-    return ranges([bound for bound in found if not is_time_bound(query, bound.predicate)])
+    plain = [
+        bound for bound in found if not has_user_call(bound.predicate)
+    ]  # functions are for pairs, not for routes
+    return ranges([bound for bound in plain if not is_time_bound(query, bound.predicate)])
 
 
 def _sides(residual: Expr) -> list[tuple[Expr, Expr]]:
     """An n-ary equality both ways round, if no input is on both sides."""
-    if isinstance(residual, Call) and residual.function == "=":
+    if isinstance(residual, Call) and residual.function == "=" and not has_user_call(residual):
         left, right = residual.args
         if not aliases(left) & aliases(right):
             return [(left, right), (right, left)]

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
 from weft.bucket.compiled import Mask
+from weft.errors import FunctionError
 from weft.kernels import route
 from weft.kernels.query_set import (
     columns_of,
@@ -23,7 +24,8 @@ from weft.kernels.query_set import (
     only,
     sets_of,
 )
-from weft.kernels.select import Columns, holds
+from weft.kernels.select import Columns, passing
+from weft.kernels.user_functions import current
 from weft.logical.expr import Column, columns
 from weft.logical.expr import all_of as conjunction
 from weft.logical.limits import measured_in_cells
@@ -57,12 +59,12 @@ def leave_source(
 ) -> Outcome:
     """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
     outcome = Outcome(counting)
-    every = _with_sets(program, alias, batch)
-    wanted = _wanted(program, alias, every)
+    every = _with_sets(program, alias, batch, outcome)
+    wanted = _wanted(program, alias, every, outcome)
     if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
         outcome.sample = _sampled(program, wanted)
     _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None)
-    return outcome
+    return _with_calls(outcome)
 
 
 def _sampled(program: Program, batch: pa.RecordBatch) -> dict[str, int]:
@@ -78,6 +80,15 @@ def leave_past(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, 
     """Stored tuples of an input, as `weft.runtime.refresh` gives them, sent on their ways once more."""
     outcome = Outcome(job.counting, job.answering)
     _leave(program, alias, batch, turn, outcome, job.edges)
+    return _with_calls(outcome)
+
+
+def _with_calls(outcome: Outcome) -> Outcome:
+    """What a hop gives, with what users' functions did in it."""
+    calls = current()
+    outcome.calls = calls.take_counts()
+    for name, error in calls.take_failed().items():
+        outcome.fail([name], error)
     return outcome
 
 
@@ -103,25 +114,32 @@ def _leave(
             finish(program, rule, Tuples(some), turn, outcome)
 
 
-def _with_sets(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _with_sets(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
     """The tuples with the queries that want them, if there are many."""
     if program.sets:
-        index = program.filters[alias]
-        sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows)
+        index, failed = program.filters[alias], dict[int, FunctionError]()
+        sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows, failed)
+        for member in program.graph.members:
+            if member.slot in failed:
+                outcome.fail([member.name], failed[member.slot])
         for name, values in columns_of(sets).items():
             batch = batch.append_column(name, values)
     return batch
 
 
-def _wanted(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _wanted(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
     """The tuples that some query wants."""
     if program.sets:
         return _kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
     filters = filters_of(program.graph.query, alias)
     if not filters:
         return batch
-    predicate = conjunction(filters)
-    return _kept(batch, holds(predicate, _named(batch, columns(predicate)), batch.num_rows))
+    named = _named(batch, columns(conjunction(filters)))
+    try:
+        return _kept(batch, passing(filters, named, batch.num_rows))
+    except FunctionError as error:
+        outcome.fail([program.graph.members[0].name], error)
+        return batch.slice(0, 0)
 
 
 def _named(batch: pa.RecordBatch, items: Iterable[Column]) -> Columns:
@@ -179,7 +197,7 @@ def run_hop(
             _probe(program, rule, batch, state, turn, here, outcome, edges)
     if hop == CLOSING and job is None:
         _close(program, state, turn, partition, outcome)
-    return outcome
+    return _with_calls(outcome)
 
 
 def _count(program: Program, here: Here, state: State, outcome: Outcome, limit: int) -> None:
@@ -217,7 +235,11 @@ def _probe(
 ) -> None:
     """Probe a store, and pass the matches on: within the task, or to another."""
     step = program.steps[rule.edge]
-    probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
+    try:
+        probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
+    except FunctionError as error:
+        outcome.fail(rule.users, error)
+        return
     outcome.steps.append(StepCount(rule.edge, probes, 0 if found is None else found.num_rows))
     if found is None:
         return

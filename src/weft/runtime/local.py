@@ -18,12 +18,21 @@ import pyarrow as pa
 from weft.bucket.bucket import Bucket
 from weft.errors import CatalogError, nearest
 from weft.kernels.arrow import result_schema
+from weft.kernels.user_functions import CallCounts, Function, calling
 from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census
 from weft.runtime.driver import DEFAULT, Observed, driver_order
 from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
-from weft.runtime.metrics import BatchMetrics, InputMetrics, next_keys, sum_steps, sum_stores
+from weft.runtime.metrics import (
+    BatchMetrics,
+    InputMetrics,
+    next_keys,
+    sum_conditions,
+    sum_functions,
+    sum_steps,
+    sum_stores,
+)
 from weft.runtime.outcome import Boundary, Outcome, Parcel, StepCount
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
@@ -52,6 +61,7 @@ class _Done:
     seconds: list[float] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)
     census: list[tuple[str, Census]] = field(default_factory=list)
+    calls: list[CallCounts] = field(default_factory=list)
 
 
 class LocalRunner:
@@ -64,11 +74,12 @@ class LocalRunner:
         partitions: int | None = None,
         driver: str = DEFAULT,
         limit: int = LIMIT,
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
         self.program = Program(graph)
         layouts = [store.layout.partitions for store in graph.stores]
         self.partitions = partitions or max(layouts, default=1)
-        self.driver, self.limit = driver, limit
+        self.driver, self.limit, self.functions = driver, limit, functions or {}
         self.states = [PartitionState() for _ in range(self.partitions)]
         self.watermarks = Watermarks()
         self.arrived: dict[str, int] = {}  # by stream
@@ -91,7 +102,13 @@ class LocalRunner:
 
         What is known of the streams is still known.
         """
-        runner = LocalRunner(graph, partitions=self.partitions, driver=self.driver, limit=self.limit)
+        runner = LocalRunner(
+            graph,
+            partitions=self.partitions,
+            driver=self.driver,
+            limit=self.limit,
+            functions=self.functions,
+        )
         runner.watermarks, runner.arrived = self.watermarks, self.arrived
         runner.newest, runner.oldest = self.newest, self.oldest
         runner.number, runner.metrics, runner.closed = number, self.metrics, self.closed
@@ -130,7 +147,8 @@ class LocalRunner:
         time = now if isinstance(now, int) else (_aware(now) - _EPOCH) // timedelta(microseconds=1)
         admitted = {alias: self._admit(alias, table, time) for alias, table in data.items()}
         turn = self._turn(admitted, ended)
-        done = self._run(admitted, turn, began)
+        with calling(self.functions):
+            done = self._run(admitted, turn, began)
         self._commit(admitted, turn, time, done)
         for name, batches in done.results.items():
             self._results.setdefault(name, []).extend(batches)
@@ -152,12 +170,17 @@ class LocalRunner:
         old, new, facts = self.program, Program(graph), self.facts
         self.kept = kept_after(old, new, relay, facts)
         self.evicted = evicted_after(new, relay, facts)
-        filled, done = self._relayed(new, relay)
-        for state, made in zip(self.states, filled, strict=True):
-            runs = {plan.identity: tuple(self._refreshed(new, plan, state)) for plan in new.stores.values()}
-            state.runs = {
-                name: made.runs.get(name, ()) if name in relay.fills else runs[name] for name in runs
-            }
+        with calling(self.functions) as calls:
+            filled, done = self._relayed(new, relay)
+            for state, made in zip(self.states, filled, strict=True):
+                runs = {
+                    plan.identity: tuple(self._refreshed(new, plan, state)) for plan in new.stores.values()
+                }
+                state.runs = {
+                    name: made.runs.get(name, ()) if name in relay.fills else runs[name] for name in runs
+                }
+            for error in calls.failed.values():
+                raise error
         self.program = new
         for name, batches in done.results.items():
             self._results.setdefault(name, []).extend(batches)
@@ -229,16 +252,17 @@ class LocalRunner:
                 outcome = run_hop(
                     self.program, hop, arrived, state, turn, partition=partition, limit=self.limit
                 )
-                for error in outcome.failed.values():
-                    raise error
                 self._take(outcome, waiting, done)
             done.seconds.append(perf_counter() - began)
         return done
 
     def _take(self, outcome: Outcome, waiting: Waiting, done: _Done, program: Program | None = None) -> None:
+        for error in outcome.failed.values():
+            raise error
         for name, batches in outcome.results.items():
             done.results.setdefault(name, []).extend(batches)
         done.steps.extend(outcome.steps)
+        done.calls.append(outcome.calls)
         done.census.extend(outcome.census.items())
         for name, rows in outcome.closed.items():
             done.closed[name] = done.closed.get(name, 0) + rows
@@ -297,6 +321,8 @@ class LocalRunner:
             now / 1e6,
             perf_counter() - done.began,
             closed=done.closed,
+            functions=sum_functions(done.calls),
+            conditions=sum_conditions(done.calls, self.graph),
             keys=next_keys(
                 self.metrics[-1].keys if self.metrics else {},
                 done.census,

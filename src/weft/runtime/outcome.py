@@ -6,7 +6,7 @@ that cannot be answered fails alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from weft.bucket.compiled import Ints
 from weft.kernels.materialise import taken
 from weft.kernels.query_set import count_per_query, rows_per_query, sets_of
 from weft.kernels.select import Columns, evaluate
+from weft.kernels.user_functions import CallCounts
 from weft.logical.expr import columns
 from weft.plan.rules import ResultRule
 from weft.runtime.batch import full_name
@@ -82,6 +83,12 @@ class Outcome:
     census: dict[str, Census] = field(default_factory=dict)  # of the keys of queries on one key
     sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
     failed: dict[str, Exception] = field(default_factory=dict)
+    calls: CallCounts = field(default_factory=CallCounts)  # of users' functions
+
+    def fail(self, names: Iterable[str], error: Exception) -> None:
+        """Queries cannot be answered."""
+        for name in names:
+            self.failed.setdefault(name, error)
 
     def answers(self, name: str) -> bool:
         """Whether results of a query are wanted."""

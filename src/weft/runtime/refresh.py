@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, assemble, build, column
 from weft.bucket.compiled import Longs, Mask
+from weft.errors import FunctionError
 from weft.kernels.arrow import arrow_type
 from weft.kernels.query_set import columns_of, nonempty, only, set_bit
-from weft.kernels.select import Columns, holds
+from weft.kernels.select import Columns, passing
+from weft.kernels.user_functions import current
 from weft.logical.expr import all_of as conjunction
 from weft.logical.expr import columns
 from weft.logical.query import PRESENT
@@ -148,9 +150,13 @@ def _seen(member: Member, alias: str, clock: str, batch: pa.RecordBatch) -> Mask
         seen &= longs(column(batch, clock)) >= sight.since
     filters = filters_of(member.query, alias)
     if filters and seen.any():
-        predicate = conjunction(filters)
-        found: Columns = {(c.alias, c.name): column(batch, full_name(c)) for c in columns(predicate)}
-        seen &= holds(predicate, found, batch.num_rows)
+        named = columns(conjunction(filters))
+        found: Columns = {(c.alias, c.name): column(batch, full_name(c)) for c in named}
+        try:
+            seen &= passing(filters, found, batch.num_rows)
+        except FunctionError as error:  # it is this query's, and the others see their rows
+            current().failed.setdefault(member.name, error)
+            seen[:] = False
     return seen
 
 

@@ -29,6 +29,7 @@ from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.deliver import deliver
 from weft.runtime.driver import DEFAULT, driver_order, expected
+from weft.runtime.functions import PackedFunction, check_registered
 from weft.runtime.interpret import LIMIT
 from weft.runtime.log import log_batch
 from weft.runtime.messages import Exchange
@@ -77,6 +78,9 @@ class SparkRunner:
     set_aside: SetAside | None = None
     state_limit: int | None = None  # bytes per query
     key_limit: int = LIMIT  # results of one key
+    functions: Mapping[str, PackedFunction] = field(
+        default_factory=dict
+    )  # those that users have registered by now
     log: Changelog = field(default_factory=Changelog)
     standing: Standing = field(default_factory=Standing)
     sinks: dict[str, Any] = field(default_factory=dict)
@@ -117,6 +121,7 @@ class SparkRunner:
         """The queries that ran before go on as they were; those that are new begin with the next batch."""
         before = self.checkpoint.manifest(last) or Manifest()
         found = resumed(self.checkpoint, queries, self.restore, before, last)
+        check_registered({name: one.query for name, one in found.standing.asked.items()}, self.functions)
         self.standing = found.standing
         self.sinks |= found.sinks
         if GRAPH in before.metrics and self.standing.program:
@@ -244,6 +249,8 @@ class SparkRunner:
                 continue
             if told.errors:
                 raise told.errors[0]
+            if told.broken and told.broken.keys() >= self.standing.asked.keys():  # no other goes on
+                raise next(iter(told.broken.values()))
             return told
         raise RuntimeError("there is no last attempt")
 
@@ -262,6 +269,7 @@ class SparkRunner:
             boundary,
             self._attempt,
             self.key_limit,
+            {name: one.data for name, one in dict(self.functions).items()},
         )
 
     def _commit(self, plan: Plan, before: Manifest, told: Told, began: float) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.errors import WeftError
+from weft.errors import FunctionError, WeftError
+from weft.kernels.user_functions import CallCounts
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census, TooMany
 from weft.runtime.checkpoint import Manifest, Plan, RunFile, Runs
@@ -22,6 +23,8 @@ from weft.runtime.metrics import (
     InputMetrics,
     KeyMetrics,
     next_keys,
+    sum_conditions,
+    sum_functions,
     sum_steps,
     sum_stores,
 )
@@ -49,6 +52,10 @@ class Told:
     closed: dict[str, int] = field(default_factory=dict)  # those of them that miss something, by query
     results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)  # why, by query
+    broken: dict[str, FunctionError] = field(
+        default_factory=dict
+    )  # those of them that a user's function failed
+    calls: dict[str, list[CallCounts]] = field(default_factory=dict)  # of users' functions, by graph
     samples: dict[str, dict[int, float]] = field(
         default_factory=dict
     )  # query-sets and their number, by input
@@ -93,6 +100,11 @@ class Told:
                 sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
         elif kind == "failed":
             self.failed.setdefault(content["query"], content["message"])
+            if "function" in content:
+                error = FunctionError(content["function"], hint=content["hint"])
+                self.broken.setdefault(content["query"], error)
+        elif kind == "calls":
+            self.calls.setdefault(content["graph"], []).append(CallCounts.from_dict(content["calls"]))
         elif kind == "seconds":
             self.times[content["hop"]] = max(content["seconds"], self.times.get(content["hop"], 0.0))
         elif kind == "error":
@@ -109,7 +121,7 @@ class Told:
     def with_past(self, past: Told) -> Told:
         """What the job at the boundary answered is part of the batch's answers."""
         told = replace(self, parts={**self.parts}, counts={**self.counts}, results={**self.results})
-        told.failed = {**past.failed, **self.failed}
+        told.failed, told.broken = {**past.failed, **self.failed}, {**past.broken, **self.broken}
         for query, rows in past.counts.items():
             told.counts[query] = rows + told.counts.get(query, 0)
         for query, names in past.parts.items():
@@ -289,6 +301,8 @@ def _measured(
         dict(water.marks),
         told.seconds(),
         closed={name: rows for name, rows in told.closed.items() if name in program.members},
+        functions=sum_functions(told.calls.get(name, [])),
+        conditions=sum_conditions(told.calls.get(name, []), program.graph),
         keys=next_keys(_keys_before(before, name, program), told.census, _ended(plan, name)),
         **figures,
     )

@@ -25,11 +25,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from weft.errors import WeftError
+from weft.errors import FunctionError, WeftError
+from weft.kernels.user_functions import calling
 from weft.logical.schema import Stream
 from weft.runtime.census import Census
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.file_state import FileState, forget_files, mapped, written_in
+from weft.runtime.functions import loaded
 from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
 from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, unpacked
 from weft.runtime.outcome import Boundary, Outcome
@@ -63,6 +65,7 @@ class Job:
     boundary: bool = False
     attempt: str = ""  # when a batch is tried again, what it begins with may be in other files
     limit: int = LIMIT  # results of one key
+    functions: Mapping[str, bytes] = field(default_factory=dict)  # of users
 
     def load(self) -> tuple[Plan, Manifest]:
         """The batch's plan and the state it starts from."""
@@ -116,10 +119,11 @@ _TASKS = itertools.count()
 def read_task(job: Job, task: int, files: Iterable[File]) -> Iterator[Message]:
     """Decode files, admit their tuples and send them on their ways."""
     began = perf_counter()
-    try:
-        yield from _Reading(job, task, *job.load()).run(files)
-    except WeftError as error:
-        yield error_note(error)
+    with calling(loaded(job.functions)):
+        try:
+            yield from _Reading(job, task, *job.load()).run(files)
+        except WeftError as error:
+            yield error_note(error)
     yield note(0, "seconds", hop=0, seconds=perf_counter() - began)
 
 
@@ -186,10 +190,11 @@ class _Reading:
 
 def past_task(job: Job, task: int) -> Iterator[Message]:
     """Read what a partition has stored of the inputs that a boundary needs, and send it on its ways once more."""
-    try:
-        yield from _past(job, task)
-    except WeftError as error:
-        yield error_note(error)
+    with calling(loaded(job.functions)):
+        try:
+            yield from _past(job, task)
+        except WeftError as error:
+            yield error_note(error)
 
 
 def _past(job: Job, task: int) -> Iterator[Message]:
@@ -241,6 +246,8 @@ def _outgoing(job: Job, graph: str, sender: Sender, outcome: Outcome) -> Iterato
             yield note(at, "census", graph=graph, query=query, **asdict(census))
     if outcome.steps:
         yield note(at, "steps", graph=graph, steps=[asdict(count) for count in outcome.steps])
+    if outcome.calls:
+        yield note(at, "calls", graph=graph, calls=asdict(outcome.calls))
     yield from _answers(job, at, outcome)
 
 
@@ -261,8 +268,14 @@ def _answers(job: Job, at: int, outcome: Outcome) -> Iterator[Message]:
             failed[query] = error
     if outcome.counts or parts:
         yield note(at, "answers", counts=outcome.counts, parts=parts, closed=outcome.closed)
+    yield from _failures(at, failed)
+
+
+def _failures(at: int, failed: Mapping[str, Exception]) -> Iterator[Message]:
+    """Queries that cannot be answered."""
     for query, why in failed.items():
-        yield note(at, "failed", query=query, message=f"{type(why).__name__}: {why}")
+        called = {"function": why.message, "hint": why.hint} if isinstance(why, FunctionError) else {}
+        yield note(at, "failed", query=query, message=f"{type(why).__name__}: {why}", **called)
 
 
 @dataclass
@@ -312,10 +325,12 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
         yield message
     for graph, here in arrived.items():
         run = _past_hop if job.boundary else _hop
-        try:
-            yield from run(job, plan, manifest, graph, here, hop, partition)
-        except WeftError as error:
-            yield error_note(error)
+        with calling(loaded(job.functions)) as calls:
+            try:
+                yield from run(job, plan, manifest, graph, here, hop, partition)
+            except WeftError as error:
+                yield error_note(error)
+            yield from _failures(partition, calls.failed)
     yield note(partition, "seconds", hop=hop, seconds=perf_counter() - began)
 
 

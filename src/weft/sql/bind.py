@@ -17,6 +17,7 @@ from weft.logical.horizon import check_times
 from weft.logical.join import TESTS, Join
 from weft.logical.query import Input, Query, connected, make_query
 from weft.logical.schema import Stream
+from weft.logical.user_functions import UserFunction
 from weft.logical.window import Rows, Window
 from weft.sql.expressions import bind_conditions
 from weft.sql.outputs import bind_outputs
@@ -45,7 +46,9 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
         ) from None
 
 
-def parse_predicate(text: str, inputs: Mapping[str, Input] | Sequence[Input]) -> Expr:
+def parse_predicate(
+    text: str, inputs: Mapping[str, Input] | Sequence[Input], functions: tuple[UserFunction, ...] = ()
+) -> Expr:
     """The predicate that a text means among some inputs, in normal form.
 
     >>> from weft.logical.schema import Schema, Stream
@@ -53,9 +56,9 @@ def parse_predicate(text: str, inputs: Mapping[str, Input] | Sequence[Input]) ->
     >>> print(parse_predicate("v.vid > w.vid", [Input("v", videos), Input("w", videos)]))
     w.vid < v.vid
     """
-    known = tuple(inputs.values() if isinstance(inputs, Mapping) else inputs)
+    scope = Scope(tuple(inputs.values() if isinstance(inputs, Mapping) else inputs), functions=functions)
     try:
-        return all_of(bind_conditions(parse_fragment(text), Scope(known), "a predicate"))
+        return all_of(bind_conditions(parse_fragment(text), scope, "a predicate"))
     except RecursionError:
         raise SqlError("the predicate is nested too deeply", text=text, start=0, end=len(text)) from None
 
@@ -68,8 +71,16 @@ def bind(
 ) -> Query:
     """The query that a statement means; ``crossing`` is how a cross product is asked for where it comes from."""
     inputs = _inputs(statement, catalog)
-    bound = _Joins(tuple(inputs.values()), inputs, statement.is_tree).all(statement.relations)
-    scope = Scope(bound.inputs, bound.merged, tested=bound.tested, padded=statement.is_outer)
+    bound = _Joins(tuple(inputs.values()), inputs, statement.is_tree, catalog.functions).all(
+        statement.relations
+    )
+    scope = Scope(
+        bound.inputs,
+        bound.merged,
+        tested=bound.tested,
+        padded=statement.is_outer,
+        functions=catalog.functions,
+    )
     where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
     if not statement.items:
         raise statement.source.error(
@@ -154,6 +165,7 @@ class _Joins:
     every: tuple[Input, ...]
     inputs: dict[StreamRef, Input]
     is_tree: bool
+    functions: tuple[UserFunction, ...]
 
     def all(self, relations: Sequence[Relation]) -> _Bound:
         """What stands between commas, joined."""
@@ -197,8 +209,14 @@ class _Joins:
     def _scope(self, both: _Bound) -> Scope:
         elsewhere = tuple(input_ for input_ in self.every if input_ not in both.inputs)
         if self.is_tree:
-            return Scope(both.inputs, both.merged, hidden=elsewhere, tested=both.tested)
-        return Scope(both.inputs, both.merged, beyond=elsewhere)
+            return Scope(
+                both.inputs,
+                both.merged,
+                hidden=elsewhere,
+                tested=both.tested,
+                functions=self.functions,
+            )
+        return Scope(both.inputs, both.merged, beyond=elsewhere, functions=self.functions)
 
     def _using(
         self, join: JoinRef, left: _Bound, right: _Bound

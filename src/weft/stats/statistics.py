@@ -15,6 +15,7 @@ from weft.errors import StatisticsError
 from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, rename, to_sql
 from weft.logical.limits import Range
 from weft.logical.query import Query
+from weft.logical.user_functions import user_calls
 
 __all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_name"]
 
@@ -32,6 +33,7 @@ class Defaults:
     like: float = 0.1
     null: float = 0.05
     other: float = 0.5  # of any other condition
+    call: float = 1e-6  # seconds that a user's function takes for a row
 
 
 DEFAULTS = Defaults()
@@ -54,15 +56,26 @@ class StreamStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Figures per stream and per predicate; predicates go by the text of `predicate_name`."""
+    """Figures per stream and per predicate; predicates go by the text of `predicate_name`.
+
+    Of users' functions, ``costs`` are the seconds that they take for a row, and ``likely`` the part of rows for which
+    those that are conditions are thought to be true; both by name.
+    """
 
     streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
     selectivities: Mapping[str, float] = field(default_factory=dict)
     horizon: timedelta = DEFAULTS.horizon
     origin: str = "default"
+    costs: Mapping[str, float] = field(default_factory=dict)
+    likely: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, selectivity in self.selectivities.items():
+        for name, seconds in self.costs.items():
+            if not (seconds >= 0 and math.isfinite(seconds)):
+                raise StatisticsError(
+                    f"function {name} cannot take {seconds} seconds a row", hint="use 0 or more"
+                )
+        for name, selectivity in (*self.selectivities.items(), *self.likely.items()):
             if not 0 <= selectivity <= 1:
                 raise StatisticsError(
                     f"the selectivity {selectivity} of {name} is not between 0 and 1",
@@ -87,7 +100,17 @@ class Statistics:
         streams = {name: replace(self.stream(name), rate=count / seconds) for name, count in rows.items()}
         found = {name: matched / compared for name, (compared, matched) in pairs.items() if compared}
         selectivities = {**self.selectivities, **found}
-        return Statistics({**self.streams, **streams}, selectivities, self.horizon, "measured")
+        return replace(
+            self, streams={**self.streams, **streams}, selectivities=selectivities, origin="measured"
+        )
+
+    def cost(self, expr: Expr) -> float:
+        """The seconds that users' functions take to compute an expression for a row."""
+        return sum(self.function_cost(call.function) for call in user_calls(expr))
+
+    def function_cost(self, name: str) -> float:
+        """The seconds that a user's function takes for a row."""
+        return self.costs.get(name, DEFAULTS.call)
 
     def _distinct_column(self, query: Query, column: Column) -> float | None:
         return self.stream(query.input(column.alias).stream.name).distinct.get(column.name)
@@ -129,7 +152,7 @@ class Statistics:
                 return DEFAULTS.like
             case "is null":
                 return DEFAULTS.null
-        return DEFAULTS.other
+        return self.likely.get(predicate.function, DEFAULTS.other)
 
     def _equality(self, query: Query, predicate: Call) -> float:
         """1 / the larger distinct count; the default for a comparison with a constant of an unknown column."""
