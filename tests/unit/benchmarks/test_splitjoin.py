@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from benchmarks import splitjoin
+from benchmarks._process import ContenderError
 from benchmarks._splitjoin import KINDS, SCHEMAS, SPAN, Shape, kept_data, read_rows, sql
 from benchmarks._splitjoin_figures import CORES, LARGE, Case, Latency, Peer, Report, Steady, verdicts
 from benchmarks._splitjoin_latency import Visit, visits
@@ -253,6 +254,23 @@ def test_a_peer_that_is_not_installed_is_no_failure(tmp_path: Path, monkeypatch:
     track = splitjoin.Track(tmp_path, parse("", []))
     assert "not installed" in track.peer("polars", CASE, RUN).note
     assert track.report.troubles == []
+
+
+def test_a_run_that_fails_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def fail(module: str, task: dict[str, Any], _: float) -> dict[str, Any]:
+        asked.append(f"{module} {task['kind']}")
+        raise ContenderError("it ended with 137")
+
+    monkeypatch.setattr(splitjoin, "run_alone", fail)
+    small = ["--windows", "16", "--batch-rows", "8", "--cores", "1", "--partitions", "2"]
+    assert splitjoin.main([*small, "--sections", "throughput", "--directory", str(tmp_path)]) == 1
+    assert asked == ["benchmarks._splitjoin_run time", "benchmarks._splitjoin_run count"]
+    assert capsys.readouterr().out.count("it ended with 137") == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def counted(number: int, started: float, r: int, s: int) -> BatchMetrics:
