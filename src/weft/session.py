@@ -26,7 +26,6 @@ from weft.bounded import shown
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, nearest
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.expr import to_sql
 from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.waiting import check_closing, patient
@@ -162,7 +161,7 @@ class Session:
         """Say what part of all pairs, or of a stream's tuples, a predicate lets through.
 
         The predicate is over the streams' own names and may be spelled in any way; it holds for all queries planned
-        from now on, and replaces what was said of it before.
+        from now on, and replaces what was said of it before. Of several conditions (``BETWEEN``) each gets a part.
 
         >>> session = Session()
         >>> session.stream("a", "k long")
@@ -175,8 +174,7 @@ class Session:
         check(value, int | float, StatisticsError, "a selectivity", "use a number between 0 and 1")
         inputs = [Input(stream.name, stream) for stream in self.catalog.streams]
         parsed = parse_predicate(predicate, inputs, self.catalog.functions)
-        given = {**self.statistics.selectivities, to_sql(parsed): value}
-        self.statistics = replace(self.statistics, selectivities=given, origin="given")
+        self.statistics = self.statistics.given(parsed, value)
 
     def query(
         self,

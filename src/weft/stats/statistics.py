@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from weft.errors import StatisticsError
-from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, rename, to_sql
+from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, conjuncts, rename, to_sql
 from weft.logical.limits import Range
 from weft.logical.query import Query
 from weft.logical.user_functions import user_calls
@@ -87,6 +87,16 @@ class Statistics:
     def stream(self, name: str) -> StreamStatistics:
         """What is known of a stream."""
         return self.streams.get(name) or StreamStatistics()
+
+    def given(self, predicate: Expr, value: float) -> Statistics:
+        """These figures with what is said of a predicate over streams; its conditions get an equal part of it.
+
+        Bounds of one value belong together, so that what is said of a band is not what each of them lets through.
+        """
+        parts = conjuncts(predicate) or (predicate,)
+        each = value ** (1 / len(parts)) if 0 <= value <= 1 else value
+        found = {**self.selectivities, **{to_sql(part): each for part in parts}}
+        return replace(self, selectivities=found, origin="given")
 
     def measured(
         self, seconds: float, rows: Mapping[str, int], pairs: Mapping[str, tuple[float, float]]
