@@ -40,7 +40,7 @@ from weft.plan.shared import shared_text
 from weft.planned import PlannedQuery
 from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT
-from weft.runtime.measure import measured
+from weft.runtime.measure import heavy_known, measured
 from weft.runtime.observe import observed
 from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
@@ -348,7 +348,7 @@ class Session:
         statistics = self.statistics
         for graph, batches in self._seen(most=TELLING).values():
             statistics = measured(statistics, graph, batches)
-        return statistics
+        return heavy_known(statistics, self._run.runner.history.last if self._run else None)
 
     def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""

@@ -23,12 +23,14 @@ from weft.kernels.query_set import (
     only,
     sets_of,
 )
+from weft.kernels.sample import frequent
 from weft.kernels.select import Columns, holds
 from weft.logical.expr import Column, columns
 from weft.logical.expr import all_of as conjunction
 from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL
+from weft.runtime import heavy
 from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.census import count_keys
 from weft.runtime.closing import close_rows
@@ -56,6 +58,8 @@ def leave_source(
 ) -> Outcome:
     """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
     outcome = Outcome(counting)
+    if turn.partitions > 1 and turn.number % heavy.EVERY == 0 and batch.num_rows:
+        outcome.heavy = _counted(program, alias, batch, turn)
     wanted = _filtered(program, alias, batch)
     if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
         outcome.sample = _sampled(program, wanted)
@@ -70,6 +74,16 @@ def _sampled(program: Program, batch: pa.RecordBatch) -> dict[str, int]:
     found, counts = np.unique(np.ascontiguousarray(sets.T), axis=0, return_counts=True)
     words = found.view(np.uint64).tolist()
     return {"".join(f"{word:016x}" for word in one): n for one, n in zip(words, counts.tolist(), strict=True)}
+
+
+def _counted(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn) -> list[heavy.Counted]:
+    """The commonest values of the columns by which an input's tuples are placed."""
+    stream, found = program.graph.input(alias).stream.name, []
+    for item in program.watched(alias):
+        values = column(batch, full_name(item))
+        sampled, counts = frequent(values, heavy.SAMPLE, heavy.TOLD, turn.number)
+        found.append(heavy.Counted(stream, item.name, batch.num_rows, sampled, tuple(counts)))
+    return found
 
 
 def leave_past(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, job: Boundary) -> Outcome:

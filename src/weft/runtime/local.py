@@ -22,6 +22,7 @@ from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census
 from weft.runtime.driver import DEFAULT, Observed, driver_order
+from weft.runtime.heavy import Counted, next_heavy
 from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
 from weft.runtime.metrics import BatchMetrics, InputMetrics, next_keys, sum_steps, sum_stores
 from weft.runtime.outcome import Boundary, Outcome, Parcel, StepCount
@@ -52,6 +53,7 @@ class _Done:
     seconds: list[float] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)
     census: list[tuple[str, Census]] = field(default_factory=list)
+    heavy: list[Counted] = field(default_factory=list)
 
 
 class LocalRunner:
@@ -240,6 +242,7 @@ class LocalRunner:
             done.results.setdefault(name, []).extend(batches)
         done.steps.extend(outcome.steps)
         done.census.extend(outcome.census.items())
+        done.heavy.extend(outcome.heavy)
         for name, rows in outcome.closed.items():
             done.closed[name] = done.closed.get(name, 0) + rows
         parcel: Parcel
@@ -297,6 +300,7 @@ class LocalRunner:
             now / 1e6,
             perf_counter() - done.began,
             closed=done.closed,
+            heavy=next_heavy(self.metrics[-1].heavy if self.metrics else {}, done.heavy),
             keys=next_keys(
                 self.metrics[-1].keys if self.metrics else {},
                 done.census,

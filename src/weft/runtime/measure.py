@@ -1,4 +1,4 @@
-"""What batches tell the optimiser: rates, and the selectivities of filters and join predicates.
+"""What batches tell the optimiser: rates, heavy values of keys, and the selectivities of filters and join predicates.
 
 Guarantees: pure. A query planned again by what was measured is predicted to do what it did, as far as the estimates
 (`weft.stats.estimate`) can express it; what batches do not tell stays as it was.
@@ -31,7 +31,7 @@ from weft.runtime.observe import observed, probe_copies, store_copies
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics, predicate_name
 
-__all__ = ["measured"]
+__all__ = ["heavy_known", "measured"]
 
 Batches = Sequence[BatchMetrics]
 Before = Sequence[BatchMetrics | None]  # what was there when a batch began is what the one before it left
@@ -55,6 +55,17 @@ def measured(
     entered = statistics.measured(seen.seconds, rows, _filters(statistics, graph, recent))
     pairs = _predicates(entered, graph, recent, before[-seen.batches :])
     return entered.measured(seen.seconds, rows, pairs)
+
+
+def heavy_known(statistics: Statistics, last: BatchMetrics | None) -> Statistics:
+    """The statistics with the heavy values that the last batch knew of: each batch goes on from the one before."""
+    if last is None:
+        return statistics
+    found = {
+        stream: {name: dict(shares) for name, shares in columns.items()}
+        for stream, columns in last.heavy.items()
+    }
+    return statistics.with_heavy(found)
 
 
 def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches) -> Pairs:

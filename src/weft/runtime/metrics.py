@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from weft.runtime.heavy import HeavyShares
+
 if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels
     from weft.bucket.bounds import Bounds
     from weft.runtime.census import Census
@@ -111,6 +113,7 @@ class BatchMetrics:
     closed: Mapping[str, int] = field(default_factory=dict)  # results that were closed, by query
     files: int = 0  # that were read
     keys: Mapping[str, KeyMetrics] = field(default_factory=dict)  # of queries on one key
+    heavy: HeavyShares = field(default_factory=dict)  # common values of keys, as far as they are known by now
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -125,6 +128,10 @@ class BatchMetrics:
             "steps": {edge: StepMetrics(**one) for edge, one in data["steps"].items()},
             "stores": {store: StoreMetrics(**one) for store, one in data["stores"].items()},
             "seconds": tuple(data.get("seconds", ())),
+            "heavy": {
+                stream: {name: tuple(map(tuple, shares)) for name, shares in columns.items()}
+                for stream, columns in data.get("heavy", {}).items()
+            },
             "keys": {
                 name: KeyMetrics(**{**one, "too_many": tuple(one["too_many"])})
                 for name, one in data.get("keys", {}).items()

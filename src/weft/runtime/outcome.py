@@ -21,6 +21,7 @@ from weft.logical.expr import columns
 from weft.plan.rules import ResultRule
 from weft.runtime.batch import full_name
 from weft.runtime.census import Census
+from weft.runtime.heavy import Counted
 from weft.runtime.program import Program
 from weft.runtime.refine import refined
 from weft.runtime.step import Found
@@ -81,6 +82,7 @@ class Outcome:
     steps: list[StepCount] = field(default_factory=list)
     census: dict[str, Census] = field(default_factory=dict)  # of the keys of queries on one key
     sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
+    heavy: list[Counted] = field(default_factory=list)  # how often some tuples have which key
     failed: dict[str, Exception] = field(default_factory=dict)
 
     def answers(self, name: str) -> bool:

@@ -16,6 +16,7 @@ from weft.errors import WeftError
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census, TooMany
 from weft.runtime.checkpoint import Manifest, Plan, RunFile, Runs
+from weft.runtime.heavy import Counted, HeavyShares, next_heavy
 from weft.runtime.messages import NOTE, Message, error_of, unpacked
 from weft.runtime.metrics import (
     BatchMetrics,
@@ -52,6 +53,7 @@ class Told:
     samples: dict[str, dict[int, float]] = field(
         default_factory=dict
     )  # query-sets and their number, by input
+    heavy: list[Counted] = field(default_factory=list)  # common values of keys
     bad: list[bytes] = field(default_factory=list)
     times: dict[int, float] = field(default_factory=dict)
     errors: list[WeftError] = field(default_factory=list)
@@ -91,6 +93,8 @@ class Told:
             sample = self.samples.setdefault(content["alias"], {})
             for bits, number in content["sets"].items():
                 sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
+        elif kind == "heavy":
+            self.heavy += [Counted.from_dict(one) for one in content["counted"]]
         elif kind == "failed":
             self.failed.setdefault(content["query"], content["message"])
         elif kind == "seconds":
@@ -289,6 +293,7 @@ def _measured(
         dict(water.marks),
         told.seconds(),
         closed={name: rows for name, rows in told.closed.items() if name in program.members},
+        heavy=next_heavy(_heavy_before(before, name), told.heavy),
         keys=next_keys(_keys_before(before, name, program), told.census, _ended(plan, name)),
         **figures,
     )
@@ -298,6 +303,10 @@ def _keys_before(before: Manifest, name: str, program: Program) -> dict[str, Key
     """The keys that queries had, those that still run."""
     known = BatchMetrics.from_dict(before.metrics[name]).keys if name in before.metrics else {}
     return {query: keys for query, keys in known.items() if query in program.members}
+
+
+def _heavy_before(before: Manifest, name: str) -> HeavyShares:
+    return BatchMetrics.from_dict(before.metrics[name]).heavy if name in before.metrics else {}
 
 
 def _ended(plan: Plan, name: str) -> list[str]:
