@@ -35,12 +35,16 @@ class Options:
     probe_orders: str = "auto"  # "greedy", "exhaustive", or by the size of the operator
     budget: float | None = None  # tuples that may be stored; None: any number
     weights: Weights = DEFAULT_WEIGHTS
+    scatter_heavy: bool = True  # whether heavy values of keys may be scattered
+    tasks: int | None = None  # that run at once; None: as many as there are partitions
 
     def __post_init__(self) -> None:
         if self.partitions < 1:
             raise ConfigError(f"partitions is {self.partitions}", hint="use 1 or more")
         if self.probe_orders not in ("auto", "greedy", "exhaustive"):
             raise ConfigError(f"probe_orders is {self.probe_orders!r}", hint="use auto, greedy or exhaustive")
+        if self.tasks is not None and self.tasks < 1:
+            raise ConfigError(f"tasks is {self.tasks}", hint="use 1 or more")
         if self.budget is not None and not self.budget >= 0:
             raise ConfigError(f"budget is {self.budget}", hint="use a number of tuples")
 

@@ -113,6 +113,7 @@ class BatchMetrics:
     closed: Mapping[str, int] = field(default_factory=dict)  # results that were closed, by query
     files: int = 0  # that were read
     keys: Mapping[str, KeyMetrics] = field(default_factory=dict)  # of queries on one key
+    busiest: tuple[float, ...] = ()  # per hop: the part of the work that its slowest task did
     heavy: HeavyShares = field(default_factory=dict)  # common values of keys, as far as they are known by now
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,6 +129,7 @@ class BatchMetrics:
             "steps": {edge: StepMetrics(**one) for edge, one in data["steps"].items()},
             "stores": {store: StoreMetrics(**one) for store, one in data["stores"].items()},
             "seconds": tuple(data.get("seconds", ())),
+            "busiest": tuple(data.get("busiest", ())),
             "heavy": {
                 stream: {name: tuple(map(tuple, shares)) for name, shares in columns.items()}
                 for stream, columns in data.get("heavy", {}).items()

@@ -55,7 +55,8 @@ class Told:
     )  # query-sets and their number, by input
     heavy: list[Counted] = field(default_factory=list)  # common values of keys
     bad: list[bytes] = field(default_factory=list)
-    times: dict[int, float] = field(default_factory=dict)
+    times: dict[int, float] = field(default_factory=dict)  # of the slowest task, by hop
+    work: dict[int, float] = field(default_factory=dict)  # of all tasks, by hop
     errors: list[WeftError] = field(default_factory=list)
 
     @classmethod
@@ -98,9 +99,13 @@ class Told:
         elif kind == "failed":
             self.failed.setdefault(content["query"], content["message"])
         elif kind == "seconds":
-            self.times[content["hop"]] = max(content["seconds"], self.times.get(content["hop"], 0.0))
+            self._worked(content["hop"], content["seconds"])
         elif kind == "error":
             self.errors.append(error_of(content))
+
+    def _worked(self, hop: int, seconds: float) -> None:
+        self.times[hop] = max(seconds, self.times.get(hop, 0.0))
+        self.work[hop] = seconds + self.work.get(hop, 0.0)
 
     def _answered(self, content: dict[str, Any]) -> None:
         for query, rows in content["counts"].items():
@@ -142,6 +147,10 @@ class Told:
     def seconds(self) -> tuple[float, ...]:
         """The slowest task of every hop, the sources' first."""
         return tuple(self.times[hop] for hop in sorted(self.times))
+
+    def busiest(self) -> tuple[float, ...]:
+        """The part of every hop's work that its slowest task did, the sources' first."""
+        return tuple(self.times[hop] / (self.work[hop] or 1.0) for hop in sorted(self.times))
 
     def brought(self, graph: PhysicalGraph, name: str) -> dict[str, InputMetrics]:
         """What the inputs of a graph brought."""
@@ -293,6 +302,7 @@ def _measured(
         dict(water.marks),
         told.seconds(),
         closed={name: rows for name, rows in told.closed.items() if name in program.members},
+        busiest=told.busiest(),
         heavy=next_heavy(_heavy_before(before, name), told.heavy),
         keys=next_keys(_keys_before(before, name, program), told.census, _ended(plan, name)),
         **figures,

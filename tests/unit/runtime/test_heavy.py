@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pytest
 import weft
 from weft.kernels.sample import frequent
 from weft.logical.expr import Column, Literal
-from weft.plan.graph import PhysicalGraph
+from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.runtime.heavy import Counted, Lookout, next_heavy
 from weft.runtime.local import LocalRunner
 from weft.runtime.measure import heavy_known
@@ -54,7 +56,7 @@ def test_batches_tell_the_optimiser_of_heavy_keys(kind: str) -> None:
     made = session(kind)
     runner = LocalRunner(made.query("SELECT r.x, s.x AS y FROM r, s WHERE r.k = s.k").graph)
     values = [1] * 50 + list(range(2, 52))
-    keys = list(map(str, values)) if kind == "string" else values
+    keys: list[Any] = list(map(str, values)) if kind == "string" else values
     for _ in range(3):
         runner.process({"r": batch(keys), "s": batch(keys[50:])})
     metrics = [BatchMetrics.from_dict(json.loads(json.dumps(one.to_dict()))) for one in runner.metrics]
@@ -103,14 +105,14 @@ def test_what_the_plan_expects_does_not_ask() -> None:
     scattered = [replace(s, layout=replace(s.layout, heavy=(Literal(1, type_),))) for s in stores]
     lookout = Lookout()
     seen = replace(lookout)
-    fake = _Fake(plain, scattered)
-    assert not lookout.surprises(fake, {"r": {"k": ((1, 0.1),)}})  # type: ignore[arg-type]
-    assert lookout.surprises(fake, {"r": {"k": ((1, 0.05),)}})  # type: ignore[arg-type]
-    assert not seen.surprises(fake, {})  # type: ignore[arg-type]
+    fake: Any = _Fake(plain, scattered)
+    assert not lookout.surprises(fake, {"r": {"k": ((1, 0.1),)}})
+    assert lookout.surprises(fake, {"r": {"k": ((1, 0.05),)}})
+    assert not seen.surprises(fake, {})
 
 
 class _Fake:
     """A graph of which only the layouts are another."""
 
-    def __init__(self, real: PhysicalGraph, stores: list[object]) -> None:
+    def __init__(self, real: PhysicalGraph, stores: Sequence[StoreNode]) -> None:
         self.stores, self.input = stores, real.input
