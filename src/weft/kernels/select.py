@@ -19,6 +19,7 @@ from weft.bucket.words import Column as Values
 from weft.bucket.words import flatten
 from weft.errors import PlanError, nearest
 from weft.kernels import arithmetic, casts, logic, texts, times
+from weft.kernels import grid as grids
 from weft.kernels.arrow import arrow_type
 from weft.kernels.datum import Rule, as_array, as_type, constant
 from weft.logical.expr import Call, Column, Expr, Literal
@@ -32,6 +33,7 @@ _RULES: dict[str, Rule] = {
     **arithmetic.RULES,
     **texts.RULES,
     **times.RULES,
+    **grids.RULES,
     "cast": casts.cast,
 }
 

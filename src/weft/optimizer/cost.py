@@ -14,10 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from weft.errors import ConfigError
+from weft.plan.schedule import CELL, SPAN, edge_copies
 
 __all__ = [
     "Weights",
     "copies",
+    "crowding",
     "hop_cost",
     "latency",
     "probe_cost",
@@ -47,15 +49,31 @@ class Weights:
 DEFAULT_WEIGHTS = Weights()
 
 
-def copies(kind: str, routable: bool, partitions: int) -> int:
+def copies(kind: str, routable: bool, partitions: int) -> float:
     """χ, the copies sent of a tuple that probes a store (6.2).
 
-    One where the partition is known or every task has all; else one per partition.
+    One where the partition is known or every task has all, little more where a range of values is; else one per
+    partition.
     """
+    if kind == "ranged" and routable:
+        return edge_copies(SPAN, partitions)
     return 1 if kind == "replicated" or (kind == "partitioned" and routable) else partitions
 
 
-def probe_cost(sent: Iterable[tuple[float, int]]) -> float:
+def crowding(selectivity: float, partitions: int) -> float:
+    """How much more than its share the busiest partition has to do if values are spread over cells.
+
+    A band that lets through so much of all values leaves 1 / (CELL · selectivity) cells; where these are fewer than the
+    partitions, the others have nothing to do.
+
+    >>> crowding(0.002, 8), crowding(0.25, 8)
+    (1.0, 8.0)
+    """
+    cells = max(1.0, 1 / (CELL * selectivity)) if selectivity > 0 else partitions
+    return max(1.0, partitions / cells)
+
+
+def probe_cost(sent: Iterable[tuple[float, float]]) -> float:
     """PCost of one probe order: the tuples sent at each step times their copies (inner sums of 5.5 and 6.1).
 
     >>> probe_cost([(2000, 5), (1000, 1)])  # ⟨R, S, T⟩ of 5.3.2; ⟨R, T, S⟩ costs 2000 · 1 + 1500 · 5
@@ -78,7 +96,7 @@ def latency(children: Iterable[int]) -> float:
     return sum(count - 1 for count in children)
 
 
-def step_cost(weights: Weights, tuples: float, count: int, shipped: bool) -> float:
+def step_cost(weights: Weights, tuples: float, count: float, shipped: bool) -> float:
     """The work of sending tuples to a store, if they are not there yet, and of probing it."""
     return tuples * count * (weights.probe + (weights.ship if shipped else 0.0))
 

@@ -42,7 +42,7 @@ def greedy_order(
     start: int,
     others: Iterable[int],
     tuples: Callable[[int], float],
-    sent: Callable[[int, int], int],
+    sent: Callable[[int, int], float],
     candidates: Callable[[int, tuple[int, ...]], Sequence[int]],
 ) -> Order:
     """Algorithm 1: the next store is the one that, with the best store after it, receives the fewest copies.
@@ -55,7 +55,7 @@ def greedy_order(
     def lookahead(first: int) -> tuple[float, int]:
         joined = known | first
         rest = tuple(store for store in remaining if store != first)
-        follow_up = min((sent(joined, store) for store in candidates(joined, rest)), default=0)
+        follow_up = min((sent(joined, store) for store in candidates(joined, rest)), default=0.0)
         return tuples(known) * sent(known, first) + tuples(joined) * follow_up, first
 
     while remaining:
@@ -67,12 +67,13 @@ def greedy_order(
 
 def visit(
     space: Space, start: int, known: int, place: Place, spread: Spread, complete: int
-) -> tuple[float, Place, str, int]:
+) -> tuple[float, Place, str, float]:
     """One step: its work, where the matches are, the edge taken and the copies sent."""
     routable = space.routable(spread.key, known)
     edge, there = step(place, spread, complete, routable)
     count = copies(spread.kind, routable, space.partitions)
-    return step_cost(space.weights, space.tuples(start, known), count, edge is not LOCAL), there, edge, count
+    work = step_cost(space.weights, space.tuples(start, known), count, edge is not LOCAL)
+    return work * space.load(spread), there, edge, count
 
 
 def greedy_route(
@@ -86,9 +87,10 @@ def greedy_route(
 ) -> Route:
     """The route of Algorithm 1 through the other stores of an operator."""
 
-    def sent(known: int, store: int) -> int:
+    def sent(known: int, store: int) -> float:
         spread = layouts[store][0]
-        return copies(spread.kind, space.routable(spread.key, known), space.partitions)
+        count = copies(spread.kind, space.routable(spread.key, known), space.partitions)
+        return count * space.load(spread)
 
     order = greedy_order(home, others, lambda known: space.tuples(start, known), sent, space.next_steps)
     known, cost, place = home, entry.cost, entry.place
@@ -155,8 +157,8 @@ def _arrive(
     routable = space.routable(spread.key, known)
     count = copies(spread.kind, routable, space.partitions)
     tuples = space.tuples(start, known)
-    here = step_cost(space.weights, tuples, count, False)
-    sent = step_cost(space.weights, tuples, count, True)
+    here = step_cost(space.weights, tuples, count, False) * space.load(spread)
+    sent = step_cost(space.weights, tuples, count, True) * space.load(spread)
     for place, (cost, order, origin) in places.items():
         edge, there = step(place, spread, complete, routable)
         total = cost + (here if edge is LOCAL else sent)

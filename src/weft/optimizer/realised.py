@@ -16,7 +16,7 @@ from weft.optimizer.workspace import Workspace
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.lower import lower_workload
 from weft.plan.rules import ProbeRule, StoreRule
-from weft.plan.schedule import ALL, LOCAL
+from weft.plan.schedule import LOCAL, edge_copies
 from weft.plan.workload import SharedStore, WorkloadPlan
 
 __all__ = ["Realised", "Realiser"]
@@ -52,7 +52,9 @@ class Realiser:
                 edge = graph.edge(rule.edge)
                 join = self.workspace.find(rule.users[0], rule.known)
                 tuples = self.workspace.tuples(rule.start, join)
-                yield step_cost(weights, tuples, partitions if edge.kind == ALL else 1, edge.kind != LOCAL)
+                load = self.workspace.load(rule.users[0], graph.store(rule.store).layout)
+                copies = edge_copies(edge.kind, partitions)
+                yield step_cost(weights, tuples, copies, edge.kind != LOCAL) * load
 
     def _storing(self, graph: PhysicalGraph) -> Iterator[float]:
         """Adding to intermediate results."""

@@ -13,7 +13,7 @@ from typing import Any
 from weft.errors import ConfigError
 from weft.logical.expr import Expr, aliases
 from weft.logical.query import Query
-from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights
+from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, crowding
 from weft.plan.join_plan import Layout
 from weft.plan.routing import Routing
 from weft.plan.schedule import NO_KEY, Spread
@@ -75,6 +75,7 @@ class Space:
         self.next_steps = lru_cache(None)(self._next_steps)
         self.routable = lru_cache(None)(self._routable)
         self.spreads = lru_cache(None)(self._spreads)
+        self.load = lru_cache(None)(self._load)
 
     @property
     def budget(self) -> float:
@@ -84,8 +85,10 @@ class Space:
         return 2 * sum(self.size(1 << i) for i in range(self.count))
 
     def _ways_to(self, route: int) -> list[int]:
-        """The sets of inputs each of which knows a route's value."""
-        return [self.estimator.mask(needed) for needed, _ in self._routing.sources(route)]
+        """The sets of inputs each of which knows a route's value, or a range of it."""
+        spans = self._routing.spans.get(route, ())
+        needed = (*(source for source, _ in self._routing.sources(route)), *(span.needed for span in spans))
+        return [self.estimator.mask(inputs) for inputs in needed]
 
     def _hyperedges(self) -> list[int]:
         predicates = (*self.query.predicates, *self.query.residuals)
@@ -117,14 +120,22 @@ class Space:
         return key != NO_KEY and any(not needed & ~known for needed in self._ways[key])
 
     def _spreads(self, mask: int) -> tuple[Spread, ...]:
-        """The layouts a store may have (6.4.3): by a key that leads outside, else scattered; or replicated."""
+        """The layouts a store may have (6.4.3): by a key that leads outside, else by a band or scattered; or copied."""
         keys = [
             key
             for key, owners in enumerate(self._owners)
             if owners & mask and any(not needed & mask for needed in self._ways[key])
         ]
-        spread = [Spread("partitioned", key) for key in keys] or [Spread("scattered")]
-        return (*spread, Spread("replicated"))
+        bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
+        spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
+        return (*(spread or (*bands, Spread("scattered"))), Spread("replicated"))
+
+    def _load(self, spread: Spread) -> float:
+        """How much more than its share the busiest partition of a store has to do."""
+        band = self._routing.bands.get(spread.key)
+        if band is None:
+            return 1.0
+        return crowding(self.estimator.statistics.band(self.query, band), self.partitions)
 
     def names(self, mask: int) -> tuple[str, ...]:
         """The aliases of a mask, sorted."""
@@ -136,7 +147,8 @@ class Space:
         if spread.key != NO_KEY:
             route = self._routing.members[spread.key]
             by = next(route[alias] for alias in self.names(mask) if alias in route)
-        return Layout(spread.kind, self.partitions, by)
+        kind = "partitioned" if spread.kind == "ranged" else spread.kind
+        return Layout(kind, self.partitions, by)
 
     def spread(self, layout: Layout) -> Spread:
         """The inverse of `layout`."""

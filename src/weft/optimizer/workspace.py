@@ -244,6 +244,11 @@ class Workspace:
         """The sub-join that a store keeps."""
         return self._stored[store]
 
+    def load(self, name: str, layout: Layout) -> float:
+        """How much more than its share the busiest partition of a store has to do, for a query."""
+        space = self._parts[name].space
+        return space.load(space.spread(layout))
+
     def keeping(self, store: int) -> float:
         """The work of adding to a store and of keeping it, the walks that compute it aside."""
         return self._kept[store]
@@ -271,10 +276,9 @@ class Workspace:
         tuples = self.tuples(start, numbers[known])
         for store in self.layouts(numbers[mask]):
             layout = self.stores[store].layout
-            routable = space.routable(space.spread(layout).key, known)
-            cost = step_cost(
-                self.options.weights, tuples, copies(layout.kind, routable, self.options.partitions), True
-            )
+            spread = space.spread(layout)
+            sent = copies(spread.kind, space.routable(spread.key, known), self.options.partitions)
+            cost = step_cost(self.options.weights, tuples, sent, True) * space.load(spread)
             yield Step(start, numbers[known], store, numbers[known | mask], cost)
 
     def upkeep_steps(self, join: int, start: str) -> list[Step]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from weft.errors import PlanError
 from weft.logical.expr import Expr, Literal, aliases, to_sql
+from weft.logical.limits import measured_in_cells
 from weft.logical.outer import Closing
 from weft.logical.query import Query
 
@@ -64,6 +65,9 @@ class Layout:
             )
 
     def __str__(self) -> str:
+        found = measured_in_cells(self.by) if self.by is not None else None
+        if found is not None:
+            return f"{self.kind} by ranges of {found[0]}, {found[1]:.15g} each"
         by = f" by {self.by}" if self.by is not None else ""
         heavy = f", heavy {', '.join(map(str, self.heavy))} scattered" if self.heavy else ""
         return f"{self.kind}{by}{heavy}"
@@ -161,7 +165,7 @@ class StepCost:
     store: Names
     hop: int
     incoming: float
-    copies: int
+    copies: float
     shipped: bool
     outgoing: float
     cost: float

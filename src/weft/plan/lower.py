@@ -175,7 +175,7 @@ class _Lowering:
             way = next_step(query, node.known, node.at, store.layout, complete)
         self.steps[node.start] += 1
         label = f"{node.start}: {self.steps[node.start]}"
-        edge = Edge("", "", self.names[store], way.kind, way.hop, way.by[0], way.rides)
+        edge = Edge("", "", self.names[store], way.kind, way.hop, way.by[0], way.rides, until=way.until)
         name = self._edge(label, node, edge)
         inside = frozenset(store.aliases)
         lookups, predicates = probe_conditions(query, frozenset(node.known), inside)

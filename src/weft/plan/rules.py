@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from weft.errors import PlanError
 from weft.logical.expr import Expr
+from weft.logical.limits import measured_in_cells
 from weft.plan.join_plan import Names, StepCost
 from weft.plan.routing import Equality
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE, SPAN
 
 __all__ = ["RESULT", "Edge", "ProbeRule", "ResultRule", "Rule", "StoreRule", "Sweep", "Users"]
 
@@ -26,7 +27,8 @@ Users = tuple[str, ...]
 class Edge:
     """A way tuples take, and the hop at its end.
 
-    They go to the task a value decides (``group-by``), to ``all``, to any one (``shuffle``), or stay (``local``).
+    They go to the task a value decides (``group-by``), to those of all values from one ``until`` another (``span``), to
+    ``all``, to any one (``shuffle``), or stay (``local``).
     A local edge out of a source ``rides`` on one that stores: its tuples are there anyway. With ``nulls``, tuples
     without a value go somewhere too, since not everybody looks for it.
     """
@@ -39,14 +41,25 @@ class Edge:
     by: Expr | None = None
     rides: str | None = None
     nulls: bool = False
+    until: Expr | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in (LOCAL, GROUP_BY, ALL, SHUFFLE) or (self.by is not None) != (
-            self.kind == GROUP_BY
-        ):
+        known = self.kind in (LOCAL, GROUP_BY, SPAN, ALL, SHUFFLE)
+        if not known or (self.by is not None) != (self.kind in (GROUP_BY, SPAN)):
             raise PlanError(f"edge {self.name}: {self.kind} by {self.by} cannot be")
+        cells = [measured_in_cells(value) for value in self.values]
+        if (self.until is not None) != (self.kind == SPAN) or (self.kind == SPAN and None in cells):
+            raise PlanError(f"edge {self.name}: {self.kind} until {self.until} cannot be")
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """What decides where a tuple goes."""
+        return tuple(value for value in (self.by, self.until) if value is not None)
 
     def __str__(self) -> str:
+        if self.by is not None and self.until is not None:
+            first, last = (found[0] for end in self.values if (found := measured_in_cells(end)))
+            return f"{self.kind} {first} to {last}"
         return f"{self.kind} {self.by}" if self.by is not None else self.kind
 
 

@@ -8,6 +8,8 @@ disagree. A hop is one shuffle; within a hop a tuple stays in its task.
   already decided the tuple's task.
 - A store can be probed from the hop in which this batch's additions to it are complete: hop 1 for an input, later for a
   stored intermediate result. A tuple that comes too early is sent to that hop directly.
+- A tuple that knows between which values of a store's key its partners are goes to the few partitions of the cells
+  between them (`ranged`): one, and at the border of a cell one more.
 - A tuple that cannot know the partition goes to all of them; the matches stay where the stored tuple was, so afterwards
   they are placed by that store's key.
 """
@@ -17,16 +19,39 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-__all__ = ["ALL", "GROUP_BY", "LOCAL", "NO_KEY", "SHUFFLE", "Place", "Spread", "start", "step", "store_edge"]
+__all__ = [
+    "ALL",
+    "CELL",
+    "GROUP_BY",
+    "LOCAL",
+    "NO_KEY",
+    "SHUFFLE",
+    "SPAN",
+    "Place",
+    "Spread",
+    "edge_copies",
+    "start",
+    "step",
+    "store_edge",
+]
 
-LOCAL, GROUP_BY, ALL, SHUFFLE = "local", "group-by", "all", "shuffle"
+LOCAL, GROUP_BY, SPAN, ALL, SHUFFLE = "local", "group-by", "span", "all", "shuffle"
+
+# How many times as wide as the band that is looked for a cell is.
+CELL = 8
 
 # The key of what no key decided.
 NO_KEY = -1
 
 
+_KEYED = ("partitioned", "ranged")
+
+
 class Spread(NamedTuple):
-    """A layout reduced to what routing needs; ``key`` identifies the equality class it is partitioned by."""
+    """A layout reduced to what routing needs; ``key`` identifies the equality class it is partitioned by.
+
+    A store that is partitioned by the cells of a value is ``ranged``.
+    """
 
     kind: str
     key: int = NO_KEY
@@ -40,6 +65,13 @@ class Place(NamedTuple):
     fresh: bool = False
 
 
+def edge_copies(kind: str, partitions: int) -> float:
+    """How many copies of a tuple take an edge; of a span, on average, where values are spread evenly."""
+    if kind == ALL:
+        return partitions
+    return min(partitions, 1 + 1 / CELL) if kind == SPAN else 1
+
+
 def start(home: Spread) -> Place:
     """A tuple of an input as it arrives at its own store; a replicated one has no task of its own."""
     return Place(0, NO_KEY, True) if home.kind == "replicated" else Place(1, home.key, True)
@@ -48,18 +80,19 @@ def start(home: Spread) -> Place:
 @cache
 def step(place: Place, spread: Spread, complete: int, routable: bool) -> tuple[str, Place]:
     """The edge to a store that is ready in hop ``complete``, and where the matches are."""
-    here = spread.kind == "replicated" or (spread.kind == "partitioned" and spread.key == place.key)
+    here = spread.kind == "replicated" or (spread.kind in _KEYED and spread.key == place.key)
     if here and place.hop >= complete:
         return LOCAL, Place(place.hop, place.key)
     hop = max(1 if place.fresh else place.hop + 1, complete)
     if spread.kind == "replicated":
         return SHUFFLE, Place(hop, NO_KEY)
-    return (GROUP_BY if routable else ALL), Place(hop, spread.key)
+    found = SPAN if spread.kind == "ranged" else GROUP_BY
+    return (found if routable else ALL), Place(hop, spread.key)
 
 
 @cache
 def store_edge(place: Place, spread: Spread) -> tuple[str, int]:
     """The edge by which a result is stored, and the hop in which it is there."""
-    if spread.kind == "scattered" or (spread.kind == "partitioned" and spread.key == place.key):
+    if spread.kind == "scattered" or (spread.kind in _KEYED and spread.key == place.key):
         return LOCAL, place.hop
     return (ALL if spread.kind == "replicated" else GROUP_BY), place.hop + 1

@@ -27,9 +27,10 @@ from weft.kernels.sample import frequent
 from weft.kernels.select import Columns, holds
 from weft.logical.expr import Column, columns
 from weft.logical.expr import all_of as conjunction
+from weft.logical.limits import measured_in_cells
 from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
 from weft.runtime import heavy
 from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.census import count_keys
@@ -253,9 +254,13 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
     slim = batch.select([*program.carried[edge.name], *past])
     if edge.kind == ALL:
         parts = route.everywhere(slim, turn.partitions)
+    elif edge.kind == SPAN:
+        first, last = (values_of(batch, value) for value in edge.values)
+        parts = route.spanned(slim, first, last, turn.partitions)
     elif edge.kind == GROUP_BY and edge.by is not None:
-        targets = route.partitions([values_of(batch, edge.by)], turn.partitions, nulls=edge.nulls)
-        parts = route.split(slim, targets, turn.partitions)
+        values = values_of(batch, edge.by)
+        place = route.by_cell if measured_in_cells(edge.by) else route.partitions
+        parts = route.split(slim, place([values], turn.partitions, nulls=edge.nulls), turn.partitions)
     else:
         parts = route.round_robin(slim, turn.partitions, turn.number)
     for partition, part in enumerate(parts):

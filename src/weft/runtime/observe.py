@@ -17,7 +17,7 @@ from weft.errors import StatisticsError
 from weft.plan.graph import PhysicalGraph
 from weft.plan.observation import EVENT_TIME, WALL_CLOCK, InputSeen, Observation, StepSeen, StoreSeen
 from weft.plan.rules import ProbeRule
-from weft.plan.schedule import ALL
+from weft.plan.schedule import edge_copies
 from weft.runtime.metrics import BatchMetrics
 
 __all__ = ["observed", "probe_copies", "store_copies"]
@@ -45,9 +45,9 @@ def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) ->
     )
 
 
-def probe_copies(graph: PhysicalGraph, rule: ProbeRule) -> int:
+def probe_copies(graph: PhysicalGraph, rule: ProbeRule) -> float:
     """How many times a tuple is sent that probes."""
-    return graph.store(rule.store).layout.partitions if graph.edge(rule.edge).kind == ALL else 1
+    return edge_copies(graph.edge(rule.edge).kind, graph.store(rule.store).layout.partitions)
 
 
 def store_copies(graph: PhysicalGraph, store: str) -> int:

@@ -129,8 +129,7 @@ class Program(Wiring):
     def _read_behind(self, outputs: Iterable[str]) -> frozenset[Item]:
         found: set[Item] = set()
         for output in outputs:
-            by = self.edges[output].by
-            found |= self._need(output) | _items(() if by is None else (by,))
+            found |= self._need(output) | _items(self.edges[output].values)
         return frozenset(found)
 
     def _content(self, store: StoreNode) -> frozenset[Item]:

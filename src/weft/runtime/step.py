@@ -18,13 +18,16 @@ from weft.bucket.compiled import Ints, Longs, Mask
 from weft.bucket.memory import take
 from weft.bucket.words import validity
 from weft.kernels.band import Band, band_portions
+from weft.kernels.datum import numbers, with_nulls
+from weft.kernels.grid import Grid, grid, grid_ranges
 from weft.kernels.materialise import stored_column, taken
 from weft.kernels.probe import Keys, in_order, probe_portions
 from weft.kernels.query_set import bits_of, columns_of, compact, meet, nonempty, only, sets_of
-from weft.kernels.ranges import Matches, Window, join_matches
-from weft.kernels.theta import Sides, residual, theta_portions
+from weft.kernels.ranges import Matches, Window, join_matches, pairs, reachable
+from weft.kernels.theta import CANDIDATES, Sides, residual, theta_portions
 from weft.logical.expr import BOOLEAN, Expr, Literal, columns
-from weft.runtime.access import Access, Limit
+from weft.logical.limits import FINE, Limit
+from weft.runtime.access import Access
 from weft.runtime.batch import (
     FOREVER,
     MAX,
@@ -175,21 +178,30 @@ class _Search:
         self.until = until(self.view, self.batch, rule.known)
         self.window = self._window()
         self.keys, self.band = _keys(self.step.access, self.batch), _band(self.step.access, self.batch)
+        self.grid = _grid(self.step.access, self.batch)
 
     def found(self, run: Bucket) -> Portions:
         """The pairs of one run."""
         access, step = self.step.access, self.step
-        if self.keys is not None and access.order is not None:
-            pairs = probe_portions(self.keys, run, access.order, window=self.window)
+        if access.grid:
+            found = self._in_grid(run)
+        elif self.keys is not None and access.order is not None:
+            found = probe_portions(self.keys, run, access.order, window=self.window)
         elif self.band is not None and access.order is not None:
-            pairs = band_portions(self.band, run, access.order, window=self.window)
+            found = band_portions(self.band, run, access.order, window=self.window)
         else:
             predicate = access.rest or _TRUE
             sides = _sides(predicate, step)
             return self._inside(theta_portions(predicate, sides, self.batch, run, window=self.window), run)
         if access.rest is not None:
-            pairs = residual(access.rest, _sides(access.rest, step), self.batch, run, pairs)
-        return self._inside(pairs, run)
+            found = residual(access.rest, _sides(access.rest, step), self.batch, run, found)
+        return self._inside(found, run)
+
+    def _in_grid(self, run: Bucket) -> Portions:
+        order = self.step.access.order
+        if self.grid is None or order is None or not reachable(run, self.window, None):
+            return iter(())
+        return pairs(grid_ranges(self.grid, run, order), run, window=self.window, portion=CANDIDATES)
 
     def _window(self) -> Window | None:
         """The bounds on the store's clock: the windows' and those of predicates."""
@@ -268,9 +280,30 @@ def _keys(access: Access, batch: pa.RecordBatch) -> Keys | None:
 def _band(access: Access, batch: pa.RecordBatch) -> Band | None:
     if not access.limits:
         return None
-    sides: dict[bool, Any] = {limit.lower: values_of(batch, limit.value) for limit in access.limits}
+    sides: dict[bool, Any] = {limit.lower: _limits(limit, batch) for limit in access.limits}
     is_open = {limit.lower: limit.open for limit in access.limits}
     return Band(sides.get(True), sides.get(False), is_open.get(True, False), is_open.get(False, False))
+
+
+def _grid(access: Access, batch: pa.RecordBatch) -> Grid | None:
+    if not access.grid:
+        return None
+    first, second = access.grid
+    bounds = [tuple(_limits(end.limit, batch) for end in (one.low, one.high)) for one in (first, second)]
+    return grid(bounds[0], first.width, bounds[1], second.width / FINE)
+
+
+def _limits(limit: Limit, batch: pa.RecordBatch) -> Any:
+    """The bound that each tuple sets, moved by what rounding may have cost; from infinity, without end."""
+    values = values_of(batch, limit.value)
+    if limit.slack == (0.0, 0.0):
+        return values
+    part, more = limit.slack
+    plain = numbers(values).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        away = (np.abs(plain) * part + more) * (-1 if limit.lower else 1)
+    moved = np.where(np.isfinite(plain), plain + away, -np.inf if limit.lower else np.nan)
+    return with_nulls(moved, validity(values), pa.float64())
 
 
 def _bound(limit: Limit, batch: pa.RecordBatch) -> Longs:

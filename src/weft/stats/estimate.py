@@ -20,6 +20,8 @@ from itertools import combinations, permutations
 
 from weft.logical.expr import BOOLEAN, Column, Expr, aliases, make_call
 from weft.logical.horizon import is_time_bound, retention, time_bounds
+from weft.logical.limits import Range as Band
+from weft.logical.limits import bounds, ranges
 from weft.logical.query import Key, Query
 from weft.logical.window import Range, Rows
 from weft.stats.statistics import Statistics
@@ -93,8 +95,22 @@ class Estimator:
     def _theta(self) -> list[tuple[frozenset[str], float]]:
         """Selectivities of all but equalities; event-time bounds are part of the windows already."""
         query = self.query
+        bands = list(self._bands())
+        said = {bound.predicate for band in bands for bound in (band.low, band.high)}
         stated = [p for p in query.predicates if not is_time_bound(query, p)] + list(query.residuals)
-        return [(aliases(p), self.statistics.selectivity(query, p)) for p in stated]
+        found = [(aliases(b.low.predicate), self.statistics.band(query, b)) for b in bands]
+        return found + [(aliases(p), self.statistics.selectivity(query, p)) for p in stated if p not in said]
+
+    def _bands(self) -> Iterator[Band]:
+        """The bands that no other input's time decides."""
+        stated = [p for p in self.query.predicates if not is_time_bound(self.query, p)]
+        for one, other in combinations(self.query.aliases, 2):
+            taken: set[Expr] = set()
+            for band in ranges(list(bounds(stated, frozenset({other}), frozenset({one})))):
+                ends = {band.low.predicate, band.high.predicate}
+                if not ends & taken:
+                    taken |= ends
+                    yield band
 
     def _key_selectivity(self, key: Key, names: frozenset[str]) -> float:
         """Selectivity of an equality class: a spanning tree of its least selective equalities.

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from weft.errors import StatisticsError
 from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, rename, to_sql
+from weft.logical.limits import Range
 from weft.logical.query import Query
 from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy
 
@@ -28,6 +29,7 @@ class Defaults:
     horizon: timedelta = timedelta(hours=1)  # how long an unbounded window is expected to grow
     equal: float = 0.1  # selectivity of column = constant, where the distinct count is unknown
     compare: float = 1 / 3  # of <, ≤
+    band: float = 0.01  # of two bounds that are always as far apart
     like: float = 0.1
     null: float = 0.05
     other: float = 0.5  # of any other condition
@@ -116,6 +118,13 @@ class Statistics:
         """The part of tuples, or of pairs, that a predicate lets through."""
         given = self.selectivities.get(predicate_name(query, predicate))
         return self._guess(query, predicate) if given is None else given
+
+    def band(self, query: Query, band: Range) -> float:
+        """The part of pairs that two bounds let through together."""
+        bounds = [bound.predicate for bound in (band.low, band.high)]
+        if any(predicate_name(query, predicate) in self.selectivities for predicate in bounds):
+            return math.prod(self.selectivity(query, predicate) for predicate in bounds)
+        return DEFAULTS.band
 
     def _guess(self, query: Query, predicate: Expr) -> float:
         if not isinstance(predicate, Call):

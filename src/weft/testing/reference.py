@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import sqlglot
 from numpy.typing import NDArray
+from sqlglot import exp
 
 from weft.errors import ConfigError, QueryError
 from weft.logical.expr import Expr, identifier, to_sql
@@ -176,7 +177,17 @@ def _time(input_: Input) -> str:
 
 
 def _transpiled(expr: Expr) -> str:
-    return sqlglot.transpile(to_sql(expr), read="spark", write="duckdb")[0]
+    """An expression in DuckDB's words; what overflows is NULL, where DuckDB would stop."""
+    text: str = sqlglot.parse_one(to_sql(expr), read="spark").transform(_or_null).sql("duckdb")
+    return text
+
+
+def _or_null(node: Any) -> Any:
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Neg | exp.Abs) and not isinstance(
+        node.parent, exp.Anonymous
+    ):
+        return exp.Anonymous(this="TRY", expressions=[node.copy()])
+    return node
 
 
 def _quoted(name: str) -> str:
