@@ -17,6 +17,7 @@ import pyarrow as pa
 from weft.bucket.bucket import Bucket, column
 from weft.bucket.compiled import Mask
 from weft.kernels import route
+from weft.kernels.heavy import dealt, heavy_rows
 from weft.kernels.query_set import (
     columns_of,
     nonempty,
@@ -25,7 +26,7 @@ from weft.kernels.query_set import (
 )
 from weft.kernels.sample import frequent
 from weft.kernels.select import Columns, holds
-from weft.logical.expr import Column, columns
+from weft.logical.expr import Column, Expr, columns
 from weft.logical.expr import all_of as conjunction
 from weft.logical.limits import measured_in_cells
 from weft.plan.derive import filters_of
@@ -106,8 +107,8 @@ def _leave(
         rule = program.rules[edge.name]
         if edges is not None and edge.name not in edges:
             continue
-        if edge.kind != LOCAL:
-            outcome.sent += _send(program, edge, _of_use(program, rule.users, batch), turn)
+        if edge.kind != LOCAL or edge.by is not None:
+            outcome.sent += _send(program, edge, _of_use(program, rule.users, batch), turn, outcome)
         elif isinstance(rule, ResultRule) and batch.num_rows:  # a query of one input: nothing to join
             finish(program, rule, Tuples(batch), turn, outcome)
 
@@ -164,7 +165,8 @@ def run_hop(
     if hop == CLOSING and job is None:
         _count(program, here, state, outcome, limit)
     for name in list(here):
-        here |= {rider: list(here[name]) for rider in program.riders[name]}
+        for rider in program.riders[name]:
+            here[rider] = [*_riding(program, rider, here[name]), *here.get(rider, ())]
     rules = program.hops[hop] if hop < len(program.hops) else ()  # other graphs of the batch may have more
     for rule in rules:
         batches = [batch for batch in here.pop(rule.edge, ()) if batch.num_rows]
@@ -231,7 +233,7 @@ def _probe(
     for name in onward:
         edge, after = program.edges[name], program.rules[name]
         if edge.kind != LOCAL:
-            outcome.sent += _send(program, edge, _of_use(program, after.users, matches), turn)
+            outcome.sent += _send(program, edge, _of_use(program, after.users, matches), turn, outcome)
         elif not isinstance(after, ResultRule):
             here.setdefault(name, []).append(matches)
 
@@ -246,7 +248,21 @@ def visible(program: Program, rule: ProbeRule, state: State, turn: Turn) -> list
     return runs
 
 
-def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> Iterator[Parcel]:
+def _riding(program: Program, rider: str, stored: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What rides on an edge that stores: all of it, or all whose value is light; the source sends the others."""
+    by, apart = program.edges[rider].by, program.heavy(rider)
+    for batch in stored:
+        if by is None:
+            yield batch
+            continue
+        past = (BATCH,) if BATCH in batch.schema.names else ()
+        slim = batch.select([*program.carried[rider], *past])
+        yield _kept(slim, ~heavy_rows(values_of(batch, by), apart.rides))
+
+
+def _send(
+    program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn, outcome: Outcome
+) -> Iterator[Parcel]:
     """A batch as parcels over an edge, with the columns that are needed at its end."""
     if not batch.num_rows:
         return
@@ -257,6 +273,9 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
     elif edge.kind == SPAN:
         first, last = (values_of(batch, value) for value in edge.values)
         parts = route.spanned(slim, first, last, turn.partitions)
+    elif edge.by is not None and (edge.heavy or edge.kind == LOCAL):
+        yield from _send_apart(program, edge, edge.by, batch, slim, turn, outcome)
+        return
     elif edge.kind == GROUP_BY and edge.by is not None:
         values = values_of(batch, edge.by)
         place = route.by_cell if measured_in_cells(edge.by) else route.partitions
@@ -266,3 +285,31 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
     for partition, part in enumerate(parts):
         if part.num_rows:
             yield Parcel(edge.name, partition, part)
+
+
+def _send_apart(
+    program: Program,
+    edge: Edge,
+    by: Expr,
+    batch: pa.RecordBatch,
+    slim: pa.RecordBatch,
+    turn: Turn,
+    outcome: Outcome,
+) -> Iterator[Parcel]:
+    """Tuples over an edge with heavy values: dealt out if they are stored at its end, else everywhere."""
+    values, apart, count = values_of(batch, by), program.heavy(edge.name), turn.partitions
+    rows = heavy_rows(values, apart.words)
+    targets = route.partitions([values], count, nulls=edge.nulls)
+    if isinstance(program.rules[edge.name], StoreRule):
+        parts = route.split(slim, dealt(targets, rows, count, turn.number), count)
+    else:
+        alone = ~rows
+        if edge.kind == LOCAL:  # what rides is there already
+            alone &= heavy_rows(values, apart.rides)
+        parts = route.split(slim, np.where(alone, targets, np.int32(-1)), count)
+        copied = slim.filter(pa.array(rows))
+        parts += route.everywhere(copied, count)
+        outcome.steps.append(StepCount(edge.name, 0, 0, copied.num_rows * (count - 1)))
+    for number, part in enumerate(parts):
+        if part.num_rows:
+            yield Parcel(edge.name, number % count, part)

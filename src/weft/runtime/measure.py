@@ -85,7 +85,7 @@ def _passed(graph: PhysicalGraph, alias: str, batch: BatchMetrics) -> float:
     if first is None:
         return float(batch.results)  # a query of one input
     step = batch.steps.get(first.edge)
-    return step.probes / probe_copies(graph, first) if step else 0.0
+    return step.tuples / probe_copies(graph, first) if step else 0.0
 
 
 def _predicates(statistics: Statistics, graph: PhysicalGraph, metrics: Batches, before: Before) -> Pairs:
@@ -158,7 +158,7 @@ def _window_pairs(
         return None
     apart = estimator.selectivity(known) * estimator.selectivity(store)
     met = estimator.tuples(start, known | store) * apart / alone
-    return met * sum(step.probes for step in _steps(rule, metrics)) / probe_copies(graph, rule)
+    return met * sum(step.tuples for step in _steps(rule, metrics)) / probe_copies(graph, rule)
 
 
 def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, before: Before) -> float:
@@ -172,7 +172,7 @@ def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, befor
         for other in graph.store(rule.store).aliases:
             if batch.order.index(other) < batch.order.index(rule.start):
                 visible += _added(graph, rule.store, other, batch)
-        total += visible * batch.steps[rule.edge].probes / probe_copies(graph, rule)
+        total += visible * batch.steps[rule.edge].tuples / probe_copies(graph, rule)
     return total
 
 

@@ -46,15 +46,24 @@ class InputMetrics:
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """Tuples that probed over an edge, and what they found."""
+    """Tuples that probed over an edge, and what they found.
+
+    ``copies`` of the probes are further ones of tuples with a heavy value, which probe everywhere.
+    """
 
     probes: int
     matches: int
+    copies: int = 0
+
+    @property
+    def tuples(self) -> int:
+        """How many tuples probed, those with a heavy value once."""
+        return self.probes - self.copies
 
     @property
     def matches_per_probe(self) -> float:
         """How many matches a tuple had on average."""
-        return self.matches / self.probes if self.probes else 0.0
+        return self.matches / self.tuples if self.tuples else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +172,8 @@ def sum_steps(counts: Iterable[StepCount]) -> dict[str, StepMetrics]:
     found: dict[str, StepMetrics] = {}
     for count in counts:
         old = found.get(count.edge, StepMetrics(0, 0))
-        found[count.edge] = StepMetrics(old.probes + count.probes, old.matches + count.matches)
+        sums = (old.probes + count.probes, old.matches + count.matches, old.copies + count.copies)
+        found[count.edge] = StepMetrics(*sums)
     return found
 
 

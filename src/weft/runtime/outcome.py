@@ -50,11 +50,12 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class StepCount:
-    """How many tuples a probe had, and how many matches it found."""
+    """How many tuples a probe had, and how many matches it found; ``copies`` of them were sent beyond one of each."""
 
     edge: str
     probes: int
     matches: int
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
