@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.optimizer.cost import hop_cost, probe_cost, step_cost, storage_cost, store_cost
+from weft.optimizer.cost import hop_cost, probe_cost, storage_cost, store_cost
 from weft.optimizer.space import Options, Space
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import Cost, StepCost, StoreCost
 from weft.plan.rules import ProbeRule, Rule
-from weft.plan.schedule import LOCAL, edge_copies
+from weft.plan.schedule import ANYWHERE, LOCAL
 from weft.stats.statistics import Statistics
 
 __all__ = ["estimated"]
@@ -48,8 +48,9 @@ def _with_estimate(space: Space, graph: PhysicalGraph, rule: Rule) -> Rule:
     known, inside = space.estimator.mask(rule.known), space.estimator.mask(store.aliases)
     start = space.query.aliases.index(rule.start)
     incoming, outgoing = space.tuples(start, known), space.tuples(start, known | inside)
-    copies, shipped = edge_copies(edge.kind, space.partitions), edge.kind != LOCAL
-    cost = step_cost(space.weights, incoming, copies, shipped) * space.load(space.spread(store.layout))
+    spread, shipped = space.spread(store.layout), edge.kind != LOCAL
+    copies = space.copies(spread, known)
+    cost = space.work(start, known, inside, spread, ANYWHERE, incoming, shipped)
     step = StepCost(rule.start, store.aliases, edge.hop, incoming, copies, shipped, outgoing, cost)
     return replace(rule, estimate=step)
 

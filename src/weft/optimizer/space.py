@@ -11,12 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 from weft.errors import ConfigError
-from weft.logical.expr import Expr, aliases
+from weft.logical.expr import Expr, aliases, to_sql
 from weft.logical.query import Query
-from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, crowding
+from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, copies, crowding, step_cost
+from weft.optimizer.skew import Skew
 from weft.plan.join_plan import Layout
 from weft.plan.routing import Routing
-from weft.plan.schedule import NO_KEY, Spread
+from weft.plan.schedule import NO_KEY, Place, Spread
 from weft.stats.estimate import Estimator, bits
 from weft.stats.statistics import Statistics
 
@@ -76,6 +77,16 @@ class Space:
         self.routable = lru_cache(None)(self._routable)
         self.spreads = lru_cache(None)(self._spreads)
         self.load = lru_cache(None)(self._load)
+        tasks = options.partitions if options.tasks is None else options.tasks
+        self.skew = Skew(
+            query,
+            self._routing,
+            self.estimator,
+            options.weights,
+            options.partitions,
+            tasks,
+            options.scatter_heavy,
+        )
 
     @property
     def budget(self) -> float:
@@ -120,7 +131,10 @@ class Space:
         return key != NO_KEY and any(not needed & ~known for needed in self._ways[key])
 
     def _spreads(self, mask: int) -> tuple[Spread, ...]:
-        """The layouts a store may have (6.4.3): by a key that leads outside, else by a band or scattered; or copied."""
+        """The layouts a store may have (6.4.3): by a key that leads outside, else by a band or scattered; or copied.
+
+        By a key with heavy values, these may be scattered.
+        """
         keys = [
             key
             for key, owners in enumerate(self._owners)
@@ -128,6 +142,9 @@ class Space:
         ]
         bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
         spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
+        for plain in tuple(spread):
+            heavy = tuple(map(to_sql, self.skew.heavy(plain.key, mask)))
+            spread += [plain._replace(heavy=heavy)] if heavy else []
         return (*(spread or (*bands, Spread("scattered"))), Spread("replicated"))
 
     def _load(self, spread: Spread) -> float:
@@ -148,7 +165,29 @@ class Space:
             route = self._routing.members[spread.key]
             by = next(route[alias] for alias in self.names(mask) if alias in route)
         kind = "partitioned" if spread.kind == "ranged" else spread.kind
-        return Layout(kind, self.partitions, by)
+        heavy = self.skew.heavy(spread.key, mask) if spread.heavy else ()
+        return Layout(kind, self.partitions, by, heavy)
+
+    def even_work(self, known: int, spread: Spread, tuples: float, shipped: bool) -> float:
+        """What a step of some tuples costs if heavy values cost nothing more."""
+        count = copies(spread.kind, self.routable(spread.key, known), self.partitions)
+        return step_cost(self.weights, tuples, count, shipped) * self.load(spread)
+
+    def work(
+        self, start: int, known: int, store: int, spread: Spread, place: Place, tuples: float, shipped: bool
+    ) -> float:
+        """What a step of some tuples costs."""
+        extra = 0.0
+        if spread.kind == "replicated" or self.routable(spread.key, known):
+            extra = self.skew.extra(start, known, store, spread, place, tuples, shipped)
+        return self.even_work(known, spread, tuples, shipped) + extra
+
+    def copies(self, spread: Spread, known: int) -> float:
+        """χ of a step, those of heavy tuples included."""
+        routable = self.routable(spread.key, known)
+        if spread.heavy and routable:
+            return self.skew.copies(spread, known)
+        return copies(spread.kind, routable, self.partitions)
 
     def spread(self, layout: Layout) -> Spread:
         """The inverse of `layout`."""

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 __all__ = [
     "ALL",
+    "ANYWHERE",
     "CELL",
     "GROUP_BY",
     "LOCAL",
@@ -73,6 +74,10 @@ class Place(NamedTuple):
     key: int
     fresh: bool = False
     heavy: tuple[str, ...] = ()
+
+
+# Where a tuple is of which nothing is known.
+ANYWHERE = Place(0, NO_KEY)
 
 
 def edge_copies(kind: str, partitions: int) -> float:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.logical.expr import Column, Expr
+from weft.logical.expr import Column
 from weft.plan.graph import PhysicalGraph
-from weft.stats.skew import HeavyValue
+from weft.stats.skew import HeavyValue, can_be_heavy
 
-__all__ = ["EVERY", "Counted", "HeavyShares", "Lookout", "Seen", "is_watched", "next_heavy", "watched"]
+__all__ = ["EVERY", "Counted", "HeavyShares", "Lookout", "Seen", "next_heavy", "watched"]
 
 EVERY = 4  # so many batches one is sampled
 SAMPLE = 20_000  # values of a column are counted, of a task
@@ -44,15 +44,10 @@ class Counted:
         return cls(**{**data, "values": tuple((value, number) for value, number in data["values"])})
 
 
-def is_watched(expr: Expr | None) -> bool:
-    """Whether heavy values of a key are looked for: of columns of whole numbers and texts."""
-    return isinstance(expr, Column) and (expr.type.is_integer or expr.type.name == "string")
-
-
 def watched(graph: PhysicalGraph, alias: str) -> tuple[Column, ...]:
     """The columns of an input by whose values tuples are placed."""
     every = [*(edge.by for edge in graph.edges), *(store.layout.by for store in graph.stores)]
-    found = {by for by in every if isinstance(by, Column) and by.alias == alias and is_watched(by)}
+    found = {by for by in every if isinstance(by, Column) and by.alias == alias and can_be_heavy(by)}
     return tuple(sorted(found, key=str))
 
 

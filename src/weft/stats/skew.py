@@ -13,8 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weft.errors import StatisticsError
+from weft.logical.expr import Column, Expr
+from weft.logical.schema import DataType
 
-__all__ = ["Distribution", "Heavy", "HeavyValue", "agreement", "check_heavy", "joined"]
+__all__ = [
+    "Distribution",
+    "Heavy",
+    "HeavyValue",
+    "agreement",
+    "can_be_heavy",
+    "check_heavy",
+    "fits",
+    "joined",
+]
 
 HeavyValue = int | str
 
@@ -37,6 +48,21 @@ def check_heavy(heavy: Heavy) -> None:
                 )
         if math.fsum(shares.values()) > 1 + 1e-9:
             raise StatisticsError(f"the heavy values of column {name} have more than all tuples together")
+
+
+def can_be_heavy(expr: Expr | None) -> bool:
+    """Whether heavy values of a key are looked for: of columns of whole numbers and texts."""
+    return isinstance(expr, Column) and (expr.type.is_integer or expr.type.name == "string")
+
+
+def fits(value: HeavyValue, type_: DataType) -> bool:
+    """Whether a column of a type can have a value."""
+    if isinstance(value, str):
+        return type_.name == "string"
+    return type_.name in _BITS and -(1 << _BITS[type_.name]) <= value < 1 << _BITS[type_.name]
+
+
+_BITS = {"byte": 7, "short": 15, "int": 31, "long": 63}
 
 
 @dataclass(frozen=True, slots=True)
