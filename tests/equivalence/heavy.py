@@ -6,8 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from weft.logical.expr import Column, Literal, to_sql
+from weft.logical.expr import Literal, to_sql
 from weft.plan.join_plan import JoinPlan, Layout, Operator, Store
+from weft.stats.skew import key_column
 
 NUMBERS: Sequence[int] = (0, 1, 2, 2, 99)  # the last one never comes
 TEXTS: Sequence[str] = ("a", "A", "b", "", "never")
@@ -30,7 +31,7 @@ _KINDS: dict[str, Sequence[int | str]] = {"long": NUMBERS, "int": NUMBERS, "stri
 
 def _scattered(rng: random.Random, store: Store, drawn: dict[str, list[int | str]]) -> Store:
     by = store.layout.by
-    if not isinstance(by, Column) or by.type.name not in _KINDS or rng.random() < 0.2:
+    if by is None or key_column(by) is None or by.type.name not in _KINDS or rng.random() < 0.2:
         return store
     values = drawn.get(by.type.name) or rng.sample(_KINDS[by.type.name], rng.randint(1, 3))
     return Store(store.aliases, with_heavy(store.layout, values))
@@ -38,6 +39,6 @@ def _scattered(rng: random.Random, store: Store, drawn: dict[str, list[int | str
 
 def with_heavy(layout: Layout, values: Sequence[int | str]) -> Layout:
     """A layout that scatters these values."""
-    assert isinstance(layout.by, Column)
+    assert layout.by is not None
     literals = {Literal(value, layout.by.type) for value in values}
     return replace(layout, heavy=tuple(sorted(literals, key=to_sql)))

@@ -16,7 +16,7 @@ from weft.optimizer.cost import Weights, heavy_copies, waiting
 from weft.plan.routing import Routing
 from weft.plan.schedule import NO_KEY, Place, Spread
 from weft.stats.estimate import Estimator
-from weft.stats.skew import Distribution, HeavyValue, can_be_heavy, fits, joined
+from weft.stats.skew import Distribution, HeavyValue, fits, joined, key_column
 
 __all__ = ["Skew"]
 
@@ -40,12 +40,9 @@ class Skew:
         self.query, self._routing, self._estimator, self._weights = query, routing, estimator, weights
         self._partitions, self._tasks = partitions, min(tasks, partitions)
         self._scatters = scatters and partitions > 1
-        self.is_known = partitions > 1 and any(
-            self._distribution(column).heavy
-            for route in routing.members
-            for column in route.values()
-            if isinstance(column, Column)
-        )
+        columns = [key_column(expr) for route in routing.members for expr in route.values()]
+        known = (self._distribution(column) for column in columns if column is not None)
+        self.is_known = partitions > 1 and any(one.heavy for one in known)
         self.of = lru_cache(None)(self._of)
         self.heavy = lru_cache(None)(self._heavy)
         self._unit = lru_cache(None)(self._extra_of_one)
@@ -56,8 +53,8 @@ class Skew:
     def _of(self, key: int, mask: int) -> Distribution | None:
         """How a key's values are spread over what some inputs give together; None: evenly, as far as is known."""
         members = self._routing.members[key] if key >= 0 else {}
-        columns = [c for a in self._names(mask) if isinstance(c := members.get(a), Column)]
-        parts = [self._distribution(column) for column in columns]
+        columns = [key_column(members.get(alias)) for alias in self._names(mask)]
+        parts = [self._distribution(column) for column in columns if column is not None]
         return joined(parts) if any(part.heavy for part in parts) else None
 
     def _heavy(self, key: int, mask: int) -> tuple[Literal, ...]:
@@ -65,7 +62,7 @@ class Skew:
         found = self.of(key, mask) if self.is_known and self._scatters else None
         members = self._routing.members[key]
         by = next((members[a] for a in self._names(mask) if a in members), None)
-        if found is None or not isinstance(by, Column) or not can_be_heavy(by):
+        if found is None or by is None or key_column(by) is None:
             return ()
         ranked = sorted(found.heavy.items(), key=lambda item: (-item[1], str(item[0])))
         often = [v for v, share in ranked if share * self._partitions > BOUND and fits(v, by.type)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.logical.expr import Column
 from weft.plan.graph import PhysicalGraph
-from weft.stats.skew import HeavyValue, can_be_heavy
+from weft.stats.skew import HeavyValue, key_column
 
 __all__ = ["EVERY", "Counted", "HeavyShares", "Lookout", "Seen", "next_heavy", "watched"]
 
@@ -47,8 +47,8 @@ class Counted:
 def watched(graph: PhysicalGraph, alias: str) -> tuple[Column, ...]:
     """The columns of an input by whose values tuples are placed."""
     every = [*(edge.by for edge in graph.edges), *(store.layout.by for store in graph.stores)]
-    found = {by for by in every if isinstance(by, Column) and by.alias == alias and can_be_heavy(by)}
-    return tuple(sorted(found, key=str))
+    columns = [column for by in every if (column := key_column(by)) is not None]
+    return tuple(sorted({column for column in columns if column.alias == alias}, key=str))
 
 
 Known = dict[str, dict[str, tuple[tuple[HeavyValue, float], ...]]]
@@ -122,8 +122,8 @@ class Lookout:
         """What the layouts of a graph do not expect."""
         found = set()
         for store in graph.stores:
-            by, partitions = store.layout.by, store.layout.partitions
-            if not isinstance(by, Column) or partitions < 2:
+            by, partitions = key_column(store.layout.by), store.layout.partitions
+            if by is None or partitions < 2:
                 continue
             stream = graph.input(by.alias).stream.name
             shares = dict(heavy.get(stream, {}).get(by.name, ()))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weft.errors import StatisticsError
-from weft.logical.expr import Column, Expr
+from weft.logical.expr import Call, Column, Expr
 from weft.logical.schema import DataType
 
 __all__ = [
@@ -21,10 +21,10 @@ __all__ = [
     "Heavy",
     "HeavyValue",
     "agreement",
-    "can_be_heavy",
     "check_heavy",
     "fits",
     "joined",
+    "key_column",
 ]
 
 HeavyValue = int | str
@@ -50,9 +50,13 @@ def check_heavy(heavy: Heavy) -> None:
             raise StatisticsError(f"the heavy values of column {name} have more than all tuples together")
 
 
-def can_be_heavy(expr: Expr | None) -> bool:
-    """Whether heavy values of a key are looked for: of columns of whole numbers and texts."""
-    return isinstance(expr, Column) and (expr.type.is_integer or expr.type.name == "string")
+def key_column(expr: Expr | None) -> Column | None:
+    """The column whose values a key has, if heavy ones are looked for: of whole numbers, however wide, and of texts."""
+    if isinstance(expr, Call) and expr.function == "cast" and expr.type.is_integer:
+        found = key_column(expr.args[0])
+        return found if found is not None and found.type.is_integer else None
+    is_key = isinstance(expr, Column) and (expr.type.is_integer or expr.type.name == "string")
+    return expr if is_key and isinstance(expr, Column) else None
 
 
 def fits(value: HeavyValue, type_: DataType) -> bool:
