@@ -41,7 +41,7 @@ from weft.registering import expected, packed
 from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT
 from weft.runtime.functions import PackedFunction
-from weft.runtime.measure import measured
+from weft.runtime.measure import heavy_known, measured
 from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
 from weft.sinks.describe import described, made, same_place
@@ -375,7 +375,7 @@ class Session:
         statistics = self.statistics
         for graph, batches in self._seen(most=TELLING).values():
             statistics = measured(statistics, graph, batches)
-        return statistics
+        return heavy_known(statistics, self._run.runner.history.last if self._run else None)
 
     def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.equivalence.drive import Boundary, Course, random_setting, run
+from tests.equivalence.drive import Boundary, Course, Setting, random_setting, run
 from tests.equivalence.oracle import PERIOD
 from tests.equivalence.sights import PAST, Chronicle, Expected, came_in, difference, whenever
 from tests.equivalence.workloads import Change, Life, Workload, random_workload
@@ -75,13 +75,18 @@ def check_outer(seed: int, met: Counter[str]) -> None:
     check_workload(random_workload(seed, outer=0.6, batches=(4, 6, 8, 12)), seed, met)
 
 
-def check_workload(workload: Workload, seed: int, met: Counter[str]) -> None:
+def check_workload(
+    workload: Workload,
+    seed: int,
+    met: Counter[str],
+    settings: Callable[[Workload, str, int], Setting] = random_setting,
+) -> None:
     """A workload by every method."""
     lives = workload.lives()
     arrivals = [number * PERIOD for number in range(len(workload.changes))]
     chronicle = Chronicle(workload.streams, arrivals, lives)
     for place, method in enumerate(METHODS):
-        course = run(workload, random_setting(workload, method, len(METHODS) * seed + place))
+        course = run(workload, settings(workload, method, len(METHODS) * seed + place))
         orders = [course.metrics[n].order if n in course.metrics else () for n in range(len(arrivals))]
         found = set(_met(workload, course))
         for name, life in lives.items():
@@ -207,6 +212,8 @@ def _shared(boundary: Boundary) -> Iterator[str]:
     for store in graph.stores:
         if len(store.users) > 1:
             yield "a store with several users"
+        if store.layout.heavy:
+            yield "a store that scatters" + (" for several" if len(store.users) > 1 else "")
         if len(store.aliases) > 1:
             yield "an intermediate result"
             if len(store.users) > 1:

@@ -23,6 +23,7 @@ from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census
 from weft.runtime.driver import DEFAULT, Observed, driver_order
+from weft.runtime.heavy import Counted, next_heavy
 from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
 from weft.runtime.metrics import (
     BatchMetrics,
@@ -62,6 +63,7 @@ class _Done:
     closed: dict[str, int] = field(default_factory=dict)
     census: list[tuple[str, Census]] = field(default_factory=list)
     calls: list[CallCounts] = field(default_factory=list)
+    heavy: list[Counted] = field(default_factory=list)
 
 
 class LocalRunner:
@@ -264,6 +266,7 @@ class LocalRunner:
         done.steps.extend(outcome.steps)
         done.calls.append(outcome.calls)
         done.census.extend(outcome.census.items())
+        done.heavy.extend(outcome.heavy)
         for name, rows in outcome.closed.items():
             done.closed[name] = done.closed.get(name, 0) + rows
         parcel: Parcel
@@ -323,6 +326,7 @@ class LocalRunner:
             closed=done.closed,
             functions=sum_functions(done.calls),
             conditions=sum_conditions(done.calls, self.graph),
+            heavy=next_heavy(self.metrics[-1].heavy if self.metrics else {}, done.heavy),
             keys=next_keys(
                 self.metrics[-1].keys if self.metrics else {},
                 done.census,

@@ -183,6 +183,8 @@ class _Reading:
             yield from _outgoing(self.job, graph, Sender(0, self.task), outcome)
             if outcome.sample:
                 yield note(0, "sample", graph=graph, alias=alias, sets=outcome.sample)
+            if outcome.heavy:
+                yield note(0, "heavy", counted=[asdict(one) for one in outcome.heavy])
             figures = {"rows": rows, "late": one.late, "untimed": one.untimed}
             times = {"oldest": one.oldest, "newest": one.newest}
             yield note(0, "input", graph=graph, alias=alias, stream=stream, **figures, **times)
