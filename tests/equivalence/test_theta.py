@@ -34,8 +34,8 @@ WANTED = {
     "a store that is scattered": 0.1,
     "a store that is partitioned": 0.1,
     "a store that is replicated": 0.1,
-    "tuples counted per key": 0.3,
-    "tuples counted that are not wanted": 0.05,
+    "tuples counted per key": 0.15,
+    "tuples counted that are not wanted": 0.02,
 }
 
 

@@ -28,7 +28,7 @@ from weft.logical.expr import Column, columns
 from weft.logical.expr import all_of as conjunction
 from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE
 from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.census import count_keys
 from weft.runtime.closing import close_rows
@@ -52,15 +52,23 @@ Here = dict[str, list[pa.RecordBatch]]
 
 
 def leave_source(
-    program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, counting: Collection[str] = ()
+    program: Program,
+    alias: str,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    counting: Collection[str] = (),
+    dealt: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
+    """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways.
+
+    ``dealt`` says how many tuples have been dealt out before to the partitions of each store: the next one goes on.
+    """
     outcome = Outcome(counting)
     every = _with_sets(program, alias, batch)
     wanted = _wanted(program, alias, every)
     if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
         outcome.sample = _sampled(program, wanted)
-    _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None)
+    _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None, dealt or {})
     return outcome
 
 
@@ -73,10 +81,17 @@ def _sampled(program: Program, batch: pa.RecordBatch) -> dict[str, int]:
     return {"".join(f"{word:016x}" for word in one): n for one, n in zip(words, counts.tolist(), strict=True)}
 
 
-def leave_past(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, job: Boundary) -> Outcome:
+def leave_past(
+    program: Program,
+    alias: str,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    job: Boundary,
+    dealt: Mapping[str, int] | None = None,
+) -> Outcome:
     """Stored tuples of an input, as `weft.runtime.refresh` gives them, sent on their ways once more."""
     outcome = Outcome(job.counting, job.answering)
-    _leave(program, alias, batch, turn, outcome, job.edges)
+    _leave(program, alias, batch, turn, outcome, job.edges, dealt or {})
     return outcome
 
 
@@ -87,6 +102,7 @@ def _leave(
     turn: Turn,
     outcome: Outcome,
     edges: Collection[str] | None,
+    dealt: Mapping[str, int],
 ) -> None:
     """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
     counted = program.apart(alias)
@@ -96,7 +112,11 @@ def _leave(
             continue
         stays = counted and isinstance(rule, StoreRule)
         some = batch if stays else _of_use(program, rule.users, batch, also_empty=counted)
-        if edge.kind != LOCAL:
+        if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
+            store = program.stores[rule.store].identity
+            outcome.dealt[store] = some.num_rows
+            outcome.sent += _send(program, edge, some, turn, dealt.get(store, 0))
+        elif edge.kind != LOCAL:
             outcome.sent += _send(program, edge, some, turn)
         elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
             finish(program, rule, Tuples(some), turn, outcome)
@@ -245,8 +265,13 @@ def visible(program: Program, rule: ProbeRule, state: State, turn: Turn) -> list
     return runs
 
 
-def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> Iterator[Parcel]:
-    """A batch as parcels over an edge, with the columns that are needed at its end."""
+def _send(
+    program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn, first: int | None = None
+) -> Iterator[Parcel]:
+    """A batch as parcels over an edge, with the columns that are needed at its end.
+
+    What may go anywhere is dealt out one by one, beginning with the ``first`` partition.
+    """
     if not batch.num_rows:
         return
     past = (BATCH,) if BATCH in batch.schema.names else ()
@@ -257,7 +282,7 @@ def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> It
         targets = route.partitions([values_of(batch, edge.by)], turn.partitions, nulls=edge.nulls)
         parts = route.split(slim, targets, turn.partitions)
     else:
-        parts = route.round_robin(slim, turn.partitions, turn.number)
+        parts = route.round_robin(slim, turn.partitions, turn.number if first is None else first)
     for partition, part in enumerate(parts):
         if part.num_rows:
             yield Parcel(edge.name, partition, part)

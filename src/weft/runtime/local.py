@@ -77,6 +77,7 @@ class LocalRunner:
         self.kept = kept_after(None, self.program, Relay(), Facts())
         self.evicted: dict[str, int] = {}
         self.closed: dict[str, int] = {}  # by query: up to which time
+        self.dealt: dict[str, int] = {}  # by store: how many tuples have been dealt out to its partitions
         self.metrics: list[BatchMetrics] = []
         self.number = 0  # of the next batch
         self._results: dict[str, list[pa.RecordBatch]] = {}
@@ -178,7 +179,7 @@ class LocalRunner:
             for partition, state in enumerate(self.states):
                 for run in state.runs.get(read.store, ()) if read.is_read_in(partition) else ():
                     rows = past_rows(new, read.alias, run.batch, turn.number - 1, read.users, read.copies)
-                    self._take(leave_past(new, read.alias, rows, turn, job), waiting, done, new)
+                    self._take(leave_past(new, read.alias, rows, turn, job, self.dealt), waiting, done, new)
         for hop in range(1, len(new.hops)):
             for partition, state in enumerate(states):
                 arrived = waiting.pop((hop, partition), {})
@@ -220,7 +221,7 @@ class LocalRunner:
         done = _Done(began)
         for alias, one in admitted.items():
             batch = numbered(self.program, alias, one.batch, self._before(alias))
-            self._take(leave_source(self.program, alias, batch, turn), waiting, done)
+            self._take(leave_source(self.program, alias, batch, turn, dealt=self.dealt), waiting, done)
         done.seconds.append(perf_counter() - began)
         for hop in range(1, len(self.program.hops)):
             began = perf_counter()
@@ -240,6 +241,8 @@ class LocalRunner:
             done.results.setdefault(name, []).extend(batches)
         done.steps.extend(outcome.steps)
         done.census.extend(outcome.census.items())
+        for store, rows in outcome.dealt.items():
+            self.dealt[store] = self.dealt.get(store, 0) + rows
         for name, rows in outcome.closed.items():
             done.closed[name] = done.closed.get(name, 0) + rows
         parcel: Parcel

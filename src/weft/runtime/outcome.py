@@ -82,6 +82,7 @@ class Outcome:
     census: dict[str, Census] = field(default_factory=dict)  # of the keys of queries on one key
     sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
     failed: dict[str, Exception] = field(default_factory=dict)
+    dealt: dict[str, int] = field(default_factory=dict)  # how many tuples were dealt out, by store
 
     def answers(self, name: str) -> bool:
         """Whether results of a query are wanted."""

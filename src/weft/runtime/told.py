@@ -52,6 +52,7 @@ class Told:
     samples: dict[str, dict[int, float]] = field(
         default_factory=dict
     )  # query-sets and their number, by input
+    dealt: list[tuple[str, str, str, int]] = field(default_factory=list)  # graph, store, read task, tuples
     bad: list[bytes] = field(default_factory=list)
     times: dict[int, float] = field(default_factory=dict)
     errors: list[WeftError] = field(default_factory=list)
@@ -91,6 +92,8 @@ class Told:
             sample = self.samples.setdefault(content["alias"], {})
             for bits, number in content["sets"].items():
                 sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
+        elif kind == "dealt":
+            self.dealt.append((content["graph"], content["store"], str(content["task"]), content["rows"]))
         elif kind == "failed":
             self.failed.setdefault(content["query"], content["message"])
         elif kind == "seconds":
@@ -199,7 +202,20 @@ def next_manifest(
             for turn in map(Turn.from_dict, plan.turns.values())
             for query, clock in turn.clocks.items()
         },
+        {name: _dealt(name, program, before, told) for name, program in programs.items()},
     )
+
+
+def _dealt(name: str, program: Program, before: Manifest, told: Told) -> dict[str, dict[str, int]]:
+    """How many tuples read tasks have dealt out, by store, of those stores that there still are."""
+    stores = {store.identity for store in program.stores.values()}
+    known = before.dealt.get(name, {})
+    found = {store: dict(tasks) for store, tasks in known.items() if store in stores}
+    for graph, store, task, rows in told.dealt:
+        if graph == name:
+            tasks = found.setdefault(store, {})
+            tasks[task] = tasks.get(task, 0) + rows
+    return found
 
 
 def _streams(
