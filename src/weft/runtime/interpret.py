@@ -33,7 +33,7 @@ from weft.logical.expr import all_of as conjunction
 from weft.logical.limits import measured_in_cells
 from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE, SPAN
 from weft.runtime import heavy
 from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.census import count_keys
@@ -58,9 +58,17 @@ Here = dict[str, list[pa.RecordBatch]]
 
 
 def leave_source(
-    program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, counting: Collection[str] = ()
+    program: Program,
+    alias: str,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    counting: Collection[str] = (),
+    dealt: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
+    """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways.
+
+    ``dealt`` says how many tuples have been dealt out before to the partitions of each store: the next one goes on.
+    """
     outcome = Outcome(counting)
     if turn.partitions > 1 and turn.number % heavy.EVERY == 0 and batch.num_rows:
         outcome.heavy = _counted(program, alias, batch, turn)
@@ -68,7 +76,7 @@ def leave_source(
     wanted = _wanted(program, alias, every, outcome)
     if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
         outcome.sample = _sampled(program, wanted)
-    _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None)
+    _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None, dealt or {})
     return _with_calls(outcome)
 
 
@@ -91,10 +99,17 @@ def _counted(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn) ->
     return found
 
 
-def leave_past(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, job: Boundary) -> Outcome:
+def leave_past(
+    program: Program,
+    alias: str,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    job: Boundary,
+    dealt: Mapping[str, int] | None = None,
+) -> Outcome:
     """Stored tuples of an input, as `weft.runtime.refresh` gives them, sent on their ways once more."""
     outcome = Outcome(job.counting, job.answering)
-    _leave(program, alias, batch, turn, outcome, job.edges)
+    _leave(program, alias, batch, turn, outcome, job.edges, dealt or {})
     return _with_calls(outcome)
 
 
@@ -114,6 +129,7 @@ def _leave(
     turn: Turn,
     outcome: Outcome,
     edges: Collection[str] | None,
+    dealt: Mapping[str, int],
 ) -> None:
     """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
     counted = program.apart(alias)
@@ -123,7 +139,11 @@ def _leave(
             continue
         stays = counted and isinstance(rule, StoreRule)
         some = batch if stays else _of_use(program, rule.users, batch, also_empty=counted)
-        if edge.kind != LOCAL or edge.by is not None:
+        if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
+            store = program.stores[rule.store].identity
+            outcome.dealt[store] = some.num_rows
+            outcome.sent += _send(program, edge, some, turn, outcome, dealt.get(store, 0))
+        elif edge.kind != LOCAL or edge.by is not None:
             outcome.sent += _send(program, edge, some, turn, outcome)
         elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
             finish(program, rule, Tuples(some), turn, outcome)
@@ -297,9 +317,17 @@ def _riding(program: Program, rider: str, stored: Sequence[pa.RecordBatch]) -> I
 
 
 def _send(
-    program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn, outcome: Outcome
+    program: Program,
+    edge: Edge,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    outcome: Outcome,
+    begin: int | None = None,
 ) -> Iterator[Parcel]:
-    """A batch as parcels over an edge, with the columns that are needed at its end."""
+    """A batch as parcels over an edge, with the columns that are needed at its end.
+
+    What may go anywhere is dealt out one by one, to begin with a given partition.
+    """
     if not batch.num_rows:
         return
     past = (BATCH,) if BATCH in batch.schema.names else ()
@@ -317,7 +345,7 @@ def _send(
         place = route.by_cell if measured_in_cells(edge.by) else route.partitions
         parts = route.split(slim, place([values], turn.partitions, nulls=edge.nulls), turn.partitions)
     else:
-        parts = route.round_robin(slim, turn.partitions, turn.number)
+        parts = route.round_robin(slim, turn.partitions, turn.number if begin is None else begin)
     for partition, part in enumerate(parts):
         if part.num_rows:
             yield Parcel(edge.name, partition, part)

@@ -90,6 +90,7 @@ class LocalRunner:
         self.kept = kept_after(None, self.program, Relay(), Facts())
         self.evicted: dict[str, int] = {}
         self.closed: dict[str, int] = {}  # by query: up to which time
+        self.dealt: dict[str, int] = {}  # by store: how many tuples have been dealt out to its partitions
         self.metrics: list[BatchMetrics] = []
         self.number = 0  # of the next batch
         self._results: dict[str, list[pa.RecordBatch]] = {}
@@ -203,7 +204,7 @@ class LocalRunner:
             for partition, state in enumerate(self.states):
                 for run in state.runs.get(read.store, ()) if read.is_read_in(partition) else ():
                     rows = past_rows(new, read.alias, run.batch, turn.number - 1, read.users, read.copies)
-                    self._take(leave_past(new, read.alias, rows, turn, job), waiting, done, new)
+                    self._take(leave_past(new, read.alias, rows, turn, job, self.dealt), waiting, done, new)
         for hop in range(1, len(new.hops)):
             for partition, state in enumerate(states):
                 arrived = waiting.pop((hop, partition), {})
@@ -245,7 +246,7 @@ class LocalRunner:
         done = _Done(began)
         for alias, one in admitted.items():
             batch = numbered(self.program, alias, one.batch, self._before(alias))
-            self._take(leave_source(self.program, alias, batch, turn), waiting, done)
+            self._take(leave_source(self.program, alias, batch, turn, dealt=self.dealt), waiting, done)
         done.seconds.append(perf_counter() - began)
         for hop in range(1, len(self.program.hops)):
             began = perf_counter()
@@ -267,6 +268,8 @@ class LocalRunner:
         done.calls.append(outcome.calls)
         done.census.extend(outcome.census.items())
         done.heavy.extend(outcome.heavy)
+        for store, rows in outcome.dealt.items():
+            self.dealt[store] = self.dealt.get(store, 0) + rows
         for name, rows in outcome.closed.items():
             done.closed[name] = done.closed.get(name, 0) + rows
         parcel: Parcel

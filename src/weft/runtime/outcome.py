@@ -87,6 +87,7 @@ class Outcome:
     heavy: list[Counted] = field(default_factory=list)  # how often some tuples have which key
     failed: dict[str, Exception] = field(default_factory=dict)
     calls: CallCounts = field(default_factory=CallCounts)  # of users' functions
+    dealt: dict[str, int] = field(default_factory=dict)  # how many tuples were dealt out, by store
 
     def fail(self, names: Iterable[str], error: Exception) -> None:
         """Queries cannot be answered."""

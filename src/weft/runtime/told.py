@@ -61,6 +61,7 @@ class Told:
         default_factory=dict
     )  # query-sets and their number, by input
     heavy: list[Counted] = field(default_factory=list)  # common values of keys
+    dealt: list[tuple[str, str, str, int]] = field(default_factory=list)  # graph, store, read task, tuples
     bad: list[bytes] = field(default_factory=list)
     times: dict[int, float] = field(default_factory=dict)  # of the slowest task, by hop
     work: dict[int, float] = field(default_factory=dict)  # of all tasks, by hop
@@ -103,6 +104,8 @@ class Told:
                 sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
         elif kind == "heavy":
             self.heavy += [Counted.from_dict(one) for one in content["counted"]]
+        elif kind == "dealt":
+            self.dealt.append((content["graph"], content["store"], str(content["task"]), content["rows"]))
         elif kind == "failed":
             self.failed.setdefault(content["query"], content["message"])
             if "function" in content:
@@ -224,7 +227,20 @@ def next_manifest(
             for turn in map(Turn.from_dict, plan.turns.values())
             for query, clock in turn.clocks.items()
         },
+        {name: _dealt(name, program, before, told) for name, program in programs.items()},
     )
+
+
+def _dealt(name: str, program: Program, before: Manifest, told: Told) -> dict[str, dict[str, int]]:
+    """How many tuples read tasks have dealt out, by store, of those stores that there still are."""
+    stores = {store.identity for store in program.stores.values()}
+    known = before.dealt.get(name, {})
+    found = {store: dict(tasks) for store, tasks in known.items() if store in stores}
+    for graph, store, task, rows in told.dealt:
+        if graph == name:
+            tasks = found.setdefault(store, {})
+            tasks[task] = tasks.get(task, 0) + rows
+    return found
 
 
 def _streams(
