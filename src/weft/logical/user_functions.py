@@ -17,7 +17,8 @@ from weft.logical.schema import DataType
 
 __all__ = ["UserFunction", "has_user_call", "user_calls", "user_functions"]
 
-_BUILT_IN = frozenset((*FUNCTIONS, "cast"))
+# With what only plans have: pieces of a value (`weft.logical.limits`).
+_BUILT_IN = frozenset((*FUNCTIONS, "cast", "cell", "grid"))
 
 
 @dataclass(frozen=True, slots=True)
