@@ -6,7 +6,6 @@ among the cores. A window is given as its buckets, which are read where they are
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numba
@@ -20,6 +19,7 @@ __all__ = ["count_pairs"]
 Whole = npt.NDArray[np.int32]
 Float = npt.NDArray[np.float32]
 Time = npt.NDArray[np.int64]
+_MOST = numba.get_num_threads()  # when nobody has set it
 
 
 @njit(parallel=True, cache=True)
@@ -54,7 +54,7 @@ def _pairs_within(
 
 def count_pairs(new: pa.Table, window: pa.Table, band: int, span: int | None, cores: int) -> int:
     """How many pairs lie within the band and, if a span of microseconds is given, within it."""
-    numba.set_num_threads(min(cores, len(os.sched_getaffinity(0))))
+    numba.set_num_threads(min(cores, _MOST))
     whole, broken = np.int32(band), np.float32(band)
     x, y, t = _arrays(new.combine_chunks().to_batches()[0])
     total = 0

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from benchmarks._splitjoin import KINDS
+from benchmarks._splitjoin_figures import Case
 from benchmarks._splitjoin_peers import PEERS
-from benchmarks._splitjoin_report import Case
 
 __all__ = [
     "SECTIONS",
@@ -150,6 +150,7 @@ def _add_streams(parser: argparse.ArgumentParser) -> None:
 
 def _add_sections(parser: argparse.ArgumentParser) -> None:
     add, paper = parser.add_argument, 28 << 15
+    add("--peer-rows", type=_tuples, default=1 << 14, help="new tuples DuckDB and Polars take of each stream")
     add("--peer-windows", type=_tuples, nargs="+", help="for the peers; the largest of --windows")
     add(
         "--loop-rows",

@@ -5,15 +5,15 @@ r.x BETWEEN s.a - 10 AND s.a + 10 AND r.y BETWEEN s.b - 10 AND s.b + 10 (section
 
   throughput   tuples a second of both streams with full windows, from Parquet files to a sink (Figures 12 and 16)
   peers        the new tuples of one of these batches, joined with its windows by others: compiled nested loops over
-               the same buckets, DuckDB, Polars; counts that differ from Weft's give the exit code 1
+               the same buckets, DuckDB, Polars; counts that differ give the exit code 1
   selectivity  the same while values are spread over more and less (Figure 17)
   precision    what ordered output costs (Figure 19)
   latency      from a tuple's arrival to its results at the sink, below saturation (Figures 13 and 15)
 
 Windows are filled with large files; then every batch is a file of each stream. A batch lasts until the next one
 begins, so Spark's bookkeeping is in its time. Every run has a process of its own. Peers have their tuples in memory,
-as Arrow, and only count; Weft's rate is end to end. The nested loops take only some of a batch's tuples, since they
-are slow. All sections together take a quarter of an hour on two cores; --sections takes some of them.
+as Arrow, and only count; Weft's rate is end to end. Those that are slow take only some of a batch's tuples. All
+sections together take a quarter of an hour on two cores; --sections takes some of them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from typing import Any
 
 from benchmarks._process import ContenderError, run_alone, say
 from benchmarks._splitjoin import Shape, kept_data
+from benchmarks._splitjoin_figures import Case, Latency, Peer, Report, Steady, verdicts
 from benchmarks._splitjoin_latency import LatencyTask, run_latency
 from benchmarks._splitjoin_peers import PEERS, PeerTask, is_installed, run_peer
 from benchmarks._splitjoin_plan import (
@@ -42,17 +43,11 @@ from benchmarks._splitjoin_plan import (
     throughput_cases,
 )
 from benchmarks._splitjoin_report import (
-    Case,
-    Latency,
-    Peer,
-    Report,
-    Steady,
     latency_table,
     peers_table,
     precision_table,
     selectivity_table,
     throughput_table,
-    verdicts,
 )
 from benchmarks._splitjoin_run import WeftTask, can_order, run_steady
 from rich.console import Console
@@ -84,7 +79,7 @@ class Track:
             return Peer(note="not installed: pip install 'weft[bench]'")
         shape = self._shape(case, options.batch_rows, options.warm_up + options.batches + 1)
         batch, rows = weft.measured.stop - 1, options.batch_rows
-        most = min(rows, options.loop_rows) if name == "loops" else rows
+        most = min(rows, {"loops": options.loop_rows, "cells": rows}.get(name, options.peer_rows))
 
         def task(_: Path) -> PeerTask:
             where = (name, str(self._data(shape)), case.kind, case.size, case.domain, case.cores)
@@ -94,7 +89,7 @@ class Track:
         found = self._run(f"{PEERS[name][0]}, {case.kind}", "_splitjoin_peers", run_peer, task)
         if found is None:
             return Peer(note="it failed: see below")
-        return Peer(**found, expected=weft.results[batch] if most == rows else None)
+        return Peer(**(found | {"expected": weft.results[batch]} if most == rows else found))
 
     def latency(self, case: Case) -> Latency | None:
         """Run Weft at a rate, and see how long tuples wait for their results."""
@@ -169,7 +164,7 @@ def peers(track: Track, console: Console) -> None:
         console.print(peers_table(case, weft, found))
         for name, one in found.items():
             if one.differs:
-                text = f"{one.results} results instead of Weft's {one.expected}"
+                text = f"{one.results} results instead of {one.expected}"
                 report.troubles.append(f"{PEERS[name][0]}, {case}: {text}")
 
 

@@ -41,16 +41,21 @@ class Planner:
         self.last: dict[str, JointResult] = {}
 
     def __call__(
-        self, standing: Standing, asked: Mapping[str, Asked], facts: Facts, samples: Samples | None = None
+        self,
+        standing: Standing,
+        asked: Mapping[str, Asked],
+        facts: Facts,
+        samples: Samples | None = None,
+        afresh: bool = False,
     ) -> Decision:
-        """The plan for the queries that are to run, given those that do."""
+        """The plan for the queries that are to run, given those that do; ``afresh``, though these have not changed."""
         parts = {name: taken_apart(one.query) for name, one in sorted(asked.items())}
         queries = {name: core for name, (core, _) in parts.items()}
         statistics = self._statistics()
         groups, regrouped = self._groups(standing, queries, statistics, samples)
         walked = {name: one for name, one in asked.items() if _is_walked(parts[name][1])}
         cores = {name: replace(one, query=queries[name]) for name, one in walked.items()}
-        plan, changes = self._plan(standing, cores, groups, statistics, regrouped)
+        plan, changes = self._plan(standing, cores, groups, statistics, afresh or regrouped)
         plan = self._closed(standing.plan, plan, parts, groups, statistics)
         new = [name for name in queries if name not in standing.asked]
         backfill = [name for name in new if asked[name].backfill]

@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.arguments import (
     check,
     check_backfill,
+    check_name,
     check_one_of,
     check_readable,
     dead_letters_of,
     duration_of,
-    free_name,
     source_of,
 )
 from weft.bounded import shown
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, nearest
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.expr import to_sql
 from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.waiting import check_closing, patient
@@ -41,7 +41,7 @@ from weft.registering import expected, packed
 from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT
 from weft.runtime.functions import PackedFunction
-from weft.runtime.measure import measured
+from weft.runtime.measure import heavy_known, measured
 from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
 from weft.sinks.describe import described, made, same_place
@@ -145,11 +145,12 @@ class Session:
         ``returns``. It must be deterministic: how often it is called is up to the plan. If it fails, the queries that
         call it stop. ``selectivity`` and ``cost``, in seconds per row, are what is expected until it is measured.
 
+        >>> import pyarrow.compute as pc
         >>> session = Session()
         >>> session.stream("a", "x double")
-        >>> session.function("known", lambda x: x.is_valid(), returns="boolean", selectivity=0.9)
-        >>> print(session.parse("SELECT a.x FROM a WHERE known(a.x)"))
-        SELECT a.x AS x FROM a WHERE KNOWN(a.x)
+        >>> session.function("large", lambda x: pc.greater(x, 10), returns="boolean", selectivity=0.1)
+        >>> print(session.parse("SELECT a.x FROM a WHERE large(a.x)"))
+        SELECT a.x AS x FROM a WHERE LARGE(a.x)
         """
         made = packed(name, function, returns)
         catalog = self.catalog.define(made.declared)
@@ -160,7 +161,7 @@ class Session:
         """Say what part of all pairs, or of a stream's tuples, a predicate lets through.
 
         The predicate is over the streams' own names and may be spelled in any way; it holds for all queries planned
-        from now on, and replaces what was said of it before.
+        from now on, and replaces what was said of it before. Of several conditions (``BETWEEN``) each gets a part.
 
         >>> session = Session()
         >>> session.stream("a", "k long")
@@ -173,8 +174,7 @@ class Session:
         check(value, int | float, StatisticsError, "a selectivity", "use a number between 0 and 1")
         inputs = [Input(stream.name, stream) for stream in self.catalog.streams]
         parsed = parse_predicate(predicate, inputs, self.catalog.functions)
-        given = {**self.statistics.selectivities, to_sql(parsed): value}
-        self.statistics = replace(self.statistics, selectivities=given, origin="given")
+        self.statistics = self.statistics.given(parsed, value)
 
     def query(
         self,
@@ -219,9 +219,9 @@ class Session:
 
     def _plan(self, query: Query, name: str, options: Options, sink: Sink | None) -> PlannedQuery:
         statistics = self.measured()
-        plan = optimise(query, statistics, options)
+        plan, calls = optimise(query, statistics, options), calls_of(query, statistics)
         graph = lower(plan, name, ranked([plan.query], statistics))
-        return PlannedQuery(name, query, plan, graph, sink, self, calls_of(query, statistics))
+        return PlannedQuery(name, query, plan, graph, sink, self, calls)
 
     def _ask(self, planned: PlannedQuery, sink: Sink, strategy: str | None, backfill: bool) -> None:
         """Have a query run: at the start, or from the next batch on."""
@@ -306,7 +306,11 @@ class Session:
 
     def _chosen(self, name: str | None, sink: Sink | None) -> str:
         """A query's name, if it and its sink are free."""
-        chosen = free_name(name, self._queries)
+        check_name(name)
+        numbers = (f"query_{number}" for number in count(len(self._queries) + 1))
+        chosen = name or next(free for free in numbers if free not in self._queries)
+        if chosen in self._queries:
+            raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
         if sink is not None:
             self._check_free(sink)
         return chosen
@@ -371,7 +375,7 @@ class Session:
         statistics = self.statistics
         for graph, batches in self._seen(most=TELLING).values():
             statistics = measured(statistics, graph, batches)
-        return statistics
+        return heavy_known(statistics, self._run.runner.history.last if self._run else None)
 
     def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""

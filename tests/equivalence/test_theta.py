@@ -14,6 +14,7 @@ from tests.equivalence.streams import Join
 from tests.equivalence.test_plans import random_options
 from tests.equivalence.theta import random_theta
 from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.plan.derive import counts_unwanted
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.runtime.driver import POLICIES
@@ -35,6 +36,8 @@ WANTED = {
     "a store that is scattered": 0.1,
     "a store that is partitioned": 0.1,
     "a store that is replicated": 0.1,
+    "tuples counted per key": 0.15,
+    "tuples counted that are not wanted": 0.02,
 }
 
 
@@ -72,6 +75,10 @@ def _met(runner: LocalRunner) -> Iterator[str]:
         if runner.partitions > 1:
             yield f"a store that is {step.store.node.layout.kind}"
             yield f"probes sent by {runner.program.edges[step.rule.edge].kind}"
+        if step.store.per_key is not None:
+            yield "tuples counted per key"
+    if counts_unwanted(runner.graph.query):
+        yield "tuples counted that are not wanted"
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

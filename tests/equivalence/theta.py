@@ -85,7 +85,7 @@ def random_theta(
     seed: int,
     *,
     prefix: str = "s",
-    windows: Sequence[str] = (*WINDOWS, *COUNTED),
+    windows: Sequence[str] = WINDOWS,
     batches: Sequence[int] = (1, 2, 3, 3, 4, 7),
     late: Sequence[str] = ("join", "drop"),
     mixed: bool = True,
@@ -109,6 +109,8 @@ def _text(rng: random.Random, streams: Sequence[Stream], windows: Sequence[str])
         where.append(_filled(rng, rng.choice(TRIPLES), *rng.sample(names, 3)))
     if rng.random() < 0.3:
         where.append(_filled(rng, rng.choice(FILTERS), rng.choice(names), names[0]))
+    if rng.random() < 0.4:
+        windows = (*windows, *COUNTED)
     inputs = [f"{s.name} {rng.choice(windows)} AS {n}" for s, n in zip(streams, names, strict=True)]
     shown = ", ".join(f"{name}.id AS {name}" for name in names)
     return f"SELECT {shown} FROM {', '.join(inputs)} WHERE {' AND '.join(f'({w})' for w in where)}"

@@ -22,12 +22,14 @@ __all__ = [
     "call_cost",
     "copies",
     "crowding",
+    "heavy_copies",
     "hop_cost",
     "latency",
     "probe_cost",
     "step_cost",
     "storage_cost",
     "store_cost",
+    "waiting",
 ]
 
 
@@ -41,6 +43,9 @@ class Weights:
     keep: float = 1e-8  # a stored tuple, for a second: merging, mapping, evicting, and the memory it takes
     hop: float = 0.1  # a shuffle and the stage behind it, for a second of batches
     latency: float = 0.0  # a step on the way of the average tuple (5.6)
+    match: float = (
+        5e-8  # a pair compared; the same in all plans, so it counts only where tasks wait for one of them
+    )
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -75,6 +80,30 @@ def crowding(selectivity: float, partitions: int) -> float:
     """
     cells = max(1.0, 1 / (CELL * selectivity)) if selectivity > 0 else partitions
     return max(1.0, partitions / cells)
+
+
+def heavy_copies(share: float, partitions: int) -> float:
+    """χ where such a share of the tuples has a heavy value, which is looked for everywhere.
+
+    >>> heavy_copies(0.25, 5)
+    2.0
+    """
+    return 1 + share * (partitions - 1)
+
+
+def waiting(work: Iterable[tuple[float, float]], partitions: int, tasks: int) -> float:
+    """The work that could have been done while all wait for the task that has one heavy value.
+
+    Each part of the work, of which the value has such a share, is else even over the partitions. With so many tasks at
+    once a hop takes the longer of an equal share of the work and of what the busiest task does; the difference, times
+    the tasks, is lost.
+
+    >>> waiting([(8.0, 0.5)], 8, 2), waiting([(8.0, 0.75)], 8, 2), waiting([(8.0, 0.75)], 8, 8)
+    (1.0, 4.5, 42.0)
+    """
+    parts = list(work)
+    busiest = sum(amount * (share + (1 - share) / partitions) for amount, share in parts)
+    return max(0.0, tasks * busiest - sum(amount for amount, _ in parts))
 
 
 def probe_cost(sent: Iterable[tuple[float, float]]) -> float:

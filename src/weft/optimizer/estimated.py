@@ -11,12 +11,12 @@ from dataclasses import replace
 from weft.logical.expr import to_sql
 from weft.logical.query import Query
 from weft.logical.user_functions import user_functions
-from weft.optimizer.cost import hop_cost, probe_cost, step_cost, storage_cost, store_cost
+from weft.optimizer.cost import hop_cost, probe_cost, storage_cost, store_cost
 from weft.optimizer.space import Options, Space
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import CallCost, Cost, StepCost, StoreCost
 from weft.plan.rules import ProbeRule, Rule
-from weft.plan.schedule import LOCAL, edge_copies
+from weft.plan.schedule import ANYWHERE, LOCAL
 from weft.stats.statistics import Statistics, predicate_name
 
 __all__ = ["calls_of", "estimated"]
@@ -69,9 +69,10 @@ def _with_estimate(space: Space, graph: PhysicalGraph, rule: Rule) -> Rule:
     known, inside = space.estimator.mask(rule.known), space.estimator.mask(store.aliases)
     start = space.query.aliases.index(rule.start)
     incoming, outgoing = space.tuples(start, known), space.tuples(start, known | inside)
-    copies, shipped = edge_copies(edge.kind, space.partitions), edge.kind != LOCAL
-    cost = step_cost(space.weights, incoming, copies, shipped) * space.load(space.spread(store.layout))
-    cost += space.call_cost(start, known, inside)
+    spread, shipped = space.spread(store.layout), edge.kind != LOCAL
+    copies = space.copies(spread, known)
+    work = space.work(start, known, inside, spread, ANYWHERE, incoming, shipped)
+    cost = work + space.call_cost(start, known, inside)
     step = StepCost(rule.start, store.aliases, edge.hop, incoming, copies, shipped, outgoing, cost)
     return replace(rule, estimate=step)
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from weft.optimizer.cost import copies, step_cost
 from weft.optimizer.space import Space
 from weft.plan.schedule import LOCAL, Place, Spread, step
 
@@ -71,9 +70,8 @@ def visit(
     """One step: its work, where the matches are, the edge taken and the copies sent."""
     routable = space.routable(spread.key, known)
     edge, there = step(place, spread, complete, routable)
-    count = copies(spread.kind, routable, space.partitions)
-    work = step_cost(space.weights, space.tuples(start, known), count, edge is not LOCAL)
-    return work * space.load(spread) + space.call_cost(start, known, store), there, edge, count
+    work = space.work(start, known, store, spread, place, space.tuples(start, known), edge is not LOCAL)
+    return work + space.call_cost(start, known, store), there, edge, space.copies(spread, known)
 
 
 def greedy_route(
@@ -89,8 +87,7 @@ def greedy_route(
 
     def sent(known: int, store: int) -> float:
         spread = layouts[store][0]
-        count = copies(spread.kind, space.routable(spread.key, known), space.partitions)
-        return count * space.load(spread)
+        return space.copies(spread, known) * space.load(spread)
 
     order = greedy_order(home, others, lambda known: space.tuples(start, known), sent, space.next_steps)
     known, cost, place = home, entry.cost, entry.place
@@ -155,14 +152,14 @@ def _arrive(
 ) -> None:
     """Continue from every place to a store; what does not depend on the place is computed once."""
     routable = space.routable(spread.key, known)
-    count = copies(spread.kind, routable, space.partitions)
     tuples = space.tuples(start, known)
     calls = space.call_cost(start, known, store)
-    here = step_cost(space.weights, tuples, count, False) * space.load(spread) + calls
-    sent = step_cost(space.weights, tuples, count, True) * space.load(spread) + calls
+    here, sent = (space.even_work(known, spread, tuples, shipped) + calls for shipped in (False, True))
     for place, (cost, order, origin) in places.items():
         edge, there = step(place, spread, complete, routable)
         total = cost + (here if edge is LOCAL else sent)
+        if space.skew.is_known and (routable or spread.kind == "replicated"):
+            total += space.skew.extra(start, known, store, spread, place, tuples, edge is not LOCAL)
         known_there = arrivals.get(there)
         if known_there is None or total < known_there[0]:
             arrivals[there] = (total, (*order, store), origin)
@@ -172,11 +169,12 @@ def _undominated(places: _Arrivals) -> _Arrivals:
     """Without the places that are no earlier and no cheaper than another of the same key."""
     if len(places) == 1:
         return places
-    cheapest: dict[int, float] = {}
+    cheapest: dict[tuple[int, tuple[str, ...]], float] = {}
     kept: _Arrivals = {}
     for place in sorted(places):  # by hop; a place is as late as its hop, whatever the key
         cost = places[place][0]
-        if cost < cheapest.get(place.key, inf):
-            cheapest[place.key] = cost
+        where = (place.key, place.heavy)
+        if cost < cheapest.get(where, inf):
+            cheapest[where] = cost
             kept[place] = places[place]
     return kept

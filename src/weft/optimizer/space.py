@@ -11,13 +11,14 @@ from functools import lru_cache
 from typing import Any
 
 from weft.errors import ConfigError
-from weft.logical.expr import Expr, aliases, columns
+from weft.logical.expr import Expr, aliases, columns, to_sql
 from weft.logical.query import Query
 from weft.logical.user_functions import has_user_call
-from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, crowding
+from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, copies, crowding, step_cost
+from weft.optimizer.skew import Skew
 from weft.plan.join_plan import Layout
 from weft.plan.routing import Routing
-from weft.plan.schedule import NO_KEY, Spread
+from weft.plan.schedule import NO_KEY, Place, Spread
 from weft.stats.estimate import Estimator, bits
 from weft.stats.statistics import Statistics
 
@@ -36,12 +37,16 @@ class Options:
     probe_orders: str = "auto"  # "greedy", "exhaustive", or by the size of the operator
     budget: float | None = None  # tuples that may be stored; None: any number
     weights: Weights = DEFAULT_WEIGHTS
+    scatter_heavy: bool = True  # whether heavy values of keys may be scattered
+    tasks: int | None = None  # that run at once; None: as many as there are partitions
 
     def __post_init__(self) -> None:
         if self.partitions < 1:
             raise ConfigError(f"partitions is {self.partitions}", hint="use 1 or more")
         if self.probe_orders not in ("auto", "greedy", "exhaustive"):
             raise ConfigError(f"probe_orders is {self.probe_orders!r}", hint="use auto, greedy or exhaustive")
+        if self.tasks is not None and self.tasks < 1:
+            raise ConfigError(f"tasks is {self.tasks}", hint="use 1 or more")
         if self.budget is not None and not self.budget >= 0:
             raise ConfigError(f"budget is {self.budget}", hint="use a number of tuples")
 
@@ -67,15 +72,25 @@ class Space:
         self._ways = [self._ways_to(route) for route in range(len(self._routing.members))]
         self._owners = [self.estimator.mask(frozenset(route)) for route in self._routing.members]
         self._edges = self._hyperedges()
+        self._apart = self.estimator.mask(frozenset(i.alias for i in query.inputs if i.counted_per))
         self._called = self._calls(statistics)
         self.checks = lru_cache(None)(self._checks)
-        self._apart = self.estimator.mask(frozenset(i.alias for i in query.inputs if i.counted_per))
         self.linked = lru_cache(None)(self._linked)
         self.connected = lru_cache(None)(self._connected)
         self.next_steps = lru_cache(None)(self._next_steps)
         self.routable = lru_cache(None)(self._routable)
         self.spreads = lru_cache(None)(self._spreads)
         self.load = lru_cache(None)(self._load)
+        tasks = options.partitions if options.tasks is None else options.tasks
+        self.skew = Skew(
+            query,
+            self._routing,
+            self.estimator,
+            options.weights,
+            options.partitions,
+            tasks,
+            options.scatter_heavy,
+        )
 
     @property
     def budget(self) -> float:
@@ -157,7 +172,10 @@ class Space:
         return key != NO_KEY and any(not needed & ~known for needed in self._ways[key])
 
     def _spreads(self, mask: int) -> tuple[Spread, ...]:
-        """The layouts a store may have (6.4.3): by a key that leads outside, else by a band or scattered; or copied."""
+        """The layouts a store may have (6.4.3): by a key that leads outside, else by a band or scattered; or copied.
+
+        By a key with heavy values, these may be scattered.
+        """
         keys = [
             key
             for key, owners in enumerate(self._owners)
@@ -167,6 +185,9 @@ class Space:
             keys = [key for key in keys if self._keeps_together(mask, key)]
         bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
         spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
+        for plain in () if mask & self._apart else tuple(spread):
+            heavy = tuple(map(to_sql, self.skew.heavy(plain.key, mask)))
+            spread += [plain._replace(heavy=heavy)] if heavy else []
         anywhere = () if mask & self._apart else (Spread("scattered"),)
         return (*(spread or (*bands, *anywhere)), Spread("replicated"))
 
@@ -193,7 +214,29 @@ class Space:
             route = self._routing.members[spread.key]
             by = next(route[alias] for alias in self.names(mask) if alias in route)
         kind = "partitioned" if spread.kind == "ranged" else spread.kind
-        return Layout(kind, self.partitions, by)
+        heavy = self.skew.heavy(spread.key, mask) if spread.heavy else ()
+        return Layout(kind, self.partitions, by, heavy)
+
+    def even_work(self, known: int, spread: Spread, tuples: float, shipped: bool) -> float:
+        """What a step of some tuples costs if heavy values cost nothing more."""
+        count = copies(spread.kind, self.routable(spread.key, known), self.partitions)
+        return step_cost(self.weights, tuples, count, shipped) * self.load(spread)
+
+    def work(
+        self, start: int, known: int, store: int, spread: Spread, place: Place, tuples: float, shipped: bool
+    ) -> float:
+        """What a step of some tuples costs."""
+        extra = 0.0
+        if spread.kind == "replicated" or self.routable(spread.key, known):
+            extra = self.skew.extra(start, known, store, spread, place, tuples, shipped)
+        return self.even_work(known, spread, tuples, shipped) + extra
+
+    def copies(self, spread: Spread, known: int) -> float:
+        """χ of a step, those of heavy tuples included."""
+        routable = self.routable(spread.key, known)
+        if spread.heavy and routable:
+            return self.skew.copies(spread, known)
+        return copies(spread.kind, routable, self.partitions)
 
     def spread(self, layout: Layout) -> Spread:
         """The inverse of `layout`."""

@@ -21,17 +21,18 @@ from typing import NamedTuple
 
 from weft.logical.expr import aliases
 from weft.logical.query import Query
-from weft.optimizer.cost import Weights, call_cost, copies, step_cost, store_cost
+from weft.optimizer.cost import Weights, call_cost, store_cost
 from weft.optimizer.part import Part, SubJoin
 from weft.optimizer.space import Options
 from weft.plan.join_plan import Cost, Layout, Names, StoreCost
+from weft.plan.schedule import ANYWHERE
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
 from weft.stats.statistics import Statistics
 
 __all__ = ["PROBES_ONLY", "Step", "SubJoin", "Ways", "Workspace"]
 
 # The probe cost of 6.1 and nothing else: tuples sent, each once per copy.
-PROBES_ONLY = Weights(ship=0.0, probe=1.0, store=0.0, keep=0.0, hop=0.0)
+PROBES_ONLY = Weights(ship=0.0, probe=1.0, store=0.0, keep=0.0, hop=0.0, match=0.0)
 
 
 class Step(NamedTuple):
@@ -244,10 +245,11 @@ class Workspace:
         """The sub-join that a store keeps."""
         return self._stored[store]
 
-    def load(self, name: str, layout: Layout) -> float:
-        """How much more than its share the busiest partition of a store has to do, for a query."""
-        space = self._parts[name].space
-        return space.load(space.spread(layout))
+    def work(self, name: str, start: str, known: Names, store: Names, layout: Layout, shipped: bool) -> float:
+        """What a step costs, for a query; it is known of it whether its tuples are sent."""
+        space, tuples = self._parts[name].space, self.tuples(start, self.find(name, known))
+        mask, spread, i = space.estimator.mask, space.spread(layout), space.query.aliases.index(start)
+        return space.work(i, mask(known), mask(store), spread, ANYWHERE, tuples, shipped)
 
     def keeping(self, store: int) -> float:
         """The work of adding to a store and of keeping it, the walks that compute it aside."""
@@ -277,9 +279,7 @@ class Workspace:
         calls = self._calls(start, numbers[known], numbers[mask], numbers[known | mask])
         for store in self.layouts(numbers[mask]):
             layout = self.stores[store].layout
-            spread = space.spread(layout)
-            sent = copies(spread.kind, space.routable(spread.key, known), self.options.partitions)
-            cost = step_cost(self.options.weights, tuples, sent, True) * space.load(spread)
+            cost = space.work(i, known, mask, space.spread(layout), ANYWHERE, tuples, True)
             yield Step(start, numbers[known], store, numbers[known | mask], cost + calls)
 
     def _calls(self, start: str, known: int, stored: int, target: int) -> float:

@@ -234,7 +234,7 @@ def _estimates(rule: ProbeRule) -> tuple[str, str, str, str]:
     found = rule.estimate
     if found is None:
         return ("?", "?", "?", "?")
-    return (number(found.incoming), str(found.copies), number(found.outgoing), number(found.cost))
+    return (number(found.incoming), number(found.copies), number(found.outgoing), number(found.cost))
 
 
 def _side_by_side(rule: ProbeRule, seen: Observation) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.errors import PlanError
-from weft.logical.expr import Expr, aliases
+from weft.logical.expr import Expr, Literal, aliases, to_sql
 from weft.logical.limits import measured_in_cells
 from weft.logical.outer import Closing
 from weft.logical.query import Query
@@ -43,11 +43,15 @@ def store_name(names: Names) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a store is spread: ``partitioned`` by an expression, ``scattered`` at random, ``replicated`` everywhere."""
+    """How a store is spread: ``partitioned`` by an expression, ``scattered`` at random, ``replicated`` everywhere.
+
+    Of a partitioned store, tuples with a value of ``heavy`` are scattered: one task could not cope with all of them.
+    """
 
     kind: str
     partitions: int
     by: Expr | None = None
+    heavy: tuple[Literal, ...] = ()
 
     KINDS = ("partitioned", "scattered", "replicated")
 
@@ -56,13 +60,18 @@ class Layout:
             raise PlanError(f"a {self.kind} layout by {self.by} cannot be")
         if self.partitions < 1:
             raise PlanError(f"a store in {self.partitions} partitions cannot be")
+        if self.heavy and (self.by is None or list(self.heavy) != sorted(set(self.heavy), key=to_sql)):
+            raise PlanError(
+                f"a {self.kind} layout with heavy values {', '.join(map(str, self.heavy))} cannot be"
+            )
 
     def __str__(self) -> str:
         found = measured_in_cells(self.by) if self.by is not None else None
         if found is not None:
             return f"{self.kind} by ranges of {found[0]}, {found[1]:.15g} each"
         by = f" by {self.by}" if self.by is not None else ""
-        return f"{self.kind}{by}"
+        heavy = f", heavy {', '.join(map(str, self.heavy))} scattered" if self.heavy else ""
+        return f"{self.kind}{by}{heavy}"
 
 
 def check_store(names: Names, layout: Layout) -> None:

@@ -17,7 +17,7 @@ from weft.logical.query import Query
 from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Names, StepCost
-from weft.plan.placing import At, Home, entering, first_step, is_foreign, keeps_nulls, next_step, storing
+from weft.plan.placing import At, Home, Way, entering, first_step, is_foreign, keeps_nulls, next_step, storing
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.plan.schedule import GROUP_BY, LOCAL
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan, answer_of
@@ -135,7 +135,7 @@ class _Lowering:
     def _keep(self, store: SharedStore, root: _Node) -> None:
         """The edge that brings tuples of an input into one of its stores."""
         way = entering(store.layout)
-        name = self._store(store, root, way.kind, way.hop)
+        name = self._store(store, root, way)
         self.complete[store] = 1
         self.homes.setdefault(root.start, []).append((Home(name, store.layout), self.users[store]))
 
@@ -146,7 +146,7 @@ class _Lowering:
         hops = []
         for end in ends:
             way = storing(self._representative(self.users[store]), _placed(end), store.layout)
-            self._store(store, end, way.kind, way.hop)
+            self._store(store, end, way)
             hops.append(way.hop)
         self.complete[store] = max(hops)
 
@@ -184,7 +184,17 @@ class _Lowering:
             way = next_step(query, node.known, node.at, store.layout, complete)
         self.steps[node.start] += 1
         label = f"{node.start}: {self.steps[node.start]}"
-        edge = Edge("", "", self.names[store], way.kind, way.hop, way.by[0], way.rides, until=way.until)
+        edge = Edge(
+            "",
+            "",
+            self.names[store],
+            way.kind,
+            way.hop,
+            way.by[0],
+            way.rides,
+            until=way.until,
+            heavy=way.heavy,
+        )
         name = self._edge(label, node, edge)
         inside = frozenset(store.aliases)
         lookups, checked = probe_conditions(query, frozenset(node.known), inside)
@@ -207,12 +217,12 @@ class _Lowering:
         """One of the queries that share a step; up to there they are alike."""
         return self.queries[min(users)]
 
-    def _store(self, store: SharedStore, node: _Node, kind: str, hop: int) -> str:
+    def _store(self, store: SharedStore, node: _Node, way: Way) -> str:
         users = self.users[store]
-        by = store.layout.by if kind == GROUP_BY else None
         past = (self.tracked and store.is_input) or bool(self._closed_from(store))
-        nulls = kind == GROUP_BY and keeps_nulls([self.queries[n] for n in users], store.layout, past)
-        edge = Edge("", "", self.names[store], kind, hop, by, None, nulls)
+        nulls = way.kind == GROUP_BY and keeps_nulls([self.queries[n] for n in users], store.layout, past)
+        target = self.names[store]
+        edge = Edge("", "", target, way.kind, way.hop, way.by[0], None, nulls, heavy=way.heavy)
         name = self._edge(f"{node.start}: store {self.names[store]}", node, edge)
         self.rules.append(StoreRule(name, self.names[store], tuple(sorted(users))))
         return name

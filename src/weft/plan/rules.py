@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.errors import PlanError
-from weft.logical.expr import Call, Expr
+from weft.logical.expr import Call, Expr, Literal
 from weft.logical.limits import measured_in_cells
 from weft.plan.join_plan import Names, StepCost
 from weft.plan.routing import Equality
@@ -31,6 +31,10 @@ class Edge:
     ``all``, to any one (``shuffle``), or stay (``local``).
     A local edge out of a source ``rides`` on one that stores: its tuples are there anyway. With ``nulls``, tuples
     without a value go somewhere too, since not everybody looks for it.
+
+    Tuples with a value of ``heavy`` are scattered in the store at its end: those that are stored there are dealt out,
+    those that probe it go to all. A local edge with a value has tuples that do not ride: the source sends those with a
+    value that is heavy at its end, or in the store it rides to.
     """
 
     name: str
@@ -42,10 +46,13 @@ class Edge:
     rides: str | None = None
     nulls: bool = False
     until: Expr | None = None
+    heavy: tuple[Literal, ...] = ()
 
     def __post_init__(self) -> None:
         known = self.kind in (LOCAL, GROUP_BY, SPAN, ALL, SHUFFLE)
-        if not known or (self.by is not None) != (self.kind in (GROUP_BY, SPAN)):
+        may = self.kind in (GROUP_BY, SPAN) or (self.kind == LOCAL and self.rides is not None)
+        must = self.kind in (GROUP_BY, SPAN) or bool(self.heavy)
+        if not known or not must <= (self.by is not None) <= may:
             raise PlanError(f"edge {self.name}: {self.kind} by {self.by} cannot be")
         cells = [measured_in_cells(value) for value in self.values]
         if (self.until is not None) != (self.kind == SPAN) or (self.kind == SPAN and None in cells):
@@ -59,7 +66,8 @@ class Edge:
     def __str__(self) -> str:
         if self.by is not None and self.until is not None:
             return f"{self.kind} {' to '.join(map(_bound, self.values))}"
-        return f"{self.kind} {self.by}" if self.by is not None else self.kind
+        apart = f", {len(self.heavy)} heavy apart" if self.heavy else ""
+        return f"{self.kind} {self.by}{apart}" if self.kind == GROUP_BY else f"{self.kind}{apart}"
 
 
 def _bound(end: Expr) -> str:

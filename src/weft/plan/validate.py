@@ -272,7 +272,8 @@ class _Replay:
         return point
 
     def _must_be(self, edge: Edge, way: Way) -> None:
-        is_same = (edge.kind, edge.hop, edge.rides, edge.until) == (way.kind, way.hop, way.rides, way.until)
+        found = (edge.kind, edge.hop, edge.rides, edge.until, edge.heavy)
+        is_same = found == (way.kind, way.hop, way.rides, way.until, way.heavy)
         if not is_same or edge.by not in way.by:
             raise PlanError(
                 f"edge {edge.name} is {edge} in hop {edge.hop}; it must be {way.kind} in hop {way.hop}"

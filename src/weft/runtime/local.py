@@ -23,6 +23,7 @@ from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census
 from weft.runtime.driver import DEFAULT, Observed, driver_order
+from weft.runtime.heavy import Counted, next_heavy
 from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
 from weft.runtime.metrics import (
     BatchMetrics,
@@ -62,6 +63,7 @@ class _Done:
     closed: dict[str, int] = field(default_factory=dict)
     census: list[tuple[str, Census]] = field(default_factory=list)
     calls: list[CallCounts] = field(default_factory=list)
+    heavy: list[Counted] = field(default_factory=list)
 
 
 class LocalRunner:
@@ -88,6 +90,7 @@ class LocalRunner:
         self.kept = kept_after(None, self.program, Relay(), Facts())
         self.evicted: dict[str, int] = {}
         self.closed: dict[str, int] = {}  # by query: up to which time
+        self.dealt: dict[str, int] = {}  # by store: how many tuples have been dealt out to its partitions
         self.metrics: list[BatchMetrics] = []
         self.number = 0  # of the next batch
         self._results: dict[str, list[pa.RecordBatch]] = {}
@@ -201,7 +204,7 @@ class LocalRunner:
             for partition, state in enumerate(self.states):
                 for run in state.runs.get(read.store, ()) if read.is_read_in(partition) else ():
                     rows = past_rows(new, read.alias, run.batch, turn.number - 1, read.users, read.copies)
-                    self._take(leave_past(new, read.alias, rows, turn, job), waiting, done, new)
+                    self._take(leave_past(new, read.alias, rows, turn, job, self.dealt), waiting, done, new)
         for hop in range(1, len(new.hops)):
             for partition, state in enumerate(states):
                 arrived = waiting.pop((hop, partition), {})
@@ -243,7 +246,7 @@ class LocalRunner:
         done = _Done(began)
         for alias, one in admitted.items():
             batch = numbered(self.program, alias, one.batch, self._before(alias))
-            self._take(leave_source(self.program, alias, batch, turn), waiting, done)
+            self._take(leave_source(self.program, alias, batch, turn, dealt=self.dealt), waiting, done)
         done.seconds.append(perf_counter() - began)
         for hop in range(1, len(self.program.hops)):
             began = perf_counter()
@@ -264,6 +267,9 @@ class LocalRunner:
         done.steps.extend(outcome.steps)
         done.calls.append(outcome.calls)
         done.census.extend(outcome.census.items())
+        done.heavy.extend(outcome.heavy)
+        for store, rows in outcome.dealt.items():
+            self.dealt[store] = self.dealt.get(store, 0) + rows
         for name, rows in outcome.closed.items():
             done.closed[name] = done.closed.get(name, 0) + rows
         parcel: Parcel
@@ -323,6 +329,7 @@ class LocalRunner:
             closed=done.closed,
             functions=sum_functions(done.calls),
             conditions=sum_conditions(done.calls, self.graph),
+            heavy=next_heavy(self.metrics[-1].heavy if self.metrics else {}, done.heavy),
             keys=next_keys(
                 self.metrics[-1].keys if self.metrics else {},
                 done.census,

@@ -1,4 +1,4 @@
-"""What batches tell the optimiser: rates, the selectivities of filters and join predicates, and what functions cost.
+"""What batches tell the optimiser: rates, selectivities, what functions cost, and heavy values of keys.
 
 Guarantees: pure. A query planned again by what was measured is predicted to do what it did, as far as the estimates
 (`weft.stats.estimate`) can express it; what batches do not tell stays as it was.
@@ -34,7 +34,7 @@ from weft.runtime.observe import called_pairs, observed, probe_copies, store_cop
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics, predicate_name
 
-__all__ = ["measured"]
+__all__ = ["heavy_known", "measured"]
 
 Batches = Sequence[BatchMetrics]
 Before = Sequence[BatchMetrics | None]  # what was there when a batch began is what the one before it left
@@ -60,6 +60,17 @@ def measured(
     entered = statistics.measured(seen.seconds, rows, exact | _filters(statistics, graph, recent, exact))
     pairs = _predicates(entered, graph, recent, before[-seen.batches :], exact)
     return entered.measured(seen.seconds, rows, pairs)
+
+
+def heavy_known(statistics: Statistics, last: BatchMetrics | None) -> Statistics:
+    """The statistics with the heavy values that the last batch knew of: each batch goes on from the one before."""
+    if last is None:
+        return statistics
+    found = {
+        stream: {name: dict(shares) for name, shares in columns.items()}
+        for stream, columns in last.heavy.items()
+    }
+    return statistics.with_heavy(found)
 
 
 def _with_costs(statistics: Statistics, metrics: Batches) -> Statistics:
@@ -98,7 +109,7 @@ def _passed(graph: PhysicalGraph, alias: str, batch: BatchMetrics) -> float:
     if first is None:
         return float(batch.results)  # a query of one input
     step = batch.steps.get(first.edge)
-    return step.probes / probe_copies(graph, first) if step else 0.0
+    return step.tuples / probe_copies(graph, first) if step else 0.0
 
 
 def _predicates(
@@ -173,7 +184,7 @@ def _window_pairs(
         return None
     apart = estimator.selectivity(known) * estimator.selectivity(store)
     met = estimator.tuples(start, known | store) * apart / alone
-    return met * sum(step.probes for step in _steps(rule, metrics)) / probe_copies(graph, rule)
+    return met * sum(step.tuples for step in _steps(rule, metrics)) / probe_copies(graph, rule)
 
 
 def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, before: Before) -> float:
@@ -187,7 +198,7 @@ def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, befor
         for other in graph.store(rule.store).aliases:
             if batch.order.index(other) < batch.order.index(rule.start):
                 visible += _added(graph, rule.store, other, batch)
-        total += visible * batch.steps[rule.edge].probes / probe_copies(graph, rule)
+        total += visible * batch.steps[rule.edge].tuples / probe_copies(graph, rule)
     return total
 
 

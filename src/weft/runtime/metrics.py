@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.logical.expr import to_sql
 from weft.plan.graph import PhysicalGraph
+from weft.runtime.heavy import HeavyShares
 from weft.stats.statistics import predicate_name
 
 if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels
@@ -53,15 +54,24 @@ class InputMetrics:
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """Tuples that probed over an edge, and what they found."""
+    """Tuples that probed over an edge, and what they found.
+
+    ``copies`` of the probes are further ones of tuples with a heavy value, which probe everywhere.
+    """
 
     probes: int
     matches: int
+    copies: int = 0
+
+    @property
+    def tuples(self) -> int:
+        """How many tuples probed, those with a heavy value once."""
+        return self.probes - self.copies
 
     @property
     def matches_per_probe(self) -> float:
         """How many matches a tuple had on average."""
-        return self.matches / self.probes if self.probes else 0.0
+        return self.matches / self.tuples if self.tuples else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +150,8 @@ class BatchMetrics:
     conditions: Mapping[str, ConditionMetrics] = field(
         default_factory=dict
     )  # that call them, by `predicate_name`
+    busiest: tuple[float, ...] = ()  # per hop: the part of the work that its slowest task did
+    heavy: HeavyShares = field(default_factory=dict)  # common values of keys, as far as they are known by now
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -156,6 +168,11 @@ class BatchMetrics:
             "seconds": tuple(data.get("seconds", ())),
             "functions": {name: FunctionMetrics(**one) for name, one in data.get("functions", {}).items()},
             "conditions": {n: ConditionMetrics(**one) for n, one in data.get("conditions", {}).items()},
+            "busiest": tuple(data.get("busiest", ())),
+            "heavy": {
+                stream: {name: tuple(map(tuple, shares)) for name, shares in columns.items()}
+                for stream, columns in data.get("heavy", {}).items()
+            },
             "keys": {
                 name: KeyMetrics(**{**one, "too_many": tuple(one["too_many"])})
                 for name, one in data.get("keys", {}).items()
@@ -185,7 +202,8 @@ def sum_steps(counts: Iterable[StepCount]) -> dict[str, StepMetrics]:
     found: dict[str, StepMetrics] = {}
     for count in counts:
         old = found.get(count.edge, StepMetrics(0, 0))
-        found[count.edge] = StepMetrics(old.probes + count.probes, old.matches + count.matches)
+        sums = (old.probes + count.probes, old.matches + count.matches, old.copies + count.copies)
+        found[count.edge] = StepMetrics(*sums)
     return found
 
 

@@ -111,7 +111,7 @@ def _steps(graph: PhysicalGraph, batches: Batches) -> dict[str, StepSeen]:
     found = {}
     for rule in rules:
         steps = [batch.steps[rule.edge] for batch in batches if rule.edge in batch.steps]
-        probes = sum(step.probes for step in steps) / probe_copies(graph, rule)
+        probes = sum(step.tuples for step in steps) / probe_copies(graph, rule)
         found[rule.edge] = StepSeen(probes, sum(step.matches for step in steps))
     return found
 

@@ -22,6 +22,7 @@ from weft.logical.expr import columns
 from weft.plan.rules import ResultRule
 from weft.runtime.batch import full_name
 from weft.runtime.census import Census
+from weft.runtime.heavy import Counted
 from weft.runtime.program import Program
 from weft.runtime.refine import refined
 from weft.runtime.step import Found
@@ -50,11 +51,12 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class StepCount:
-    """How many tuples a probe had, and how many matches it found."""
+    """How many tuples a probe had, and how many matches it found; ``copies`` of them were sent beyond one of each."""
 
     edge: str
     probes: int
     matches: int
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,10 @@ class Outcome:
     steps: list[StepCount] = field(default_factory=list)
     census: dict[str, Census] = field(default_factory=dict)  # of the keys of queries on one key
     sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
+    heavy: list[Counted] = field(default_factory=list)  # how often some tuples have which key
     failed: dict[str, Exception] = field(default_factory=dict)
     calls: CallCounts = field(default_factory=CallCounts)  # of users' functions
+    dealt: dict[str, int] = field(default_factory=dict)  # how many tuples were dealt out, by store
 
     def fail(self, names: Iterable[str], error: Exception) -> None:
         """Queries cannot be answered."""

@@ -11,8 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
+import numpy as np
+
+from weft.bucket.compiled import Longs
 from weft.bucket.index import Order, by_hash
+from weft.kernels.heavy import heavy_words
 from weft.kernels.predicate_index import PredicateIndex
 from weft.logical.expr import Column, Expr, columns
 from weft.plan.derive import filters_of
@@ -36,6 +41,13 @@ __all__ = ["Program", "program_of"]
 Item = tuple[str, str]  # (input, name of a column in a batch)
 
 
+class Apart(NamedTuple):
+    """Words of heavy values: of those at the end of an edge, and of those that do not ride on another."""
+
+    words: Longs
+    rides: Longs
+
+
 class Program(Wiring):
     """A graph with what follows from it."""
 
@@ -44,6 +56,7 @@ class Program(Wiring):
         self._needs: dict[str, frozenset[Item]] = {}
         self._access: dict[str, Access] = {}
         self._ends: dict[str, bool] = {}
+        self._apart: dict[str, Apart] = {}
         self.stores = {store.name: self._store_plan(store) for store in graph.stores}
         self.steps = {rule.edge: self._step(rule) for rule in self.order if isinstance(rule, ProbeRule)}
         self.carried = {edge.name: self._carried(edge.name) for edge in graph.edges}
@@ -61,6 +74,15 @@ class Program(Wiring):
         readers = [member for member in self.graph.members if alias in member.query.aliases]
         found = {member.slot: filters_of(member.query, alias) for member in readers}
         return PredicateIndex.of(found, max(1, self.words))
+
+    def heavy(self, edge: str) -> Apart:
+        """The heavy values of an edge; those of what it rides on, too, do not ride."""
+        if edge not in self._apart:
+            own, rides = self.edges[edge].heavy, self.edges[edge].rides
+            other = self.edges[rides].heavy if rides is not None else ()
+            words = heavy_words(own)
+            self._apart[edge] = Apart(words, np.union1d(words, heavy_words(other)))
+        return self._apart[edge]
 
     def keeps_nulls(self, store: StorePlan) -> bool:
         """Whether an input's store has the tuples that have no value for its key."""

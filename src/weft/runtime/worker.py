@@ -9,6 +9,10 @@ An error of the user's is returned as a note, since no further attempt would men
 Tuples that count for a `ROWS` window are numbered in two steps, so that no pass over the input is needed before the
 first hop: a read task numbers those it reads, and tells every partition how many there were; a hop begins when it has
 all that was sent to it, and then knows how many tuples came before each read task's.
+
+Tuples that may be stored anywhere are dealt out in turn. Every read task goes on where the task of its number ended, as
+the manifest says, so the partitions of a store were given numbers of tuples that differ by the number of read tasks at
+most, over all batches.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -179,13 +184,25 @@ class _Reading:
                 counted = {"graph": graph, "alias": alias, "task": self.task, "rows": rows}
                 yield from (note(each, "count", **counted) for each in range(turn.partitions))
             batch = numbered(program, alias, one.batch, 0)
-            outcome = leave_source(program, alias, batch, turn, self.job.counting)
+            outcome = leave_source(
+                program, alias, batch, turn, self.job.counting, self._dealt(graph, program)
+            )
+            for store, count in outcome.dealt.items():
+                yield note(0, "dealt", graph=graph, store=store, task=self.task, rows=count)
             yield from _outgoing(self.job, graph, Sender(0, self.task), outcome)
             if outcome.sample:
                 yield note(0, "sample", graph=graph, alias=alias, sets=outcome.sample)
+            if outcome.heavy:
+                yield note(0, "heavy", counted=[asdict(one) for one in outcome.heavy])
             figures = {"rows": rows, "late": one.late, "untimed": one.untimed}
             times = {"oldest": one.oldest, "newest": one.newest}
             yield note(0, "input", graph=graph, alias=alias, stream=stream, **figures, **times)
+
+    def _dealt(self, graph: str, program: Program) -> dict[str, int]:
+        """Where to go on dealing out tuples, by store; every task begins with another partition."""
+        known = self.manifest.dealt.get(graph, {})
+        stores = [store.identity for store in program.stores.values()]
+        return {store: self.task + known.get(store, {}).get(str(self.task), 0) for store in stores}
 
 
 def past_task(job: Job, task: int) -> Iterator[Message]:
@@ -203,12 +220,14 @@ def _past(job: Job, task: int) -> Iterator[Message]:
         relay, program = Relay.from_dict(data), job.program(plan.graphs[graph])
         turn = _past_turn(plan, graph, program)
         bounds = _boundary(job, program, relay)
+        dealt = Counter({store.identity: task for store in program.stores.values()})
         for read in relay.reads:
             runs = manifest.of(graph, read.store, task)
             for run in runs if read.is_read_in(task) else ():
                 rows = mapped(job.folder / run.name).batch
                 past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
-                outcome = leave_past(program, read.alias, past, turn, bounds)
+                outcome = leave_past(program, read.alias, past, turn, bounds, dealt)
+                dealt.update(outcome.dealt)
                 yield from _outgoing(job, graph, Sender(0, task, read.alias, run.name), outcome)
 
 

@@ -72,6 +72,14 @@ class Estimator:
             found = self._tuples[start, mask] = self.rates[start] * product / (unbounded + 1)
         return found
 
+    def looked_up(self, start: int, known: int, store: int) -> float:
+        """Pairs per second that equalities let meet, before conditions other than these are checked."""
+        both = frozenset(self.query.aliases[i] for i in bits(known | store))
+        inside = [frozenset(self.query.aliases[i] for i in bits(mask)) for mask in (known, store)]
+        new = [f for names, f in self._theta if names <= both and not any(names <= one for one in inside)]
+        passed = math.prod(new)
+        return self.tuples(start, known | store) / passed if passed else 0.0
+
     def rate(self, mask: int) -> float:
         """Results per second over the inputs of ``mask``."""
         return sum(self.tuples(i, mask) for i in bits(mask))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from benchmarks import splitjoin
+from benchmarks._process import ContenderError
 from benchmarks._splitjoin import KINDS, SCHEMAS, SPAN, Shape, kept_data, read_rows, sql
+from benchmarks._splitjoin_figures import CORES, LARGE, Case, Latency, Peer, Report, Steady, verdicts
 from benchmarks._splitjoin_latency import Visit, visits
 from benchmarks._splitjoin_peers import PEERS, PeerTask, run_peer
 from benchmarks._splitjoin_plan import (
@@ -23,19 +26,7 @@ from benchmarks._splitjoin_plan import (
     selectivity_cases,
     throughput_cases,
 )
-from benchmarks._splitjoin_report import (
-    CORES,
-    LARGE,
-    Case,
-    Latency,
-    Peer,
-    Report,
-    Steady,
-    peers_table,
-    precision_table,
-    throughput_table,
-    verdicts,
-)
+from benchmarks._splitjoin_report import peers_table, precision_table, throughput_table
 from benchmarks._splitjoin_run import WeftTask, make_query, make_session
 from rich.console import Console
 
@@ -119,6 +110,9 @@ def test_peers_find_what_weft_finds_in_a_batch(
     some = run_peer(replace(task, most=30))
     assert 0 < some["results"] < metrics.results
     assert some["tuples"] == 60
+    assert found["expected"] is None  # Weft's
+    if peer != "cells":
+        assert some["expected"] == some["results"]
 
 
 def test_which_stream_is_first_matters_by_count(data: Path) -> None:
@@ -136,6 +130,20 @@ def test_windows_are_of_their_kind() -> None:
         session.stream(name, schema, event_time="ts")
     assert [str(one.window) for one in session.parse(sql("count", 64)).inputs] == ["ROWS 64"] * 2
     assert [str(one.window) for one in session.parse(sql("time", 64)).inputs] == ["RANGE 15 MINUTES"] * 2
+
+
+def test_order_and_precision_are_handed_over() -> None:
+    """Or all orders would cost nothing."""
+    given: list[dict[str, Any]] = []
+
+    class Asked(weft.Session):
+        def query(self, *_: Any, **arguments: Any) -> Any:
+            given.append({name: arguments[name] for name in ("order", "precision") if name in arguments})
+
+    plain = WeftTask("", "", "count", 64, 100, cores=1, partitions=1)
+    for task in (plain, replace(plain, order="outer", precision=8), replace(plain, order="inner")):
+        make_query(Asked(), task, None)
+    assert given == [{}, {"order": "outer", "precision": 8}, {"order": "inner"}]
 
 
 class TestCases:
@@ -246,6 +254,23 @@ def test_a_peer_that_is_not_installed_is_no_failure(tmp_path: Path, monkeypatch:
     track = splitjoin.Track(tmp_path, parse("", []))
     assert "not installed" in track.peer("polars", CASE, RUN).note
     assert track.report.troubles == []
+
+
+def test_a_run_that_fails_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def fail(module: str, task: dict[str, Any], _: float) -> dict[str, Any]:
+        asked.append(f"{module} {task['kind']}")
+        raise ContenderError("it ended with 137")
+
+    monkeypatch.setattr(splitjoin, "run_alone", fail)
+    small = ["--windows", "16", "--batch-rows", "8", "--cores", "1", "--partitions", "2"]
+    assert splitjoin.main([*small, "--sections", "throughput", "--directory", str(tmp_path)]) == 1
+    assert asked == ["benchmarks._splitjoin_run time", "benchmarks._splitjoin_run count"]
+    assert capsys.readouterr().out.count("it ended with 137") == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def counted(number: int, started: float, r: int, s: int) -> BatchMetrics:

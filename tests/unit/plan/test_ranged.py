@@ -53,6 +53,13 @@ def test_a_band_that_lets_nearly_all_through_is_scattered() -> None:
     assert {store.layout.kind for store in planned.graph.stores} == {"scattered"}
 
 
+def test_what_is_said_of_a_band_counts_for_both_bounds() -> None:
+    session = _session(**{"r.x BETWEEN s.x - 10 AND s.x + 10": 0.81})
+    planned = session.query(BAND)
+    assert _edges(planned.graph) == {ALL}
+    assert sorted(session.statistics.selectivities.values()) == pytest.approx([0.9, 0.9])
+
+
 def test_an_equality_is_preferred_to_a_band() -> None:
     planned = _session().query(f"{BAND} AND r.k = s.k")
     assert {str(store.layout.by) for store in planned.graph.stores} == {"r.k", "s.k"}
