@@ -15,7 +15,6 @@ from weft.errors import StatisticsError
 from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, conjuncts, rename, to_sql
 from weft.logical.limits import Range
 from weft.logical.query import Query
-from weft.logical.user_functions import user_calls
 from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy
 
 __all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_name"]
@@ -120,10 +119,6 @@ class Statistics:
         return replace(
             self, streams={**self.streams, **streams}, selectivities=selectivities, origin="measured"
         )
-
-    def cost(self, expr: Expr) -> float:
-        """The seconds that users' functions take to compute an expression for a row."""
-        return sum(self.function_cost(call.function) for call in user_calls(expr))
 
     def function_cost(self, name: str) -> float:
         """The seconds that a user's function takes for a row."""
