@@ -111,6 +111,10 @@ class BatchMetrics:
     closed: Mapping[str, int] = field(default_factory=dict)  # results that were closed, by query
     files: int = 0  # that were read
     keys: Mapping[str, KeyMetrics] = field(default_factory=dict)  # of queries on one key
+    punctuated: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # the last punctuation, by query
+    held: Mapping[str, int] = field(default_factory=dict)  # results that wait to leave in order, by query
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

@@ -25,7 +25,7 @@ from weft.plan.derive import filters_of
 from weft.plan.graph import Member
 from weft.plan.join_plan import Names
 from weft.plan.rules import Users
-from weft.runtime.batch import BATCH, FOREVER, UNTIL, full, full_name, key_name, longs, values_of
+from weft.runtime.batch import BATCH, FOREVER, UNTIL, full, full_name, key_name, longs, seq_name, values_of
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
 
@@ -64,7 +64,8 @@ def past_rows(
     Copies of tuples that are read elsewhere too came, for those who come later, before all batches.
     """
     time, clock = program.clock(alias)
-    names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, BATCH))
+    number = (seq_name(alias),) if alias in program.counted else ()
+    names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, *number, BATCH))
     batch = pa.RecordBatch.from_pydict({name: _column(program, (alias,), name, rows) for name in names})
     newcomers = _newcomers(program, users, written)
     sets = _old_sets(program, rows, newcomers)

@@ -75,8 +75,15 @@ class Wiring:
 
     @cached_property
     def counted(self) -> tuple[str, ...]:
-        """The inputs whose tuples are counted."""
-        return tuple(alias for alias in self.graph.aliases if longest(self.view, alias) is not None)
+        """The inputs whose tuples are counted: for a window, or because results leave in the order of arrival."""
+        ordered = {
+            alias
+            for member in self.graph.members
+            if member.ordering is not None and member.ordering.by_arrival
+            for alias in member.query.aliases
+        }
+        aliases = self.graph.aliases
+        return tuple(a for a in aliases if a in ordered or longest(self.view, a) is not None)
 
     def clock(self, alias: str) -> tuple[str, str]:
         """The columns of an input's tuples that tell their time, and how long they live."""
