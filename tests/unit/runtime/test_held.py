@@ -36,8 +36,8 @@ def test_everything_leaves_once_and_in_order(batches: list[tuple[list[list[int]]
         assert all(run.column(0).to_numpy().max() < clock for run in leaving)
         left += leaving
     left += release(held, [], 1 << 62)[0]
-    times = np.concatenate([np.empty(0, np.int64), *(run.column(0).to_numpy() for run in left)])
-    assert (np.diff(times) >= 0).all()
+    every = np.concatenate([np.empty(0, np.int64), *(run.column(0).to_numpy() for run in left)])
+    assert (np.diff(every) >= 0).all()
     assert sorted(number for run in left for number in run.column(1).to_pylist()) == list(range(count))
 
 
