@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from weft.errors import WeftError
+from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.logical.window import Rows, format_duration
 from weft.plan.closing import closing_lines
@@ -43,6 +44,7 @@ def explain(
     observed: Observation | None = None,
     query: Query | None = None,
     calls: Sequence[CallCost] = (),
+    ordering: Ordering | None = None,
 ) -> str:
     """The plan as text: its stores, then every input's probes with what they are expected to do.
 
@@ -52,6 +54,7 @@ def explain(
     lines = [_title(graph, name, strategy)]
     lines += [f"Observed: {_summary(graph, observed)}"] if observed else []
     lines += ["", str(query or graph.query), ""]
+    lines += [f"Results leave in order: {_ordered(ordering)}", ""] if ordering else []
     if observed:
         lines += ["Inputs", *_table(_INPUT_HEADS, _input_rows(observed)), ""]
     if graph.stores:
@@ -66,6 +69,15 @@ def explain(
     lines += [f"note: {note}" for note in _notes(graph)]
     lines += [f"note: {_ORDER}"] if observed and graph.stores else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _ordered(ordering: Ordering) -> str:
+    """An order in words."""
+    if not ordering.by_arrival:
+        return "event, by largest time, once the watermarks have passed it"
+    inner = f", then by partner ({', '.join(ordering.inputs)})" if ordering.is_inner else ""
+    blocks = f", in blocks of {ordering.precision} tuples" if ordering.precision > 1 else ""
+    return f"{ordering.kind}, by last tuple{inner}{blocks}"
 
 
 def _title(graph: PhysicalGraph, name: str, strategy: str) -> str:
