@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.errors import ConfigError
-from weft.logical.expr import Expr, aliases, to_sql
+from weft.logical.expr import Expr, aliases
 from weft.logical.query import Query
 from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, copies, crowding, step_cost
 from weft.optimizer.skew import Skew
@@ -143,8 +143,7 @@ class Space:
         bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
         spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
         for plain in tuple(spread):
-            heavy = tuple(map(to_sql, self.skew.heavy(plain.key, mask)))
-            spread += [plain._replace(heavy=heavy)] if heavy else []
+            spread += [plain._replace(heavy=heavy) for heavy in self.skew.heavy(plain.key, mask)]
         return (*(spread or (*bands, Spread("scattered"))), Spread("replicated"))
 
     def _load(self, spread: Spread) -> float:
@@ -165,7 +164,7 @@ class Space:
             route = self._routing.members[spread.key]
             by = next(route[alias] for alias in self.names(mask) if alias in route)
         kind = "partitioned" if spread.kind == "ranged" else spread.kind
-        heavy = self.skew.heavy(spread.key, mask) if spread.heavy else ()
+        heavy = self.skew.heavy(spread.key, mask)[spread.heavy] if spread.heavy else ()
         return Layout(kind, self.partitions, by, heavy)
 
     def even_work(self, known: int, spread: Spread, tuples: float, shipped: bool) -> float:
