@@ -175,6 +175,16 @@ def test_hints_are_what_plans_go_by() -> None:
     ]
 
 
+def test_an_equality_that_is_no_key_is_pointed_out() -> None:
+    """A join by equality that compares all pairs, and nobody knows why."""
+    made = session()
+    made.function("folded", lambda text: pc.utf8_lower(text), returns="string")
+    text = "SELECT a.k FROM a [ROWS 5], b [ROWS 5] WHERE "
+    note = "note: FOLDED(a.s) = b.s is checked pair by pair"
+    assert note in made.query(text + "folded(a.s) = b.s").explain()
+    assert note not in made.query(text + "a.s = b.s AND folded(a.s) = 'x'").explain()
+
+
 def test_builtins_have_any_number_of_arguments_where_they_do_not_say() -> None:
     """A function of compiled code that has no signature."""
     made = session()

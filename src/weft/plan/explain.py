@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from weft.errors import WeftError
+from weft.logical.expr import Call
 from weft.logical.ordering import Ordering
 from weft.logical.query import Query
+from weft.logical.user_functions import has_user_call
 from weft.logical.window import Rows, format_duration
 from weft.plan.closing import closing_lines
 from weft.plan.graph import PhysicalGraph, StoreNode
@@ -291,6 +293,11 @@ def _notes(graph: PhysicalGraph) -> list[str]:
         )
     if graph.query.cross and graph.members[0].walked:
         notes.append("this is a cross product: some probes match every stored tuple")
+    for term in (*graph.query.predicates, *graph.query.residuals):
+        if isinstance(term, Call) and term.function == "=" and has_user_call(term):
+            notes.append(
+                f"{term} is checked pair by pair, since no function is a key (compute it in the stream)"
+            )
     return notes
 
 
