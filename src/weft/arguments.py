@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from types import UnionType
 from typing import Any
 
 from weft.errors import CatalogError, ConfigError, QueryError, WeftError, nearest
+from weft.logical.catalog import Catalog
+from weft.logical.ordering import Ordering, check_ordering, ordering_of
 from weft.logical.query import Query
 from weft.logical.schema import Schema
 from weft.logical.window import Rows, parse_duration
@@ -21,6 +24,8 @@ from weft.sources.dead_letter import DeadLetterLimit
 from weft.sources.frames import DataFrameSource, dataframe
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource, Source
+from weft.sql.bind import input_order
+from weft.sql.builder import Builder
 
 __all__ = [
     "check",
@@ -30,6 +35,7 @@ __all__ = [
     "dead_letters_of",
     "duration_of",
     "free_name",
+    "ordering_for",
     "source_of",
 ]
 
@@ -100,6 +106,18 @@ def check_backfill(query: Query) -> None:
                 "ones at each moment is not stored",
                 hint="leave out backfill, or use a RANGE window",
             )
+
+
+def ordering_for(
+    text: str | Builder, query: Query, catalog: Catalog, order: str, precision: int | None, *, backfill: bool
+) -> Ordering | None:
+    """The order that a query's results are to leave in; None: none."""
+    ordering = ordering_of(order, precision)
+    if ordering is None:
+        return None
+    check_ordering(query, ordering, backfill=backfill)
+    said = text.statement if isinstance(text, Builder) else text
+    return replace(ordering, inputs=input_order(said, catalog)) if ordering.is_inner else ordering
 
 
 def check_readable(asked: Mapping[str, Asked], sources: Collection[str], running: Collection[str]) -> None:

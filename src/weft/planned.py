@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from weft.errors import ConfigError
+from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.optimizer.estimated import estimated
 from weft.optimizer.space import Options
@@ -27,6 +28,8 @@ from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from weft.kernels.punctuation import Punctuations
 
 __all__ = ["Owner", "PlannedQuery", "explained"]
 
@@ -52,10 +55,12 @@ class PlannedQuery:
     sink: Sink | None = field(default=None, repr=False, compare=False)
     session: Owner | None = field(default=None, repr=False, compare=False)
     calls: tuple[CallCost, ...] = ()  # what is expected of users' functions
+    ordering: Ordering | None = None
 
     def explain(self, observed: Observation | None = None) -> str:
         """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
-        return explain(self.graph, self.name, self.plan.strategy, observed, self.query, self.calls)
+        strategy = self.plan.strategy
+        return explain(self.graph, self.name, strategy, observed, self.query, self.calls, self.ordering)
 
     def diagram(self) -> str:
         """The plan as a Mermaid flowchart."""
@@ -68,6 +73,18 @@ class PlannedQuery:
                 f"query {self.name} does not keep its results", hint="use sink=weft.to_memory()"
             )
         return self.sink.results()
+
+    def punctuations(self) -> Punctuations:
+        """Up to where the results in the query's memory sink are complete: a sequence of `weft.Punctuation`.
+
+        Rows are counted since the query's first batch, also if an earlier process had the first of them.
+        """
+        if not isinstance(self.sink, MemorySink) or self.ordering is None:
+            raise ConfigError(
+                f"query {self.name} has no punctuations in memory",
+                hint='use sink=weft.to_memory() and order="outer", "inner" or "event"',
+            )
+        return self.sink.punctuations()
 
     def stop(self) -> None:
         """Run no longer, from the next batch on; the other queries go on."""

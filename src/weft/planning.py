@@ -59,10 +59,11 @@ class Planner:
         plan = self._closed(standing.plan, plan, parts, groups, statistics)
         new = [name for name in queries if name not in standing.asked]
         backfill = [name for name in new if asked[name].backfill]
-        members = newcomers(standing.program, plan, facts, backfill)
+        orders = {name: one.ordering for name, one in asked.items() if one.ordering is not None}
+        members = newcomers(standing.program, plan, facts, backfill, orders)
         tracked = facts.number > 0 or len(queries) > 1
-        order = ranked(queries.values(), statistics, standing.program.graph if standing.program else None)
-        graph = lower_workload(plan, members, tracked=tracked, ranked=order)
+        ranks = ranked(queries.values(), statistics, standing.program.graph if standing.program else None)
+        graph = lower_workload(plan, members, tracked=tracked, ranked=ranks)
         relay = relay_of(standing.program, Program(graph), backfill)
         return Decision(plan, graph, relay, changes)
 

@@ -20,12 +20,14 @@ from weft.arguments import (
     check_readable,
     dead_letters_of,
     duration_of,
+    ordering_for,
     source_of,
 )
 from weft.bounded import shown
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, nearest
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
+from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.waiting import check_closing, patient
@@ -44,7 +46,7 @@ from weft.runtime.functions import PackedFunction
 from weft.runtime.measure import heavy_known, measured
 from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
-from weft.sinks.describe import described, made, same_place
+from weft.sinks.describe import described, in_order, made, same_place
 from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
 from weft.sources.spec import Source
@@ -186,6 +188,8 @@ class Session:
         cross: bool = False,
         backfill: bool = False,
         emit_unmatched_after: timedelta | str | None = None,
+        order: str = "none",
+        precision: int | None = None,
     ) -> PlannedQuery:
         """Plan a query, given as SQL or by the builder; ``cross`` permits a cross product.
 
@@ -194,6 +198,9 @@ class Session:
 
         Rows of outer joins that have no partner are given when none can come any more. Where that is never, for want of
         a window, ``emit_unmatched_after`` is how long they wait: as if their inputs had a window of that length.
+
+        Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event", as `weft.logical.ordering`
+        says. What "event" holds back when the query is stopped is dropped; `end` lets it leave.
         """
         chosen = self._chosen(name, sink)
         check(strategy, str | None, ConfigError, "a strategy", nearest("", STRATEGIES))
@@ -204,7 +211,9 @@ class Session:
             check_backfill(parsed)
         if emit_unmatched_after is not None:
             parsed = patient(parsed, duration_of(emit_unmatched_after, "emit_unmatched_after"))
-        planned = self._plan(parsed, chosen, options, sink)
+        ordering = ordering_for(text, parsed, self.catalog, order, precision, backfill=backfill)
+        sink = sink if ordering is None or sink is None else in_order(sink)
+        planned = self._plan(parsed, chosen, options, sink, ordering)
         if sink is not None:
             self._ask(planned, sink, strategy, backfill)
         self._queries[chosen] = planned
@@ -217,16 +226,19 @@ class Session:
             return (text.cross() if cross else text).build(self.catalog)
         return parse_query(text, self.catalog, cross=cross)
 
-    def _plan(self, query: Query, name: str, options: Options, sink: Sink | None) -> PlannedQuery:
+    def _plan(
+        self, query: Query, name: str, options: Options, sink: Sink | None, order: Ordering | None = None
+    ) -> PlannedQuery:
         statistics = self.measured()
         plan, calls = optimise(query, statistics, options), calls_of(query, statistics)
-        graph = lower(plan, name, ranked([plan.query], statistics))
-        return PlannedQuery(name, query, plan, graph, sink, self, calls)
+        graph = lower(plan, name, order, ranked([plan.query], statistics))
+        return PlannedQuery(name, query, plan, graph, sink, self, calls, order)
 
     def _ask(self, planned: PlannedQuery, sink: Sink, strategy: str | None, backfill: bool) -> None:
         """Have a query run: at the start, or from the next batch on."""
         common = canonical(planned.query)
-        asked = Asked(common.query, common.names, strategy, backfill, described(sink))
+        ordering = planned.ordering and planned.ordering.renamed({old: new for new, old in common.names})
+        asked = Asked(common.query, common.names, strategy, backfill, described(sink), ordering)
         if self._running is not None:
             runner = self._running.runner
             if not self._ends:
@@ -245,10 +257,10 @@ class Session:
         self._start(available_now=available_now, ends=ends)
 
     def end(self) -> None:
-        """Process what is there and take it for all there is: rows of outer joins that have no partner are given."""
+        """Process what is there and take it for all there is: what waits for a partner, or for its time, is given."""
         runner = self._runs().runner
         self.process_all_available()
-        if any(asked.query.outer for asked in self._asked.values()):
+        if any(asked.waits for asked in self._asked.values()):
             runner.end()
             self.process_all_available()
 
@@ -334,7 +346,8 @@ class Session:
             if name not in self._queries:
                 query = asked.query.renamed(dict(asked.names))
                 self._asked[name], self._sinks[name] = asked, runner.sinks[name]
-                self._queries[name] = self._plan(query, name, self.options, runner.sinks[name])
+                order = asked.ordering and asked.ordering.renamed(dict(asked.names))
+                self._queries[name] = self._plan(query, name, self.options, runner.sinks[name], order)
 
     def stop_query(self, name: str) -> None:
         """Run a query no longer, from the next batch on; the others go on."""

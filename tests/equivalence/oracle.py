@@ -70,7 +70,7 @@ class Oracle:
     def bounds(self, orders: Sequence[Sequence[str]]) -> tuple[Rows, Rows]:
         """The results that must and those that may be found, if the inputs of each batch come in that order."""
         query = self.join.query
-        positions = {i.alias: self._positions(i.alias, i.stream.name, orders) for i in query.inputs}
+        positions = {i.alias: self.positions(i.alias, i.stream.name, orders) for i in query.inputs}
         inside = inside_counts(query, self.found, positions, self.groups)
         most = self._shown(inside)
         sure = inside & self._all_on_time()
@@ -88,9 +88,9 @@ class Oracle:
         shown = [output.name for output in self.join.query.projection]
         return rows_of(self.found.filter(pa.array(rows)).select(shown))
 
-    def _positions(self, alias: str, stream: str, orders: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    def positions(self, alias: str, stream: str, orders: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         rows = self.kept[stream]
-        batch = _batch_of(self.join, stream)[rows]
+        batch = batch_of(self.join, stream)[rows]
         rank = np.array([list(order).index(alias) for order in orders])[batch]
         positions: NDArray[np.int64] = (batch * 100 + rank) * 10_000 + rows
         return positions
@@ -102,14 +102,14 @@ def rows_there(found: pa.Table, alias: str) -> tuple[NDArray[np.int64], NDArray[
     return rows.drop_null().to_numpy(), rows.is_valid().to_numpy()
 
 
-def _batch_of(join: Join, stream: str) -> NDArray[np.int64]:
+def batch_of(join: Join, stream: str) -> NDArray[np.int64]:
     sizes = [batch[stream][1] - batch[stream][0] for batch in join.batches]
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def timed(join: Join, stream: str, arrivals: NDArray[np.int64]) -> pa.Table:
     """The tuples of a stream with the times of their arrival."""
-    return join.tables[stream].append_column(TIME, pa.array(arrivals[_batch_of(join, stream)]))
+    return join.tables[stream].append_column(TIME, pa.array(arrivals[batch_of(join, stream)]))
 
 
 def differs(oracle: Oracle, found: pa.Table, metrics: Sequence[BatchMetrics]) -> str:

@@ -15,6 +15,7 @@ from tests.equivalence.streams import FILTERS, PAIRS, SHOWN, THETAS, TRIPLES, Jo
 from weft.errors import WeftError
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
+from weft.logical.ordering import Ordering
 from weft.logical.outer import taken_apart
 from weft.logical.query import Query
 from weft.logical.window import UNBOUNDED, Range, Rows
@@ -49,6 +50,7 @@ class Wish:
     query: Query
     backfill: bool = False
     strategy: str | None = None
+    ordering: Ordering | None = None
 
 
 @dataclass(frozen=True)

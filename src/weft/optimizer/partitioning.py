@@ -73,7 +73,7 @@ def spread_by(space: Space, mask: int, rule: Rule) -> Spread:
     """The layout a rule gives to a store."""
     found = space.spreads(mask)
     by_key = [spread for spread in found if spread[:2] == ("partitioned", rule.key)]
-    return by_key[-1 if rule.heavy else 0] if by_key else found[rule.others]
+    return by_key[min(int(rule.heavy), len(by_key) - 1)] if by_key else found[rule.others]
 
 
 def improve(space: Space, shape: Shape, rounds: int) -> Shape:

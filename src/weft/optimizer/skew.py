@@ -20,7 +20,9 @@ from weft.stats.skew import Distribution, HeavyValue, fits, joined, key_column
 
 __all__ = ["Skew"]
 
-BOUND = 0.5  # of what a partition has on average: a value with less is not scattered
+# Of what a partition has on average: a value with less is not scattered. With many tasks at once, smaller values
+# matter too, and cost more copies; so both are offered.
+BOUNDS = (0.5, 0.125)
 MOST = 16  # values of a store are scattered
 
 
@@ -57,16 +59,18 @@ class Skew:
         parts = [self._distribution(column) for column in columns if column is not None]
         return joined(parts) if any(part.heavy for part in parts) else None
 
-    def _heavy(self, key: int, mask: int) -> tuple[Literal, ...]:
-        """The values that a store of these inputs scatters if it is partitioned by a key; none: there are none."""
+    def _heavy(self, key: int, mask: int) -> dict[tuple[str, ...], tuple[Literal, ...]]:
+        """The values that a store of these inputs may scatter if it is partitioned by a key, as SQL and as they are."""
         found = self.of(key, mask) if self.is_known and self._scatters else None
         members = self._routing.members[key]
         by = next((members[a] for a in self._names(mask) if a in members), None)
         if found is None or by is None or key_column(by) is None:
-            return ()
+            return {}
         ranked = sorted(found.heavy.items(), key=lambda item: (-item[1], str(item[0])))
-        often = [v for v, share in ranked if share * self._partitions > BOUND and fits(v, by.type)]
-        return tuple(sorted((Literal(value, by.type) for value in often[:MOST]), key=to_sql))
+        shares = [(share * self._partitions, Literal(v, by.type)) for v, share in ranked if fits(v, by.type)]
+        often = [[value for share, value in shares[:MOST] if share > bound] for bound in BOUNDS]
+        sets = [tuple(sorted(some, key=to_sql)) for some in often if some]
+        return {tuple(map(to_sql, some)): some for some in sets}
 
     def _names(self, mask: int) -> list[str]:
         return [alias for i, alias in enumerate(self.query.aliases) if mask >> i & 1]

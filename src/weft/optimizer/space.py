@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from weft.errors import ConfigError
-from weft.logical.expr import Expr, aliases, columns, to_sql
+from weft.logical.expr import Expr, aliases, columns
 from weft.logical.query import Query
 from weft.logical.user_functions import has_user_call, user_calls
 from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, copies, crowding, step_cost
@@ -201,8 +201,7 @@ class Space:
         bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
         spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
         for plain in () if mask & self._apart else tuple(spread):
-            heavy = tuple(map(to_sql, self.skew.heavy(plain.key, mask)))
-            spread += [plain._replace(heavy=heavy)] if heavy else []
+            spread += [plain._replace(heavy=heavy) for heavy in self.skew.heavy(plain.key, mask)]
         anywhere = () if mask & self._apart else (Spread("scattered"),)
         return (*(spread or (*bands, *anywhere)), Spread("replicated"))
 
@@ -229,7 +228,7 @@ class Space:
             route = self._routing.members[spread.key]
             by = next(route[alias] for alias in self.names(mask) if alias in route)
         kind = "partitioned" if spread.kind == "ranged" else spread.kind
-        heavy = self.skew.heavy(spread.key, mask) if spread.heavy else ()
+        heavy = self.skew.heavy(spread.key, mask)[spread.heavy] if spread.heavy else ()
         return Layout(kind, self.partitions, by, heavy)
 
     def even_work(self, known: int, spread: Spread, tuples: float, shipped: bool) -> float:

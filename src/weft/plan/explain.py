@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from weft.errors import WeftError
 from weft.logical.expr import Call
+from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.logical.user_functions import has_user_call
 from weft.logical.window import Rows, format_duration
@@ -45,6 +46,7 @@ def explain(
     observed: Observation | None = None,
     query: Query | None = None,
     calls: Sequence[CallCost] = (),
+    ordering: Ordering | None = None,
 ) -> str:
     """The plan as text: its stores, then every input's probes with what they are expected to do.
 
@@ -54,6 +56,7 @@ def explain(
     lines = [_title(graph, name, strategy)]
     lines += [f"Observed: {_summary(graph, observed)}"] if observed else []
     lines += ["", str(query or graph.query), ""]
+    lines += [f"Results leave in order: {_ordered(ordering)}", ""] if ordering else []
     if observed:
         lines += ["Inputs", *_table(_INPUT_HEADS, _input_rows(observed)), ""]
     if graph.stores:
@@ -68,6 +71,15 @@ def explain(
     lines += [f"note: {note}" for note in _notes(graph)]
     lines += [f"note: {_ORDER}"] if observed and graph.stores else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _ordered(ordering: Ordering) -> str:
+    """An order in words."""
+    if not ordering.by_arrival:
+        return "event, by largest time, once the watermarks have passed it"
+    inner = f", then by partner ({', '.join(ordering.inputs)})" if ordering.is_inner else ""
+    blocks = f", in blocks of {ordering.precision} tuples" if ordering.precision > 1 else ""
+    return f"{ordering.kind}, by last tuple{inner}{blocks}"
 
 
 def _title(graph: PhysicalGraph, name: str, strategy: str) -> str:

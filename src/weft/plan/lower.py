@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from weft.logical.canonical import joined_on
 from weft.logical.expr import Expr
+from weft.logical.ordering import Ordering
 from weft.logical.outer import Closing
 from weft.logical.query import Query
 from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
@@ -25,10 +26,13 @@ from weft.plan.workload import SharedStore, Walk, WorkloadPlan, answer_of
 __all__ = ["lower", "lower_workload"]
 
 
-def lower(plan: JoinPlan, name: str = "query", ranked: Sequence[Expr] = ()) -> PhysicalGraph:
+def lower(
+    plan: JoinPlan, name: str = "query", ordering: Ordering | None = None, ranked: Sequence[Expr] = ()
+) -> PhysicalGraph:
     """The physical graph of one query's plan."""
     answer, upkeep = answer_of(name, plan)
-    return lower_workload(WorkloadPlan((answer,), upkeep, plan.cost), ranked=ranked)
+    member = Member(name, answer.query, closing=answer.closing, ordering=ordering)
+    return lower_workload(WorkloadPlan((answer,), upkeep, plan.cost), (member,), ranked=ranked)
 
 
 def lower_workload(

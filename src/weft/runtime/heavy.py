@@ -8,6 +8,7 @@ soon after the last time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ EVERY = 4  # so many batches one is sampled
 SAMPLE = 20_000  # values of a column are counted, of a task
 TOLD = 32  # values are told, and remembered
 LEAST = 0.005  # is the least share that is remembered
+SEVERAL = 5  # times a value must come in a sample to be told: less may be chance
 NEWEST = 0.5  # is how much a new sample counts beside all before it
 
 # By stream and column: values and their shares, the largest first. Plain data, since values may be numbers.
@@ -87,7 +89,12 @@ def _merged(
         every = [*known, *(value for value in new if value not in known)]
         shares = {v: NEWEST * new.get(v, 0.0) + (1 - NEWEST) * known.get(v, 0.0) for v in every}
     ranked = sorted(shares.items(), key=lambda item: (-item[1], str(item[0])))
-    return tuple((value, round(share, 6)) for value, share in ranked[:TOLD] if share >= LEAST)
+    return tuple((value, _short(share)) for value, share in ranked[:TOLD] if share >= LEAST)
+
+
+def _short(share: float) -> float:
+    """A share in few digits, rounded down: together they are never more than all."""
+    return math.floor(share * 1e6) / 1e6
 
 
 # Of a graph's keys, as (stream, column, value): heavy values that its stores do not know, and those that are none now.
@@ -99,11 +106,11 @@ class Lookout:
     """When heavy values ask for another plan: once for the same ones, and not soon after the last time.
 
     A value is clearly heavy with ``enter`` times the share that a partition has on average, and clearly is not below
-    ``leave`` times it; in between, the plan stays as it is.
+    ``leave`` times it, which is far less than the optimiser scatters; in between, the plan stays as it is.
     """
 
     enter: float = 0.75
-    leave: float = 0.25
+    leave: float = 0.05
     pause: int = 8  # batches between two plans
     last: int = 0
     considered: Seen = field(default_factory=frozenset)

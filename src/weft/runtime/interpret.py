@@ -95,7 +95,8 @@ def _counted(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn) ->
     for item in program.watched(alias):
         values = column(batch, full_name(item))
         sampled, counts = frequent(values, heavy.SAMPLE, heavy.TOLD, turn.number)
-        found.append(heavy.Counted(stream, item.name, batch.num_rows, sampled, tuple(counts)))
+        often = tuple((value, count) for value, count in counts if count >= heavy.SEVERAL)
+        found.append(heavy.Counted(stream, item.name, batch.num_rows, sampled, often))
     return found
 
 

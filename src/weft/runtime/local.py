@@ -18,12 +18,15 @@ import pyarrow as pa
 from weft.bucket.bucket import Bucket
 from weft.errors import CatalogError, nearest
 from weft.kernels.arrow import result_schema
+from weft.kernels.punctuation import Punctuations
 from weft.kernels.user_functions import CallCounts, Function, calling
 from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census
 from weft.runtime.driver import DEFAULT, Observed, driver_order
+from weft.runtime.gather import gathered
 from weft.runtime.heavy import Counted, next_heavy
+from weft.runtime.held import Held
 from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
 from weft.runtime.metrics import (
     BatchMetrics,
@@ -91,6 +94,8 @@ class LocalRunner:
         self.evicted: dict[str, int] = {}
         self.closed: dict[str, int] = {}  # by query: up to which time
         self.dealt: dict[str, int] = {}  # by store: how many tuples have been dealt out to its partitions
+        self.waiting: dict[str, list[Held]] = {}  # results that are held back, by query
+        self.punctuations: dict[str, Punctuations] = {}  # of all batches, by query
         self.metrics: list[BatchMetrics] = []
         self.number = 0  # of the next batch
         self._results: dict[str, list[pa.RecordBatch]] = {}
@@ -115,6 +120,7 @@ class LocalRunner:
         runner.watermarks, runner.arrived = self.watermarks, self.arrived
         runner.newest, runner.oldest = self.newest, self.oldest
         runner.number, runner.metrics, runner.closed = number, self.metrics, self.closed
+        runner.punctuations = self.punctuations
         return runner
 
     def process(self, data: Mapping[str, Data], *, now: datetime | int = 0) -> pa.Table:
@@ -166,7 +172,7 @@ class LocalRunner:
     def facts(self) -> Facts:
         """What is known of the state before the next batch."""
         marks = dict(self.watermarks.marks)
-        return Facts(self.number, self.kept, self.evicted, marks, self.newest, self.oldest)
+        return Facts(self.number, self.kept, self.evicted, marks, self.newest, self.oldest, self.arrived)
 
     def change(self, graph: PhysicalGraph, relay: Relay) -> dict[str, pa.Table]:
         """Go on by another graph from the next batch on; what queries have in the stored past, if they asked for it."""
@@ -185,6 +191,8 @@ class LocalRunner:
             for error in calls.failed.values():
                 raise error
         self.program = new
+        for name in [name for name in done.results if new.members[name].held]:
+            self.waiting[name] = [Held(run) for run in done.results.pop(name)]
         for name, batches in done.results.items():
             self._results.setdefault(name, []).extend(batches)
         return {name: _table(new.members[name].query, done.results.get(name, [])) for name in relay.backfill}
@@ -297,9 +305,23 @@ class LocalRunner:
             for state in self.states:
                 state.commit(plan, turn.order, forget)
         self.closed = {name: clock.now for name, clock in turn.clocks.items()}
+        self._gather(turn, done)
         done.seconds.append(perf_counter() - began)
         self.metrics.append(self._measured(admitted, turn, now, done))
         self.number += 1
+
+    def _gather(self, turn: Turn, done: _Done) -> None:
+        """Bring the results of ordered queries into order; some of them wait."""
+        for name, member in self.program.members.items():
+            if member.ordering is None:
+                continue
+            known = self.punctuations.get(name, Punctuations.none())
+            rows = sum(batch.num_rows for batch in self._results.get(name, []))
+            waiting = self.waiting.get(name, [])
+            found = gathered(member, done.results.get(name, []), turn, rows, self.watermarks, waiting)
+            done.results[name] = found.table.to_batches()
+            self.waiting[name] = list(found.waiting)
+            self.punctuations[name] = Punctuations.joined([known, found.punctuations])
 
     def _measured(self, admitted: Mapping[str, Admitted], turn: Turn, now: int, done: _Done) -> BatchMetrics:
         names = {plan.identity: plan.name for plan in self.program.stores.values()}

@@ -152,6 +152,10 @@ class BatchMetrics:
     )  # that call them, by `predicate_name`
     busiest: tuple[float, ...] = ()  # per hop: the part of the work that its slowest task did
     heavy: HeavyShares = field(default_factory=dict)  # common values of keys, as far as they are known by now
+    punctuated: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # the last punctuation, by query
+    held: Mapping[str, int] = field(default_factory=dict)  # results that wait to leave in order, by query
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

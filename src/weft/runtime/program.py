@@ -131,7 +131,7 @@ class Program(Wiring):
     def _needed(self, rule: Rule) -> Iterable[Item]:
         if isinstance(rule, ResultRule):
             outputs = [output.expr for name in rule.users for output in self.members[name].query.projection]
-            return _items(outputs) | self._checked(rule)
+            return _items(outputs) | self._checked(rule) | self._numbers(rule)
         if isinstance(rule, StoreRule):
             store = self._nodes[rule.store]
             return self._content(store) | _items(key for a in self._accesses(store) for key in a.stored)
@@ -143,6 +143,14 @@ class Program(Wiring):
         limits = self.limits[rule.edge]
         times = {(alias, self.view.times[alias]) for alias in limits.ranges}
         return frozenset(times | {(alias, seq_name(alias)) for alias in limits.rows})
+
+    def _numbers(self, rule: ResultRule) -> frozenset[Item]:
+        """The numbers of tuples that say in which order results leave."""
+        orders = [m.ordering for name in rule.users if (m := self.members[name]).ordering is not None]
+        by_arrival = [ordering for ordering in orders if ordering is not None and ordering.by_arrival]
+        names = {alias for ordering in by_arrival if ordering.is_inner for alias in ordering.inputs}
+        names |= {rule.start} if by_arrival else set()
+        return frozenset((alias, seq_name(alias)) for alias in names)
 
     def _behind(self, rule: ProbeRule) -> frozenset[Item]:
         """What is read of the matches of a probe, to send them on included."""

@@ -146,10 +146,9 @@ class Found:
         if name == MAX:
             newest = self._newest()
             return pa.array(newest if rows is None else take(newest, rows))
-        matches = self.matches if rows is None else _only(self.matches, rows)
+        matches = self.only(rows)
         if name in self.batch.schema.names:
-            probe = matches.probe if self.rows is None else take(self.rows, matches.probe)
-            return taken(column(self.batch, name), probe)
+            return taken(column(self.batch, name), self.origins(matches))
         return stored_column(matches, self.runs, name)
 
     def _number(self, ranks: Longs) -> Any:
@@ -157,6 +156,14 @@ class Found:
         search = self.search
         (alias,) = search.step.store.node.aliases
         return pa.array(search.turn.arrived(alias, search.step.rule.start) - ranks)
+
+    def only(self, rows: Ints | None) -> Matches:
+        """All matches, or some of them, given by ascending numbers."""
+        return self.matches if rows is None else _only(self.matches, rows)
+
+    def origins(self, matches: Matches) -> Ints:
+        """The rows of the batch that matches are of."""
+        return matches.probe if self.rows is None else take(self.rows, matches.probe)
 
     def _newest(self) -> Longs:
         store = self.search.step.store

@@ -78,8 +78,15 @@ class Wiring:
 
     @cached_property
     def counted(self) -> tuple[str, ...]:
-        """The inputs whose tuples are counted."""
-        return tuple(alias for alias in self.graph.aliases if counts(self.view, alias) is not None)
+        """The inputs whose tuples are counted: for a window, or because results leave in the order of arrival."""
+        ordered = {
+            alias
+            for member in self.graph.members
+            if member.ordering is not None and member.ordering.by_arrival
+            for alias in member.query.aliases
+        }
+        aliases = self.graph.aliases
+        return tuple(a for a in aliases if a in ordered or counts(self.view, a) is not None)
 
     def apart(self, alias: str) -> bool:
         """Whether tuples of an input count, per key, whoever wants them."""

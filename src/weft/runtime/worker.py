@@ -267,10 +267,10 @@ def _outgoing(job: Job, graph: str, sender: Sender, outcome: Outcome) -> Iterato
         yield note(at, "steps", graph=graph, steps=[asdict(count) for count in outcome.steps])
     if outcome.calls:
         yield note(at, "calls", graph=graph, calls=asdict(outcome.calls))
-    yield from _answers(job, at, outcome)
+    yield from _answers(job, at, sender, outcome)
 
 
-def _answers(job: Job, at: int, outcome: Outcome) -> Iterator[Message]:
+def _answers(job: Job, at: int, sender: Sender, outcome: Outcome) -> Iterator[Message]:
     """Results: written here, where their sink can do that, else on their way to the driver; and how many they are."""
     parts, failed = {}, dict(outcome.failed)
     for query, batches in outcome.results.items():
@@ -279,7 +279,7 @@ def _answers(job: Job, at: int, outcome: Outcome) -> Iterator[Message]:
         sink = job.sinks.get(query)
         if sink is None:
             how, data = job.exchange.pack(*batches)
-            yield Message(at, f"{NOTE}result\t{query}\t{how}", data)
+            yield Message(at, f"{NOTE}result\t{query}\t{how}\t{json.dumps(sender)}", data)
             continue
         try:
             parts[query] = sink.write_part(job.number, at, batches)

@@ -22,6 +22,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
       us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …
       kept: {sql: SELECT …, sink: {parquet: out}}    # `pipeline_sinks` has all kinds
       padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # instead of a window
+      sorted: {sql: SELECT …, order: outer, precision: 64}    # or inner, event, none
     checkpoint: ck                             # where a run keeps its state
     master: local[*]                           # optional, as are the driver policy and the limit of bad records
     driver: initial_output_size
@@ -73,12 +74,21 @@ class Pipeline:
     checkpoint: Path | None = None
     master: str = "local[*]"
     waits: Mapping[str, timedelta] = field(default_factory=dict)  # for a partner, by query, if given
+    orders: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # and precisions, by query
 
     def plan(self, name: str, sink: Sink | None = None) -> PlannedQuery:
         """Plan a query, to be run if it has a sink; errors name the file and the query."""
         with self.place(f"queries.{name}").at():
             wait = self.waits.get(name)
-            return self.session.query(self.queries[name], name=name, sink=sink, emit_unmatched_after=wait)
+            order, precision = self.orders.get(name, ("none", None))
+            return self.session.query(
+                self.queries[name],
+                name=name,
+                sink=sink,
+                emit_unmatched_after=wait,
+                order=order,
+                precision=precision,
+            )
 
     def parse(self, name: str) -> Query:
         """Parse and bind a query; errors name the file and the query."""
@@ -128,6 +138,7 @@ def read_pipeline(text: str, file: str, *, root: Path | None = None, **given: An
         settings.get("checkpoint"),
         settings.get("master", "local[*]"),
         {name: wait for name, one in asked.items() if (wait := one.emit_unmatched_after) is not None},
+        {name: (one.order, one.precision) for name, one in asked.items()},
     )
 
 

@@ -26,7 +26,7 @@ from weft.sql.read import read_statement
 from weft.sql.scope import Merged, Scope
 from weft.sql.statement import JoinRef, Name, Relation, Statement, StreamRef, streams
 
-__all__ = ["bind", "parse_predicate", "parse_query"]
+__all__ = ["bind", "input_order", "parse_predicate", "parse_query"]
 
 
 def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
@@ -44,6 +44,12 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
         raise SqlError(
             "the query is nested too deeply", text=sql, start=0, end=len(sql), hint="use fewer parentheses"
         ) from None
+
+
+def input_order(query: str | Statement, catalog: Catalog) -> tuple[str, ...]:
+    """The names of a query's inputs in the order of FROM, which a `Query` does not keep."""
+    statement = read_statement(query) if isinstance(query, str) else query
+    return tuple(input_.alias for input_ in _inputs(statement, catalog).values())
 
 
 def parse_predicate(
