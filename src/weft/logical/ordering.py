@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from weft.errors import ConfigError, QueryError, nearest
 from weft.logical.query import Query
 
-__all__ = ["ORDERS", "Ordering", "check_ordering", "ordering_of"]
+__all__ = ["ORDERS", "OUTER", "Ordering", "check_ordering", "ordering_of"]
 
 OUTER, INNER, EVENT = "outer", "inner", "event"
 
