@@ -87,7 +87,7 @@ class PlannedQuery:
         return self.sink.punctuations()
 
     def stop(self) -> None:
-        """Run no longer, from the next batch on; the other queries go on."""
+        """Run no longer, from the next batch on; the other queries go on. Results that are held back are dropped."""
         self._owner().stop_query(self.name)
 
     @property

@@ -199,8 +199,7 @@ class Session:
         Rows of outer joins that have no partner are given when none can come any more. Where that is never, for want of
         a window, ``emit_unmatched_after`` is how long they wait: as if their inputs had a window of that length.
 
-        Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event", as `weft.logical.ordering`
-        says. What "event" holds back when the query is stopped is dropped; `end` lets it leave.
+        Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event" (`weft.logical.ordering`).
         """
         chosen = self._chosen(name, sink)
         check(strategy, str | None, ConfigError, "a strategy", nearest("", STRATEGIES))
@@ -212,10 +211,9 @@ class Session:
         if emit_unmatched_after is not None:
             parsed = patient(parsed, duration_of(emit_unmatched_after, "emit_unmatched_after"))
         ordering = ordering_for(text, parsed, self.catalog, order, precision, backfill=backfill)
-        sink = sink if ordering is None or sink is None else in_order(sink)
-        planned = self._plan(parsed, chosen, options, sink, ordering)
-        if sink is not None:
-            self._ask(planned, sink, strategy, backfill)
+        planned = self._plan(parsed, chosen, options, in_order(sink, ordering), ordering)
+        if planned.sink is not None:
+            self._ask(planned, planned.sink, strategy, backfill)
         self._queries[chosen] = planned
         return planned
 

@@ -15,6 +15,9 @@ import pytest
 import weft
 from tests.spark.test_session import read_files, rows_of, run, session_of, write
 from weft.errors import ConfigError, StateError
+from weft.logical.schema import Schema, Stream
+from weft.runtime.checkpoint import Checkpoint, Manifest
+from weft.runtime.spark import SparkRunner
 from weft.testing import is_ordered, reference_join
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -166,6 +169,16 @@ def test_results_leave_when_the_clock_has_passed_them(spark: Any, tmp_path: Path
         session.stop()
     assert rows_of(query.results()) == definition_of_all(tmp_path)
     assert query.progress.held == 0
+
+
+def test_time_does_not_go_back(tmp_path: Path) -> None:
+    """A clock that is set back would give tuples times that results have passed."""
+    streams = {name: Stream(name, Schema.parse("k long"), None) for name in ("a", "b")}
+    unused: Any = None
+    runner = SparkRunner(unused, Checkpoint(tmp_path), streams, {}, unused, unused, 1)
+    before = time.time_ns() // 1000
+    assert runner._now(Manifest(marks={"a": 5})) >= before
+    assert runner._now(Manifest(marks={"a": 1 << 60, "b": 5})) == 1 << 60
 
 
 def definition_of_all(root: Path) -> Any:

@@ -3,7 +3,8 @@
 Guarantees: rows are compared by several columns of whole numbers, the first deciding. `sort_rows` is stable and takes
 linear time: digit by digit, the last column first. `merge_runs` is a tree of mergers (SplitJoin, section 5.2): sorted
 runs are merged two by two, never sorted again; of rows that compare equal, those of the earlier run come first.
-Both give row numbers only: columns are gathered once, in the end.
+Both give row numbers only: columns are gathered once, in the end. Where rows share few keys, `counted_places` sorts by
+counting, and `place_segments` moves rows of one key together.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from weft.bucket.compiled import Array, Ints, Longs, compiled, frozen, inner
 from weft.bucket.memory import fresh
 from weft.bucket.sort import sort_values
 
-__all__ = ["merge_runs", "place", "sort_rows"]
+__all__ = ["counted_places", "merge_runs", "place", "place_segments", "sort_rows"]
 
 
 def sort_rows(keys: Sequence[Longs]) -> Ints | None:
@@ -46,6 +47,54 @@ def merge_runs(keys: Longs, splits: Sequence[int]) -> Ints | None:
         rows, room = room, rows
         bounds = np.array([*bounds[:-1:2], bounds[-1]], np.int64)
     return rows
+
+
+def counted_places(keys: Longs, rows: Ints) -> tuple[Ints, Longs, Ints] | None:
+    """Where rows go that have the keys at these numbers, in order; which keys there are, and how many rows have each.
+
+    None: the keys are too far apart to be counted.
+    """
+    least, most = (int(keys.min()), int(keys.max())) if keys.size else (0, 0)
+    if most - least > _ROOM + 4 * rows.size:
+        return None
+    near, counts = (keys - least).astype(np.int32), np.zeros(most - least + 1, np.int32)
+    _count(frozen(near), frozen(rows), counts)
+    places, nexts = fresh(rows.size, np.int32), np.cumsum(counts, dtype=np.int32) - counts
+    _place_counted(frozen(near), frozen(rows), nexts, places)
+    some = np.flatnonzero(counts)
+    return places, some + least, counts[some]
+
+
+_ROOM = 1 << 16
+
+
+@compiled
+def _count(keys: Ints, rows: Ints, counts: Ints) -> None:
+    for i in range(rows.size):
+        counts[keys[rows[i]]] += 1
+
+
+@compiled
+def _place_counted(keys: Ints, rows: Ints, nexts: Ints, places: Ints) -> None:
+    for i in range(rows.size):
+        key = keys[rows[i]]
+        places[i] = nexts[key]
+        nexts[key] += 1
+
+
+def place_segments(values: Array, lengths: Ints, places: Ints, out: Array) -> None:
+    """Values that come in segments, each segment to its place."""
+    _place_segments(values, frozen(lengths), frozen(places), out)
+
+
+@compiled
+def _place_segments(values: Array, lengths: Ints, places: Ints, out: Array) -> None:
+    at = 0
+    for i in range(lengths.size):
+        start = places[i]
+        for j in range(lengths[i]):
+            out[start + j] = values[at + j]
+        at += lengths[i]
 
 
 def place(values: Array, rows: Ints, places: Ints, out: Array) -> None:

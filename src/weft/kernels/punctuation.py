@@ -18,7 +18,7 @@ from typing import overload
 import numpy as np
 import pyarrow as pa
 
-from weft.bucket.compiled import Longs
+from weft.bucket.compiled import Ints, Longs
 from weft.logical.punctuation import LAST, Punctuation
 
 __all__ = ["KEY", "Punctuations"]
@@ -55,16 +55,18 @@ class Punctuations(Sequence[Punctuation]):
         return cls(np.empty(0, np.int64), np.empty(0, np.int64), timed)
 
     @classmethod
-    def of_blocks(cls, blocks: Longs, size: int, before: tuple[int, int], after: int) -> Punctuations:
+    def of_blocks(
+        cls, blocks: Longs, lengths: Ints, size: int, before: tuple[int, int], after: int
+    ) -> Punctuations:
         """Those of a batch in an order of arrival.
 
-        ``blocks`` are those of its rows, ascending, of so many tuples each; ``before`` are the rows and tuples of all
-        batches so far, ``after`` the tuples with this one.
+        ``blocks`` are those of its rows, ascending, ``lengths`` of how many rows each is, ``size`` how many tuples a
+        block has; ``before`` are the rows and tuples of all batches so far, ``after`` the tuples with this one.
         """
-        ends = np.flatnonzero(blocks[1:] != blocks[:-1]) + 1 if blocks.size else np.empty(0, np.int64)
-        starts = np.concatenate([np.zeros(min(1, blocks.size), np.int64), ends])
+        starts = np.flatnonzero(np.diff(blocks, prepend=blocks[:1] - 1))
+        ends = np.cumsum(np.append(0, lengths))
         marks = np.append(blocks[starts] * size, after)
-        rows = np.append(starts, blocks.size) + before[0]
+        rows = np.append(ends[starts], ends[-1]) + before[0]
         news = marks > before[1]  # a block may have begun in an earlier batch
         news[-1] = True
         return cls(rows[news], marks[news])

@@ -8,7 +8,8 @@ total order of arrival (design, D5): by batch, by the rank of the relation in it
 - `inner`: also, among the results of one last tuple, from the oldest partner to the newest. Several partners are
   compared one after the other, in the order of FROM, each by its number in its stream. With a precision of k, partners
   are in order by blocks of k of these numbers.
-- `event`: results leave sorted by their largest time, each once the watermarks of all its streams have passed it.
+- `event`: results leave sorted by their largest time, each once the watermarks of all its streams have passed it, or
+  the input has ended; a stream without event time has that of arrival. A query that is stopped drops what it holds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from weft.errors import ConfigError, QueryError, nearest
 from weft.logical.query import Query
 
-__all__ = ["ORDERS", "Ordering", "check_ordering", "ordering_of"]
+__all__ = ["ORDERS", "OUTER", "Ordering", "check_ordering", "ordering_of"]
 
 OUTER, INNER, EVENT = "outer", "inner", "event"
 

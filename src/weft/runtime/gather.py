@@ -16,7 +16,8 @@ from weft.kernels.arrow import result_schema
 from weft.kernels.punctuation import Punctuations
 from weft.plan.graph import Member
 from weft.runtime.batch import longs
-from weft.runtime.held import Held, merged, release
+from weft.runtime.held import Held, release
+from weft.runtime.merging import merge
 from weft.runtime.ordered import key_count, tuples_before
 from weft.runtime.turn import ENDED, UNKNOWN, Turn
 from weft.runtime.watermark import Watermarks
@@ -55,18 +56,17 @@ def gathered(
     if ordering is None or not ordering.by_arrival:
         clock = clock_of(member, turn, watermarks)
         leaving, staying = release(waiting, runs, clock)
-        table = _table(member, leaving, 1)
+        table = _table(member, leaving)
         marks = Punctuations.none(timed=True)
         if clock > UNKNOWN:
             marks = Punctuations.of_time(rows + table.num_rows, clock)
         return Gathered(table, marks, staying)
     keys = key_count(ordering)
-    whole = merged(runs, keys)
-    blocks = longs(pa.chunked_array([run.column(0) for run in whole], pa.int64()).combine_chunks())
+    whole = merge(runs, keys)
     before = tuples_before(member, turn)
     after = before + sum(turn.counts[alias].arrived for alias in member.query.aliases)
-    marks = Punctuations.of_blocks(blocks, ordering.block, (rows, before), after)
-    return Gathered(_table(member, whole, keys), marks)
+    marks = Punctuations.of_blocks(whole.heads, whole.lengths, ordering.block, (rows, before), after)
+    return Gathered(_table(member, whole.batches), marks)
 
 
 def clock_of(member: Member, turn: Turn, watermarks: Watermarks) -> int:
@@ -94,8 +94,5 @@ def placed(
     return found
 
 
-def _table(member: Member, runs: Sequence[pa.RecordBatch], keys: int) -> pa.Table:
-    """Runs without their keys."""
-    schema = result_schema(member.query)
-    batches = [pa.RecordBatch.from_arrays(run.columns[keys:], schema=schema) for run in runs]
-    return pa.Table.from_batches(batches, schema)
+def _table(member: Member, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches, result_schema(member.query))

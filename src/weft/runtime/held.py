@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from weft.kernels.materialise import taken
-from weft.kernels.order import merge_runs
 from weft.runtime.batch import longs
 from weft.runtime.checkpoint import HeldRun
+from weft.runtime.merging import merge
 
-__all__ = ["Held", "merged", "opened", "release", "written"]
+__all__ = ["Held", "opened", "release", "written"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,25 +37,10 @@ class Held:
         return int(longs(self.run.column(0))[0])
 
 
-def merged(runs: Sequence[pa.RecordBatch], keys: int) -> list[pa.RecordBatch]:
-    """Sorted runs as one: a list of batches, each after the other, sorted by their first columns."""
-    some = [run for run in runs if run.num_rows]
-    if len(some) < 2:
-        return some
-    some.sort(key=lambda run: [longs(run.column(place))[0] for place in range(keys)])
-    numbers = np.stack([np.concatenate([longs(run.column(place)) for run in some]) for place in range(keys)])
-    order = merge_runs(numbers, np.cumsum([0, *(run.num_rows for run in some)]).tolist())
-    if order is None:
-        return some
-    whole = pa.concat_batches(some)
-    columns = [taken(whole.column(place), order) for place in range(whole.num_columns)]
-    return [pa.RecordBatch.from_arrays(columns, schema=whole.schema)]
-
-
 def release(
     waiting: Iterable[Held], new: Sequence[pa.RecordBatch], clock: int
 ) -> tuple[list[pa.RecordBatch], list[Held]]:
-    """The results of times before a clock, in order, and what waits on; ``new`` are sorted runs, too."""
+    """The results of times before a clock, in order and without these, and what waits on; ``new`` are sorted runs."""
     leaving, staying, late = [], [], []
     for one in waiting:
         cut = _cut(one.run, clock)
@@ -68,11 +52,15 @@ def release(
         leaving.append(run.slice(0, cut))
         late.append(run.slice(cut))
     if any(run.num_rows for run in late):
-        staying.append(Held(pa.concat_batches(merged(late, 1))))
+        staying.append(Held(_one(late)))
     while len(staying) > 1 and staying[-2].run.num_rows < 2 * staying[-1].run.num_rows:
         last = [one.run for one in staying[-2:]]  # so there are few runs, and a row is copied a few times
-        staying[-2:] = [Held(pa.concat_batches(merged(last, 1)))]
-    return merged(leaving, 1), staying
+        staying[-2:] = [Held(_one(last))]
+    return merge(leaving, 1).batches, staying
+
+
+def _one(runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(merge(runs, 1, keep=True).batches)
 
 
 def _cut(run: pa.RecordBatch, clock: int) -> int:

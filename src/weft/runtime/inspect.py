@@ -69,7 +69,8 @@ class StoreState:
 class QueryState:
     """A query that runs: its text in its author's names, the first batch it is in, and its results so far.
 
-    ``bytes`` are those of its stores; those of stores it shares are divided among their users.
+    ``bytes`` are those of its stores, and of its results that wait to leave in order; those of stores it shares are
+    divided among their users.
     """
 
     name: str
@@ -237,7 +238,8 @@ def _query(
 ) -> QueryState:
     text = str(asked.query.renamed(dict(asked.names)))
     held = sum(store.bytes / len(store.users) for store in stores if name in store.users)
-    return QueryState(name, text, sketch.first(name), manifest.results.get(name, 0), held)
+    waiting = sum(run.bytes for run in manifest.held.get(name, ()))
+    return QueryState(name, text, sketch.first(name), manifest.results.get(name, 0), held + waiting)
 
 
 def _stores(manifest: Manifest, sketch: _Sketch) -> tuple[StoreState, ...]:

@@ -10,21 +10,25 @@ cannot know it, and gives the place among those it read; the driver adds what ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from weft.bucket.bucket import column
-from weft.bucket.compiled import Ints, Longs
+from weft.bucket.compiled import Array, Ints, Longs, frozen
 from weft.bucket.memory import fresh, take
-from weft.bucket.words import from_words, is_plain, plain_words
 from weft.kernels.materialise import stored_column, taken
-from weft.kernels.order import place, sort_rows
+from weft.kernels.order import counted_places, place, sort_rows
 from weft.kernels.ranges import Matches
-from weft.logical.ordering import Ordering
+from weft.logical.ordering import OUTER, Ordering
 from weft.plan.graph import Member
 from weft.runtime.batch import MAX, View, full, longs, seq_name
+from weft.runtime.merging import bits_of
 from weft.runtime.step import Found
 from weft.runtime.turn import Turn
 
@@ -36,38 +40,59 @@ def key_count(ordering: Ordering) -> int:
     return 1 + len(ordering.inputs) if ordering.is_inner else 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class InOrder:
-    """Matches of a probe in an order, as results are made of them; ``order`` says which comes when."""
+    """Matches of a probe in an order, as results are made of them; ``places`` says where each of them comes."""
 
     found: Found
     matches: Matches
-    order: Ints
+    places: Ints
 
     @property
     def num_rows(self) -> int:
         """How many there are."""
-        return self.order.size
+        return self.places.size
+
+    @cached_property
+    def _order(self) -> Ints:
+        """Which of the matches comes when."""
+        return in_place(self.places)
+
+    @cached_property
+    def _origins(self) -> Ints:
+        return self.found.origins(self.matches)
 
     def column(self, name: str, rows: Ints | None = None) -> Any:  # noqa: ARG002
         """A column of them."""
-        batch, runs = self.found.batch, self.found.runs
-        if name in batch.schema.names:
-            return taken(column(batch, name), take(self.found.origins(self.matches), self.order))
+        runs = self.found.runs
+        if name in self.found.batch.schema.names:
+            values = column(self.found.batch, name)
+            bits = bits_of(values)
+            if bits is None:
+                return taken(values, take(self._origins, self._order))
+            return self._placed(values.type, [(bits, self._origins, self.places)])
         stored = [column(run.batch, name) for run in runs]
-        if not all(map(is_plain, stored)):
-            return taken(stored_column(self.matches, runs, name), self.order)
-        places, out = in_place(self.order), fresh(self.num_rows, np.int64)
-        for number, values in enumerate(stored):
-            mine = slice(self.matches.splits[number], self.matches.splits[number + 1])
-            place(plain_words(values), self.matches.stored[mine], places[mine], out)
-        return from_words(out, stored[0].type)
+        known = [bits for values in stored if (bits := bits_of(values)) is not None]
+        if len(known) < len(stored):
+            return taken(stored_column(self.matches, runs, name), self._order)
+        cuts = [slice(first, last) for first, last in pairwise(self.matches.splits)]
+        parts = zip(known, cuts, strict=True)
+        return self._placed(
+            stored[0].type, [(bits, self.matches.stored[cut], self.places[cut]) for bits, cut in parts]
+        )
+
+    def _placed(self, kind: Any, parts: Sequence[tuple[Array, Ints, Ints]]) -> Any:
+        """The column of a type that is made of values, the rows that are meant, and their places."""
+        out = fresh(self.num_rows, parts[0][0].dtype)
+        for bits, rows, places in parts:
+            place(bits, rows, places, out)
+        return pa.Array.from_buffers(kind, self.num_rows, [None, pa.py_buffer(out)])
 
 
 def in_place(order: Ints) -> Ints:
-    """Where each row comes in an order."""
+    """Where each row comes in an order; or, the other way round, the order in which rows come to these places."""
     places = fresh(order.size, np.int32)
-    places[order] = np.arange(order.size, dtype=np.int32)
+    place(frozen(np.arange(order.size, dtype=np.int32)), np.arange(order.size, dtype=np.int32), order, places)
     return places
 
 
@@ -75,13 +100,21 @@ def arranged(
     member: Member, view: View, start: str, found: Any, rows: Ints | None, turn: Turn
 ) -> tuple[list[Longs], Any, Ints | None]:
     """The keys of results in order; what gives their columns, in order too, and of which rows."""
+    ordering = member.ordering
+    if ordering is not None and ordering.kind == OUTER and isinstance(found, Found):
+        matches = found.only(rows)
+        numbers = _numbers(member, ordering.block, start, found.batch, turn)
+        counted = counted_places(numbers, found.origins(matches))
+        if counted is not None:
+            places, blocks, counts = counted
+            return [np.repeat(blocks, counts)], InOrder(found, matches, places), None
     keys = _keys(member, view, start, found, rows, turn)
     order = sort_rows(keys)
     if order is None:
         return keys, found, rows
     keys = [take(key, order) for key in keys]
     if isinstance(found, Found):
-        return keys, InOrder(found, found.only(rows), order), None
+        return keys, InOrder(found, found.only(rows), in_place(order)), None
     return keys, found, order if rows is None else take(rows, order)
 
 
@@ -97,16 +130,21 @@ def _keys(member: Member, view: View, start: str, found: Any, rows: Ints | None,
 
 
 def _last(member: Member, block: int, start: str, found: Any, rows: Ints | None, turn: Turn) -> Longs:
-    """The blocks of the last tuples, worked out for the tuples and not for their results, which are more."""
-    batch = found.batch
-    numbers = longs(column(batch, seq_name(start)))
-    before = turn.counts.get(start)
-    if before is not None:
-        numbers = numbers + (tuples_before(member, turn) + _ahead(member, start, turn) - before.before)
-        numbers = _blocks(numbers, block)
+    """The blocks of the last tuples of results."""
+    numbers = _numbers(member, block, start, found.batch, turn)
     if isinstance(found, Found):
         return take(numbers, found.origins(found.only(rows)))
     return numbers if rows is None else take(numbers, rows)
+
+
+def _numbers(member: Member, block: int, start: str, batch: pa.RecordBatch, turn: Turn) -> Longs:
+    """The blocks of tuples that set out, which are fewer than their results."""
+    numbers = longs(column(batch, seq_name(start)))
+    before = turn.counts.get(start)
+    if before is None:
+        return numbers
+    first = tuples_before(member, turn) + _ahead(member, start, turn) - before.before
+    return _blocks(numbers + first, block)
 
 
 def _partner(ordering: Ordering, alias: str, start: str, found: Any, rows: Ints | None, size: int) -> Longs:

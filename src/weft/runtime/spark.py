@@ -203,7 +203,7 @@ class SparkRunner:
         if program is not None:
             turns[GRAPH] = self._turn(program, number, before).to_dict()
         graphs = dict.fromkeys(turns, self._blueprint)
-        plan = Plan(number, time.time_ns() // 1000, self._blueprint, graphs, turns)
+        plan = Plan(number, self._now(before), self._blueprint, graphs, turns)
         if relay is not None:
             relays = {GRAPH: asdict(relay)} if relay.is_needed else {}
             plan = replace(plan, relays=relays, changed=(GRAPH,))
@@ -216,6 +216,12 @@ class SparkRunner:
         return (
             program is not None and last is not None and self.lookout.asks(program.graph, last.heavy, number)
         )
+
+    def _now(self, before: Manifest) -> int:
+        """The time of a batch: never before that of an earlier one, by which tuples without event time were timed."""
+        untimed = [name for name, stream in self.streams.items() if stream.event_time is None]
+        known = [before.marks[name] for name in untimed if name in before.marks]
+        return max([time.time_ns() // 1000, *known])
 
     def _turn(self, program: Program, number: int, before: Manifest) -> Turn:
         """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""

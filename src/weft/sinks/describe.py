@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import SinkError
+from weft.logical.ordering import Ordering
 from weft.sinks.console import to_console
 from weft.sinks.count import to_count
 from weft.sinks.memory import to_memory
@@ -34,10 +35,10 @@ def same_place(one: Sink, other: Sink) -> bool:
     return len(places) == 2 and places[0] == places[1]
 
 
-def in_order(sink: Sink) -> Sink:
-    """The sink as ordered results need it."""
+def in_order(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
+    """The sink as results need it that leave in an order, if they do."""
     ordered = getattr(sink, "in_order", None)
-    found: Sink = sink if ordered is None else ordered()
+    found: Sink | None = sink if ordering is None or ordered is None else ordered()
     return found
 
 

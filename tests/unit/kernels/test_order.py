@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.kernels.order import merge_runs, place, sort_rows
+from weft.kernels.order import counted_places, merge_runs, place, place_segments, sort_rows
 
 KEY = st.tuples(st.integers(-3, 3), st.integers(-(1 << 61), 1 << 61), st.integers(0, 1))
 
@@ -47,3 +47,29 @@ def test_values_go_to_their_places() -> None:
     out = np.zeros(3, np.int64)
     place(np.array([10, 20, 30]), np.array([2, 0, 2], np.int32), np.array([1, 2, 0], np.int32), out)
     assert out.tolist() == [30, 30, 10]
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=8), st.data())
+def test_counting_gives_what_sorting_would(keys: list[int], data: st.DataObject) -> None:
+    """Rows of one key stay in the order they came in."""
+    numbers = st.lists(st.integers(0, len(keys) - 1), max_size=30)
+    rows = np.array(data.draw(numbers), np.int32)
+    found = counted_places(np.array(keys, np.int64), rows)
+    assert found is not None
+    places, some, counts = found
+    mine = [keys[row] for row in rows.tolist()]
+    assert np.argsort(places).tolist() == sorted(range(rows.size), key=lambda row: mine[row])
+    assert np.repeat(some, counts).tolist() == sorted(mine)
+
+
+def test_keys_that_are_far_apart_are_not_counted() -> None:
+    """Which would take more room than the rows themselves."""
+    assert counted_places(np.array([0, 1 << 40]), np.array([0, 1], np.int32)) is None
+
+
+def test_segments_go_to_their_places() -> None:
+    """Rows of one key move together."""
+    out = np.zeros(6, np.uint32)
+    values = np.array([1, 2, 3, 4, 5, 6], np.uint32)
+    place_segments(values, np.array([2, 1, 3], np.int32), np.array([4, 0, 1], np.int32), out)
+    assert out.tolist() == [3, 4, 5, 6, 1, 2]

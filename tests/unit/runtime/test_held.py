@@ -16,8 +16,12 @@ BATCH = st.tuples(st.lists(st.lists(st.integers(0, 20), max_size=6), max_size=3)
 
 def run_of(times: list[int], first: int) -> pa.RecordBatch:
     """A sorted run of results that are numbered."""
-    columns = [pa.array(sorted(times), pa.int64()), pa.array(range(first, first + len(times)), pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, ["$key0", "number"])
+    times = sorted(times)
+    columns = [pa.array(times, pa.int64()), pa.array(times), pa.array(range(first, first + len(times)))]
+    kinds = pa.schema([("$key0", pa.int64()), ("time", pa.int64()), ("number", pa.int32())])
+    return pa.RecordBatch.from_arrays(
+        [c.cast(k) for c, k in zip(columns, kinds.types, strict=True)], schema=kinds
+    )
 
 
 @given(st.lists(BATCH, max_size=6))

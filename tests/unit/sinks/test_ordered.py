@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 
 import weft
 from weft.kernels.punctuation import Punctuations
+from weft.logical.ordering import Ordering
 from weft.sinks.describe import described, in_order, made
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.protocol import OrderedSink
 
+OUTER = Ordering("outer")
 SCHEMA = pa.schema([("k", pa.int64())])
 
 
@@ -26,7 +28,7 @@ def marks_of(rows: int) -> Punctuations:
 
 def test_files_of_ordered_results_are_in_the_order_of_their_names(tmp_path: Path) -> None:
     """Readers sort by name; batch 10 must not come before batch 2."""
-    sink = in_order(weft.to_parquet(tmp_path / "out"))
+    sink = in_order(weft.to_parquet(tmp_path / "out"), OUTER)
     assert isinstance(sink, ParquetSink)
     sink.open(SCHEMA, "me")
     for batch in range(12):
@@ -42,12 +44,15 @@ def test_files_of_ordered_results_are_in_the_order_of_their_names(tmp_path: Path
 
 def test_a_sink_that_is_made_again_goes_on_in_order(tmp_path: Path) -> None:
     """After a crash, results of a query that was added later must not go to other places."""
-    sink = in_order(weft.to_parquet(tmp_path, compression="zstd"))
+    sink = in_order(weft.to_parquet(tmp_path, compression="zstd"), OUTER)
+    assert sink is not None
     assert made(json.loads(json.dumps(described(sink)))) == sink
-    assert in_order(sink) == sink
+    assert in_order(sink, OUTER) == sink
+    assert in_order(weft.to_parquet(tmp_path), None) == weft.to_parquet(tmp_path)
     assert made(described(weft.to_parquet(tmp_path)) or {}) != sink
     console = weft.to_console()
-    assert in_order(console) is console
+    assert in_order(console, OUTER) is console
+    assert in_order(None, OUTER) is None
 
 
 def test_memory_keeps_punctuations_with_their_batches() -> None:
