@@ -160,15 +160,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="weft bench skew", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--rows", type=int, default=20_000, help="of each stream in a batch, which is a second")
-    add("--batches", type=int, default=30, help="of each round")
-    add("--drop", type=int, default=14, help="batches that do not count at the beginning of a round")
+    add("--rows", type=int, default=100_000, help="of each stream in a batch, which is a second")
+    add("--batches", type=int, default=18, help="of each round")
+    add("--drop", type=int, default=12, help="batches that do not count at the beginning of a round")
     add("--window", type=int, default=1, help="seconds")
     add("--keys", type=int, default=100_000, help="different ones")
     add("--exponent", type=float, default=1.2, help="of Zipf's law")
     add("--partitions", type=int, default=8, help="of every store")
     add("--cores", type=int, default=2, help="of Spark")
-    add("--rounds", type=int, default=2, help="how often each way runs")
+    add("--rounds", type=int, default=1, help="how often each way runs")
     add("--seed", type=int, default=1, help="of the data")
     add(
         "--only", type=lambda text: [w for w in WAYS if w in text.split(",")], default=list(WAYS), help="ways"
