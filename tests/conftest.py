@@ -36,6 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many random outer, semi and anti joins (query, plan, batches) are compared with the reference",
     )
     parser.addoption(
+        "--order-cases",
+        type=int,
+        default=200,
+        metavar="N",
+        help="how many random joins with ordered results (query, plan, order, batches) are compared with the reference",
+    )
+    parser.addoption(
         "--spark-cases",
         type=int,
         default=40,
@@ -98,6 +105,12 @@ def fuzz_inputs(request: pytest.FixtureRequest) -> int:
 def equivalence_cases(request: pytest.FixtureRequest) -> int:
     """How many random joins to compare with the reference."""
     return int(request.config.getoption("--equivalence-cases"))
+
+
+@pytest.fixture(scope="session")
+def order_cases(request: pytest.FixtureRequest) -> int:
+    """How many random joins with ordered results to check."""
+    return int(request.config.getoption("--order-cases"))
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.errors import WeftError
+    from weft.kernels.punctuation import Punctuations
     from weft.logical.catalog import Catalog
+    from weft.logical.punctuation import Punctuation
     from weft.logical.query import Query
     from weft.logical.schema import Schema, Stream
     from weft.optimizer.cost import Weights
@@ -36,6 +38,8 @@ __all__ = [
     "DeadLetterLimit",
     "Options",
     "PlannedQuery",
+    "Punctuation",
+    "Punctuations",
     "Query",
     "Schema",
     "Session",
@@ -68,6 +72,8 @@ _HOMES = {
     "DeadLetterLimit": "weft.sources.dead_letter",
     "Options": "weft.optimizer.space",
     "PlannedQuery": "weft.planned",
+    "Punctuation": "weft.logical.punctuation",
+    "Punctuations": "weft.kernels.punctuation",
     "Query": "weft.logical.query",
     "Schema": "weft.logical.schema",
     "Session": "weft.session",

@@ -9,11 +9,15 @@ import os
 import re
 import reprlib
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from types import UnionType
 from typing import Any
 
 from weft.errors import CatalogError, ConfigError, QueryError, WeftError, nearest
+from weft.logical.catalog import Catalog
+from weft.logical.ordering import Ordering, check_ordering, ordering_of
 from weft.logical.query import Query
 from weft.logical.schema import Schema
 from weft.logical.window import Rows, parse_duration
@@ -22,6 +26,8 @@ from weft.sources.dead_letter import DeadLetterLimit
 from weft.sources.frames import DataFrameSource, dataframe
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource, Source
+from weft.sql.bind import input_order
+from weft.sql.builder import Builder
 
 __all__ = [
     "check",
@@ -30,6 +36,8 @@ __all__ = [
     "check_one_of",
     "dead_letters_of",
     "duration_of",
+    "free_name",
+    "ordering_for",
     "source_of",
     "tasks_of",
 ]
@@ -94,6 +102,16 @@ def check_name(name: str | None) -> None:
         raise QueryError(f"a query cannot be called {name!r}", hint="use letters, digits and underscores")
 
 
+def free_name(name: str | None, taken: Collection[str]) -> str:
+    """A query's name that no other has: the one it is given, if it can be called that, or a number."""
+    check_name(name)
+    numbers = (f"query_{number}" for number in count(len(taken) + 1))
+    chosen = name or next(free for free in numbers if free not in taken)
+    if chosen in taken:
+        raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
+    return chosen
+
+
 def check_backfill(query: Query) -> None:
     """Refuse a query whose stored past cannot be answered."""
     for input_ in query.inputs:
@@ -103,6 +121,18 @@ def check_backfill(query: Query) -> None:
                 "ones at each moment is not stored",
                 hint="leave out backfill, or use a RANGE window",
             )
+
+
+def ordering_for(
+    text: str | Builder, query: Query, catalog: Catalog, order: str, precision: int | None, *, backfill: bool
+) -> Ordering | None:
+    """The order that a query's results are to leave in; None: none."""
+    ordering = ordering_of(order, precision)
+    if ordering is None:
+        return None
+    check_ordering(query, ordering, backfill=backfill)
+    said = text.statement if isinstance(text, Builder) else text
+    return replace(ordering, inputs=input_order(said, catalog)) if ordering.is_inner else ordering
 
 
 def check_readable(asked: Mapping[str, Asked], sources: Collection[str], running: Collection[str]) -> None:

@@ -18,6 +18,7 @@ from weft.optimizer.grouping import Estimated, Measured
 from weft.optimizer.homes import choose_homes
 from weft.optimizer.incremental import changed_too_much
 from weft.optimizer.joint import JointResult, optimise_all
+from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
 from weft.optimizer.workspace import Workspace
 from weft.plan.join_plan import Store
@@ -65,8 +66,11 @@ class Planner:
         plan = self._closed(standing.plan, plan, parts, groups, statistics)
         new = [name for name in queries if name not in standing.asked]
         backfill = [name for name in new if asked[name].backfill]
-        members = newcomers(standing.program, plan, facts, backfill)
-        graph = lower_workload(plan, members, tracked=facts.number > 0 or len(queries) > 1)
+        orders = {name: one.ordering for name, one in asked.items() if one.ordering is not None}
+        members = newcomers(standing.program, plan, facts, backfill, orders)
+        tracked = facts.number > 0 or len(queries) > 1
+        ranks = ranked(queries.values(), statistics, standing.program.graph if standing.program else None)
+        graph = lower_workload(plan, members, tracked=tracked, ranked=ranks)
         relay = relay_of(standing.program, Program(graph), backfill)
         return Decision(plan, graph, relay, changes)
 

@@ -5,7 +5,7 @@ Guarantees: a query that is refused leaves the session as it was. Planning needs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -20,6 +20,7 @@ from weft.arguments import (
     check_readable,
     dead_letters_of,
     duration_of,
+    ordering_for,
     source_of,
     tasks_of,
 )
@@ -27,25 +28,26 @@ from weft.bounded import shown
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, nearest
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.expr import to_sql
+from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.waiting import check_closing, patient
-from weft.optimizer.estimated import estimated
+from weft.optimizer.estimated import calls_of
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
+from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
-from weft.plan.shared import shared_text
-from weft.planned import PlannedQuery
+from weft.planned import PlannedQuery, explained
+from weft.registering import expected, packed
 from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT
+from weft.runtime.functions import PackedFunction
 from weft.runtime.measure import heavy_known, measured
-from weft.runtime.observe import observed
 from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
-from weft.sinks.describe import described, made, same_place
+from weft.sinks.describe import described, in_order, made, same_place
 from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
 from weft.sources.spec import Source
@@ -95,6 +97,7 @@ class Session:
         self.options = options or Options()
         if self.options.tasks is None:
             self.options = replace(self.options, tasks=tasks_of(master, spark))
+        self._functions: dict[str, PackedFunction] = {}
         self._sources: dict[str, Source] = {}
         self._sinks: dict[str, Sink] = {}
         self._running: Running | None = None  # while it runs
@@ -132,11 +135,38 @@ class Session:
         if not isinstance(found, Schema):
             self._sources[name] = found
 
+    def function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        returns: str,
+        selectivity: float | None = None,
+        cost: float | None = None,
+    ) -> None:
+        """Register a function that queries can call: in conditions, and in what they give.
+
+        It takes one Arrow array per argument, NULLs included, and gives one of the same length and of the type
+        ``returns``. It must be deterministic: how often it is called is up to the plan. If it fails, the queries that
+        call it stop. ``selectivity`` and ``cost``, in seconds per row, are what is expected until it is measured.
+
+        >>> import pyarrow.compute as pc
+        >>> session = Session()
+        >>> session.stream("a", "x double")
+        >>> session.function("large", lambda x: pc.greater(x, 10), returns="boolean", selectivity=0.1)
+        >>> print(session.parse("SELECT a.x FROM a WHERE large(a.x)"))
+        SELECT a.x AS x FROM a WHERE LARGE(a.x)
+        """
+        made = packed(name, function, returns)
+        catalog = self.catalog.define(made.declared)
+        self.statistics = expected(self.statistics, made.declared, selectivity, cost)
+        self.catalog, self._functions[made.declared.name] = catalog, made
+
     def selectivity(self, predicate: str, value: float) -> None:
         """Say what part of all pairs, or of a stream's tuples, a predicate lets through.
 
         The predicate is over the streams' own names and may be spelled in any way; it holds for all queries planned
-        from now on, and replaces what was said of it before.
+        from now on, and replaces what was said of it before. Of several conditions (``BETWEEN``) each gets a part.
 
         >>> session = Session()
         >>> session.stream("a", "k long")
@@ -148,8 +178,8 @@ class Session:
         check(predicate, str, StatisticsError, "a predicate", 'use a text, as in "a.k = b.k"')
         check(value, int | float, StatisticsError, "a selectivity", "use a number between 0 and 1")
         inputs = [Input(stream.name, stream) for stream in self.catalog.streams]
-        given = {**self.statistics.selectivities, to_sql(parse_predicate(predicate, inputs)): value}
-        self.statistics = replace(self.statistics, selectivities=given, origin="given")
+        parsed = parse_predicate(predicate, inputs, self.catalog.functions)
+        self.statistics = self.statistics.given(parsed, value)
 
     def query(
         self,
@@ -161,6 +191,8 @@ class Session:
         cross: bool = False,
         backfill: bool = False,
         emit_unmatched_after: timedelta | str | None = None,
+        order: str = "none",
+        precision: int | None = None,
     ) -> PlannedQuery:
         """Plan a query, given as SQL or by the builder; ``cross`` permits a cross product.
 
@@ -169,6 +201,9 @@ class Session:
 
         Rows of outer joins that have no partner are given when none can come any more. Where that is never, for want of
         a window, ``emit_unmatched_after`` is how long they wait: as if their inputs had a window of that length.
+
+        Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event", as `weft.logical.ordering`
+        says. What "event" holds back when the query is stopped is dropped; `end` lets it leave.
         """
         chosen = self._chosen(name, sink)
         check(strategy, str | None, ConfigError, "a strategy", nearest("", STRATEGIES))
@@ -179,7 +214,9 @@ class Session:
             check_backfill(parsed)
         if emit_unmatched_after is not None:
             parsed = patient(parsed, duration_of(emit_unmatched_after, "emit_unmatched_after"))
-        planned = self._plan(parsed, chosen, options, sink)
+        ordering = ordering_for(text, parsed, self.catalog, order, precision, backfill=backfill)
+        sink = sink if ordering is None or sink is None else in_order(sink)
+        planned = self._plan(parsed, chosen, options, sink, ordering)
         if sink is not None:
             self._ask(planned, sink, strategy, backfill)
         self._queries[chosen] = planned
@@ -192,14 +229,19 @@ class Session:
             return (text.cross() if cross else text).build(self.catalog)
         return parse_query(text, self.catalog, cross=cross)
 
-    def _plan(self, query: Query, name: str, options: Options, sink: Sink | None) -> PlannedQuery:
-        plan = optimise(query, self.measured(), options)
-        return PlannedQuery(name, query, plan, lower(plan, name), sink, self)
+    def _plan(
+        self, query: Query, name: str, options: Options, sink: Sink | None, order: Ordering | None = None
+    ) -> PlannedQuery:
+        statistics = self.measured()
+        plan, calls = optimise(query, statistics, options), calls_of(query, statistics)
+        graph = lower(plan, name, order, ranked([plan.query], statistics))
+        return PlannedQuery(name, query, plan, graph, sink, self, calls, order)
 
     def _ask(self, planned: PlannedQuery, sink: Sink, strategy: str | None, backfill: bool) -> None:
         """Have a query run: at the start, or from the next batch on."""
         common = canonical(planned.query)
-        asked = Asked(common.query, common.names, strategy, backfill, described(sink))
+        ordering = planned.ordering and planned.ordering.renamed({old: new for new, old in common.names})
+        asked = Asked(common.query, common.names, strategy, backfill, described(sink), ordering)
         if self._running is not None:
             runner = self._running.runner
             if not self._ends:
@@ -218,10 +260,10 @@ class Session:
         self._start(available_now=available_now, ends=ends)
 
     def end(self) -> None:
-        """Process what is there and take it for all there is: rows of outer joins that have no partner are given."""
+        """Process what is there and take it for all there is: what waits for a partner, or for its time, is given."""
         runner = self._runs().runner
         self.process_all_available()
-        if any(asked.query.outer for asked in self._asked.values()):
+        if any(asked.waits for asked in self._asked.values()):
             runner.end()
             self.process_all_available()
 
@@ -272,6 +314,7 @@ class Session:
             set_aside=DeadLetterBox(root / "dead_letters", settings.dead_letters).take,
             state_limit=settings.state_limit,
             key_limit=settings.key_limit,
+            functions=self._functions,
         )
         self._ends = ends
         self._restore()
@@ -290,18 +333,14 @@ class Session:
     def _check_free(self, sink: Sink) -> None:
         """Refuse one query too many, and a sink that another query writes to."""
         limit = self._settings.query_limit
-        if self._active() >= limit:
+        stopped = self._run.runner.standing.stopped if self._run else {}
+        if sum(name not in stopped for name in self._sinks) >= limit:
             raise QueryError(
                 f"there are {limit} queries already", hint="stop one, or make it Session(query_limit=…)"
             )
         taken = [other for other, used in self._sinks.items() if same_place(used, sink)]
         if taken:
             raise QueryError(f"query {taken[0]} writes to this sink already", hint="give every query its own")
-
-    def _active(self) -> int:
-        """How many queries run, or will."""
-        stopped = self._run.runner.standing.stopped if self._run else {}
-        return sum(name not in stopped for name in self._sinks)
 
     def _restore(self) -> None:
         """Queries that were added while an earlier run went on, and run again now."""
@@ -310,7 +349,8 @@ class Session:
             if name not in self._queries:
                 query = asked.query.renamed(dict(asked.names))
                 self._asked[name], self._sinks[name] = asked, runner.sinks[name]
-                self._queries[name] = self._plan(query, name, self.options, runner.sinks[name])
+                order = asked.ordering and asked.ordering.renamed(dict(asked.names))
+                self._queries[name] = self._plan(query, name, self.options, runner.sinks[name], order)
 
     def stop_query(self, name: str) -> None:
         """Run a query no longer, from the next batch on; the others go on."""
@@ -369,21 +409,9 @@ class Session:
 
     def explain(self) -> str:
         """The plans of all queries: what is expected of every step and, once it has run, what was observed."""
-        seen = self._seen()
-        parts = []
-        for planned in self.queries:
-            graph, batches = seen.get(planned.name, (planned.graph, []))
-            shown = replace(planned, graph=self._estimated(planned, graph))
-            parts.append(shown.explain(observed(graph, batches) if batches else None))
-        program = self._run.runner.standing.program if self._run else None
-        shared = [shared_text(program.graph)] if program and len(program.members) > 1 else []
-        return "\n".join([*shared, *parts]) or "No queries yet.\n"
-
-    def _estimated(self, planned: PlannedQuery, graph: PhysicalGraph) -> PhysicalGraph:
-        """A graph with what is expected of it."""
-        if graph.edges == planned.graph.edges:
-            return planned.graph
-        return estimated(graph, self.statistics, self.options)
+        runs = self._run.runner.standing.program if self._run else None
+        graph = runs.graph if runs else None
+        return explained(self.queries, self._seen(), graph, self.statistics, self.options)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

@@ -118,7 +118,7 @@ class _Drive:
     def _change(self, number: int, change: Change) -> None:
         asked = {name: one for name, one in self.standing.asked.items() if name not in change.stop}
         for name, wish in change.begin.items():
-            asked[name] = Asked(wish.query, (), wish.strategy, wish.backfill)
+            asked[name] = Asked(wish.query, (), wish.strategy, wish.backfill, None, wish.ordering)
         if not asked:
             self.standing = Standing()
             self.course.pauses += 1

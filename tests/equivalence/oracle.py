@@ -16,7 +16,7 @@ from tests.equivalence.streams import Join
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.local import LocalRunner
 from weft.runtime.metrics import BatchMetrics
-from weft.testing.reference import TIME, inside_counts, row_column, timely
+from weft.testing.reference import TIME, groups_of, inside_counts, row_column, timely
 
 PERIOD = 7_000_000  # between the arrivals of two batches, in microseconds
 
@@ -50,6 +50,7 @@ class Oracle:
     kept: dict[str, NDArray[np.int64]]  # by stream: the rows that take part
     on_time: dict[str, NDArray[np.bool_]]  # and which of them are on time
     found: pa.Table
+    groups: dict[str, NDArray[np.int64]]  # by alias: which of them are counted together
 
     @classmethod
     def of(cls, join: Join, arrivals: Sequence[int] | None = None) -> Oracle:
@@ -63,13 +64,14 @@ class Oracle:
             for input_ in join.query.inputs
         }
         timely_ = {name: on_time[name][rows] for name, rows in kept.items()}
-        return cls(join, kept, timely_, timely(join.query, tables))
+        found = timely(join.query, tables, join.functions)
+        return cls(join, kept, timely_, found, groups_of(join.query, tables))
 
     def bounds(self, orders: Sequence[Sequence[str]]) -> tuple[Rows, Rows]:
         """The results that must and those that may be found, if the inputs of each batch come in that order."""
         query = self.join.query
-        positions = {i.alias: self._positions(i.alias, i.stream.name, orders) for i in query.inputs}
-        inside = inside_counts(query, self.found, positions)
+        positions = {i.alias: self.positions(i.alias, i.stream.name, orders) for i in query.inputs}
+        inside = inside_counts(query, self.found, positions, self.groups)
         most = self._shown(inside)
         sure = inside & self._all_on_time()
         return (most if sure.sum() == inside.sum() else self._shown(sure)), most
@@ -86,9 +88,9 @@ class Oracle:
         shown = [output.name for output in self.join.query.projection]
         return rows_of(self.found.filter(pa.array(rows)).select(shown))
 
-    def _positions(self, alias: str, stream: str, orders: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    def positions(self, alias: str, stream: str, orders: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         rows = self.kept[stream]
-        batch = _batch_of(self.join, stream)[rows]
+        batch = batch_of(self.join, stream)[rows]
         rank = np.array([list(order).index(alias) for order in orders])[batch]
         positions: NDArray[np.int64] = (batch * 100 + rank) * 10_000 + rows
         return positions
@@ -100,14 +102,14 @@ def rows_there(found: pa.Table, alias: str) -> tuple[NDArray[np.int64], NDArray[
     return rows.drop_null().to_numpy(), rows.is_valid().to_numpy()
 
 
-def _batch_of(join: Join, stream: str) -> NDArray[np.int64]:
+def batch_of(join: Join, stream: str) -> NDArray[np.int64]:
     sizes = [batch[stream][1] - batch[stream][0] for batch in join.batches]
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def timed(join: Join, stream: str, arrivals: NDArray[np.int64]) -> pa.Table:
     """The tuples of a stream with the times of their arrival."""
-    return join.tables[stream].append_column(TIME, pa.array(arrivals[_batch_of(join, stream)]))
+    return join.tables[stream].append_column(TIME, pa.array(arrivals[batch_of(join, stream)]))
 
 
 def differs(oracle: Oracle, found: pa.Table, metrics: Sequence[BatchMetrics]) -> str:
@@ -125,7 +127,7 @@ def differs(oracle: Oracle, found: pa.Table, metrics: Sequence[BatchMetrics]) ->
 
 def run(join: Join, graph: PhysicalGraph, **options: Any) -> LocalRunner:
     """A runner that has processed all batches of a join."""
-    runner = LocalRunner(graph, **options)
+    runner = LocalRunner(graph, functions=join.functions, **options)
     for number, batch in enumerate(join.batches):
         data = {name: join.tables[name].slice(first, last - first) for name, (first, last) in batch.items()}
         runner.process(data, now=number * PERIOD)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -95,6 +95,7 @@ class Join:
     catalog: Catalog
     tables: dict[str, pa.Table]
     batches: tuple[dict[str, tuple[int, int]], ...]  # stream ↦ first row and the one after the last
+    functions: dict[str, Any] = field(default_factory=dict)  # that the query calls
 
 
 def random_join(

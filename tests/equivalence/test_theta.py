@@ -14,6 +14,7 @@ from tests.equivalence.streams import Join
 from tests.equivalence.test_plans import random_options
 from tests.equivalence.theta import random_theta
 from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.plan.derive import counts_unwanted
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.runtime.driver import POLICIES
@@ -29,10 +30,14 @@ WANTED = {
     "results": 0.4,
     "a probe by equality": 0.2,
     "a probe by band": 0.4,
+    "a probe by grid": 0.04,
+    "probes sent by span": 0.1,
     "a probe by theta": 0.2,
     "a store that is scattered": 0.1,
     "a store that is partitioned": 0.1,
     "a store that is replicated": 0.1,
+    "tuples counted per key": 0.15,
+    "tuples counted that are not wanted": 0.02,
 }
 
 
@@ -69,6 +74,11 @@ def _met(runner: LocalRunner) -> Iterator[str]:
         yield f"a probe by {step.access.kind}"
         if runner.partitions > 1:
             yield f"a store that is {step.store.node.layout.kind}"
+            yield f"probes sent by {runner.program.edges[step.rule.edge].kind}"
+        if step.store.per_key is not None:
+            yield "tuples counted per key"
+    if counts_unwanted(runner.graph.query):
+        yield "tuples counted that are not wanted"
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

@@ -40,6 +40,15 @@ _VALUES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
 _LIKE = {"i": "ijl", "j": "ijl", "l": "ijl", "x": "xyf", "y": "xyf", "f": "xyf", "m": "m"}
 _NUMBERS = "iilxxyfm"
 
+COUNTED = (
+    "[ROWS 1 PER g]",
+    "[ROWS 3 PER g]",
+    "[ROWS 2 PER j]",
+    "[ROWS 2 PER x]",
+    "[ROWS 1 PER g, j]",
+    "[ROWS 6 PER f]",
+)
+
 BANDS = (
     *("{a}.{c} BETWEEN {b}.{d} - {v} AND {b}.{d} + {w}",) * 3,
     *("{a}.{c} {over} {b}.{d} - {v} AND {a}.{c} {under} {b}.{d} + {w}",) * 2,
@@ -100,6 +109,8 @@ def _text(rng: random.Random, streams: Sequence[Stream], windows: Sequence[str])
         where.append(_filled(rng, rng.choice(TRIPLES), *rng.sample(names, 3)))
     if rng.random() < 0.3:
         where.append(_filled(rng, rng.choice(FILTERS), rng.choice(names), names[0]))
+    if rng.random() < 0.4:
+        windows = (*windows, *COUNTED)
     inputs = [f"{s.name} {rng.choice(windows)} AS {n}" for s, n in zip(streams, names, strict=True)]
     shown = ", ".join(f"{name}.id AS {name}" for name in names)
     return f"SELECT {shown} FROM {', '.join(inputs)} WHERE {' AND '.join(f'({w})' for w in where)}"

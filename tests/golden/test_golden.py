@@ -50,8 +50,19 @@ OUTER = {
 }
 
 
-def outer(name: str) -> tuple[Session, str]:
-    """A query with outer joins over three streams of different rates."""
+THETA = {
+    "theta_band": """SELECT v.id FROM videos [RANGE 10 MINUTES] AS v, views [RANGE 1 MINUTE] AS w
+                     WHERE v.n BETWEEN w.n - 10 AND w.n + 10""",
+    "theta_grid": """SELECT v.id FROM videos [RANGE 10 MINUTES] AS v, views [ROWS 100000] AS w
+                     WHERE v.n BETWEEN w.n - 10 AND w.n + 10 AND v.id BETWEEN w.id - 5 AND w.id + 5""",
+    "theta_less": "SELECT v.id FROM videos [ROWS 1000] AS v, views [ROWS 1000] AS w WHERE v.n < w.n",
+    "theta_mixed": """SELECT v.id FROM videos [RANGE 10 MINUTES] AS v, views [RANGE 1 MINUTE] AS w,
+                      likes [RANGE 1 MINUTE] AS l WHERE v.id = w.id AND w.n BETWEEN l.n - 1 AND l.n + 1""",
+}
+
+
+def streams(text: str) -> tuple[Session, str]:
+    """A query over three streams of different rates."""
     session = Session()
     columns = {"videos": "geo string", "views": "usr long", "likes": "usr long"}
     for stream, column in columns.items():
@@ -62,7 +73,10 @@ def outer(name: str) -> tuple[Session, str]:
         for stream, rate in rates.items()
     }
     session.statistics = Statistics(known, origin="given")
-    return session, OUTER[name]
+    return session, text
+
+
+OTHERS = OUTER | THETA
 
 
 HEAVY = {
@@ -86,8 +100,8 @@ def heavy(name: str) -> tuple[Session, str]:
 
 def case(name: str) -> tuple[Session, str]:
     """The session and the text of a golden query."""
-    if name in OUTER:
-        return outer(name)
+    if name in OTHERS:
+        return streams(OTHERS[name])
     if name in HEAVY:
         return heavy(name)
     if name.startswith("tpch"):
@@ -100,8 +114,8 @@ def case(name: str) -> tuple[Session, str]:
 CASES = ("tpch_q2", "tpch_q3", "tpch_q5", *(f"{shape}_{n}" for shape in SHAPES for n in (3, 4, 5, 6)))
 
 
-# What closes rows does not depend on the strategy, so that one of them will do.
-PLANS = [*((s, name) for s in STRATEGIES for name in CASES), *(("auto", name) for name in (*OUTER, *HEAVY))]
+# What closes rows, how values are searched and what is scattered does not depend on the strategy: one of them will do.
+PLANS = [*((s, name) for s in STRATEGIES for name in CASES), *(("auto", name) for name in (*OTHERS, *HEAVY))]
 
 
 @pytest.mark.parametrize(("strategy", "name"), PLANS)

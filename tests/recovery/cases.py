@@ -12,7 +12,7 @@ import json
 import os
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import weft
+from tests.recovery.orders import arrivals, in_order, passed, random_order, times
 from tests.recovery.queries import CLOSED, ENDED, POOL, QUERIES, STRATEGIES, STREAMS
-from tests.recovery.records import Life, batches_of, is_last, lives, read_streams
+from tests.recovery.records import Life, batches_of, has_ended, is_last, lives, ranks, read_streams
 from weft.logical.query import Query
 from weft.optimizer.joint import METHODS
 from weft.testing.reference import reference_join, row_column, timely
@@ -47,12 +48,14 @@ Rows = Counter[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A query as it will be asked for; ``strategy`` and ``backfill`` as `Session.query` has them."""
+    """A query as it will be asked for; ``strategy`` to ``precision`` as `Session.query` has them."""
 
     name: str
     sql: str
     strategy: str | None = None
     backfill: bool = False
+    order: str = "none"
+    precision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +129,20 @@ class Case:
         """The queries of the beginning."""
         rng = self._random("queries")
         if not self.changing:
-            return [Ask("q", QUERIES[self.shape].format(**_windows(rng)))]
+            return [self._ordered(Ask("q", QUERIES[self.shape].format(**_windows(rng))))]
         found = [
-            Ask(f"q{i}", rng.choice(POOL).format(**_windows(rng))) for i in range(1 if self.outer else 2)
+            self._ordered(Ask(f"q{i}", rng.choice(POOL).format(**_windows(rng))))
+            for i in range(1 if self.outer else 2)
         ]
         return found + [
             Ask(f"o{i}", text.format(**_windows(rng))) for i, text in enumerate(self._closing(rng))
         ]
+
+    def _ordered(self, ask: Ask) -> Ask:
+        """A query whose results leave in some order, if they can."""
+        order, precision = random_order(self._random(f"order of {ask.name}"), ask.backfill)
+        is_outer = any(f" {kind} JOIN" in ask.sql for kind in ("LEFT", "FULL", "SEMI", "ANTI"))
+        return ask if is_outer else replace(ask, order=order, precision=precision)
 
     def _closing(self, rng: random.Random) -> list[str]:
         """Queries that close rows: one or two that do so on their way, and one at the end."""
@@ -158,7 +168,7 @@ class Case:
                     rng.choice((None, None, *STRATEGIES)),
                     rng.random() < 0.4,
                 )
-                found.append(Change(batch, add=ask))
+                found.append(Change(batch, add=self._ordered(ask)))
                 active.append(ask.name)
         return found
 
@@ -179,7 +189,7 @@ class Case:
         session = self.session(root)
         asks = {ask.name: ask for ask in [*self.first(), *(c.add for c in self.changes() if c.add)]}
         return {
-            name: Answer.of(session.parse(asks[name].sql, cross=True), life, asks[name].backfill, root)
+            name: Answer.of(session.parse(asks[name].sql, cross=True), life, asks[name], root)
             for name, life in lives(root).items()
         }
 
@@ -187,7 +197,16 @@ class Case:
 def run_query(session: weft.Session, root: Path, ask: Ask) -> None:
     """Have a session run a query."""
     sink = weft.to_parquet(root / "out" / ask.name)
-    session.query(ask.sql, name=ask.name, sink=sink, strategy=ask.strategy, backfill=ask.backfill, cross=True)
+    session.query(
+        ask.sql,
+        name=ask.name,
+        sink=sink,
+        strategy=ask.strategy,
+        backfill=ask.backfill,
+        cross=True,
+        order=ask.order,
+        precision=ask.precision,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +214,21 @@ class Answer:
     """What a query's sink holds, what it must hold, and what it may.
 
     Of the past, what is forgotten may be missing; so may rows without a partner if one may be forgotten, or if the
-    query was stopped while they waited for one.
+    query was stopped while they waited for one, and results that were held back when it was stopped, or the run ended.
     """
 
     life: Life
     found: Rows
     must: Rows
     may: Rows
+    in_order: bool = True
 
     @classmethod
-    def of(cls, query: Query, life: Life, backfill: bool, root: Path) -> Answer:
+    def of(cls, query: Query, life: Life, ask: Ask, root: Path) -> Answer:
         """By the definition, over the tuples that the query was in time for or sees."""
-        tables = {i.alias: _table(root, i.stream.name, life.last) for i in query.inputs}
+        backfill = ask.backfill
+        every_tuple = {i.alias: _table(root, i.stream.name, life.last) for i in query.inputs}
+        tables = dict(every_tuple)
         for alias, table in tables.items():
             tables[alias] = table.filter(pa.array(life.sees(alias, table)))
         names = [output.name for output in query.projection]
@@ -221,8 +243,12 @@ class Answer:
             hides = query.visible != query.aliases  # those that a semi join asks for may be what is new
             closed = is_last(root, life) and all(sight.complete is None for sight in life.member.sights)
             must, may = must & (closed | (whole & (not hides))), may | hides
-        shown = every.select(names)
-        return cls(life, _found(root, life, names), *(_rows(shown.filter(pa.array(m))) for m in (must, may)))
+        if ask.order == "event" and not has_ended(root, life):
+            newest = np.max([_at(times(tables[a]), rows[a], 0) for a in query.visible], axis=0)
+            must &= newest < passed(every_tuple, 2 * DISORDER * 1_000_000)
+        shown, found = every.select(names), _found(root, life, names)
+        least, most = (_rows(shown.filter(pa.array(mask))) for mask in (must, may))
+        return cls(life, _rows(found), least, most, _is_in_order(root, life, ask, every_tuple, found))
 
 
 def _at(values: NDArray[Any], rows: NDArray[np.int64], missing: Any) -> NDArray[Any]:
@@ -230,19 +256,32 @@ def _at(values: NDArray[Any], rows: NDArray[np.int64], missing: Any) -> NDArray[
     return np.append(values, missing)[rows]
 
 
-def _found(root: Path, life: Life, names: list[str]) -> Rows:
+def _is_in_order(root: Path, life: Life, ask: Ask, tables: dict[str, pa.Table], found: pa.Table) -> bool:
+    """Whether what a sink holds, in the order of its files' names, is in the order that was asked for."""
+    if ask.order == "none" or not found.num_rows:
+        return True
+    places = arrivals(tables, {alias: ranks(root, life.names[alias], life) for alias in tables}, life.first)
+    return in_order(found, tables, places, ask.order, ask.precision or 1)
+
+
+def _found(root: Path, life: Life, names: list[str]) -> pa.Table:
     """What is in a sink; batches that the query was not in are none of its."""
     folders = sorted((root / "out" / life.name).glob("batch=*"))
     strays = [f.name for f in folders if not life.first <= int(f.name.partition("=")[2]) <= life.last]
     assert not strays, f"{life}: results in {strays}"
-    return given(root, life.name, names)
+    return _read(root, life.name, names)
 
 
 def given(root: Path, name: str, names: list[str]) -> Rows:
     """What is in the sink of a query, these columns of it."""
+    return _rows(_read(root, name, names))
+
+
+def _read(root: Path, name: str, names: list[str]) -> pa.Table:
+    """All files of a sink, in the order of their names."""
     folders = sorted((root / "out" / name).glob("batch=*"))
     tables = [pq.ParquetFile(file).read().select(names) for f in folders for file in sorted(f.iterdir())]
-    return _rows(pa.concat_tables(tables)) if tables else Counter()
+    return pa.concat_tables(tables) if tables else pa.table({one: [] for one in names})
 
 
 def wanted(root: Path, query: Query) -> Rows:
@@ -298,14 +337,15 @@ def _table(root: Path, stream: str, last: int) -> pa.Table:
     """The tuples of a stream until a batch, with the batch of each."""
     files = len(list((root / "in" / stream).iterdir()))
     came = batches_of(root, stream, files)
-    records = [(came[int(file[:3])], one) for file, _, one in _records(root, stream)]
-    good = [(batch, one) for batch, one in records if one and batch <= last]
+    records = [(int(file[:3]), one) for file, _, one in _records(root, stream)]
+    good = [(file, one) for file, one in records if one and came[file] <= last]
     columns: dict[str, Any] = {
         name: [record[name] for _, record in good] for name in ("id", "k", "g", "u", "x")
     }
-    times = [datetime.fromisoformat(f"{record['ts']}+00:00") for _, record in good]
-    numbers = pa.array([batch for batch, _ in good], pa.int64())
-    return pa.table({**columns, "ts": pa.array(times, pa.timestamp("us", "UTC")), "batch": numbers})
+    moments = [datetime.fromisoformat(f"{record['ts']}+00:00") for _, record in good]
+    columns |= {"ts": pa.array(moments, pa.timestamp("us", "UTC"))}
+    columns |= {"batch": pa.array([came[file] for file, _ in good], pa.int64())}
+    return pa.table({**columns, "file": pa.array([file for file, _ in good], pa.int64())})
 
 
 def _rows(table: pa.Table) -> Rows:

@@ -27,7 +27,7 @@ EVENTS = {
     "bucket": "ck/state/buckets/{n}-*",
     "part": "out/*/_weft/pending/{n}/*",
     "staged": "out/*/_weft/staged/{n}",
-    "results": "out/*/batch={n}",
+    "results": "out/*/batch=*",
     "letters": "ck/dead_letters/batch-{n:012d}.jsonl",
     "manifest": "ck/state/{n}.json",
     "commit": "ck/spark/commits/{n}",
@@ -112,6 +112,8 @@ def _files(root: Path, event: str, batch: int) -> set[tuple[str, int, int]]:
     found = set()
     only = _ONLY[event](root) if event in _ONLY else None
     for file in root.glob(_PATTERNS[event].format(n=batch)):
+        if event == "results" and _number(file) != batch:
+            continue
         with suppress(FileNotFoundError):
             status = file.stat()
             if only is None or _number(file) in only:

@@ -20,6 +20,7 @@ from weft.plan.graph import Member
 from weft.runtime.checkpoint import Checkpoint, Plan
 from weft.runtime.program import program_of
 from weft.runtime.spark import GRAPH
+from weft.runtime.turn import ENDED
 
 FOLDER = "records"
 
@@ -32,7 +33,8 @@ class Recorded(Checkpoint):
         blueprint = self.blueprint(plan.standing)
         before = self.manifest(plan.number - 1)
         evicted = before.evicted.get(GRAPH, {}) if before else {}
-        record = {"blueprint": asdict(blueprint), "evicted": evicted, "relays": plan.relays}
+        turn = plan.turns.get(GRAPH, {})
+        record = {"blueprint": asdict(blueprint), "evicted": evicted, "relays": plan.relays, "turn": turn}
         file = self.root.parent / FOLDER / f"{plan.number}.json"
         file.parent.mkdir(exist_ok=True)
         partial = file.with_suffix(".tmp")
@@ -132,6 +134,18 @@ def lives(root: Path) -> dict[str, Life]:
             assert known.first == member.first, f"{known}: it is in batch {known.first}"
             found[name] = Life(name, known.first, number, member, names, known.evicted)
     return found
+
+
+def ranks(root: Path, alias: str, life: Life) -> NDArray[np.int64]:
+    """The rank of an input, by its common name, in every batch until a query's last; in those before its first, 0."""
+    orders = [recorded(root, number)["turn"]["order"] for number in range(life.first, life.last + 1)]
+    return np.array([0] * life.first + [order.index(alias) for order in orders])
+
+
+def has_ended(root: Path, life: Life) -> bool:
+    """Whether a query was told that its input had ended."""
+    clocks = recorded(root, life.last)["turn"]["clocks"]
+    return life.name in clocks and clocks[life.name][1] >= ENDED
 
 
 def is_last(root: Path, life: Life) -> bool:

@@ -40,6 +40,7 @@ def check(case: Case, root: Path, story: list[str]) -> None:
     for name, answer in case.answers(root).items():
         about = f"{name}, {answer.life}: {told}"
         _same(answer.found, answer.must, answer.may, f"results: {about}")
+        assert answer.in_order, f"results are not in order: {about}"
     if case.outer:
         left = Checkpoint(root / "ck").manifest(last_batch(root)) or Manifest()
         assert set(left.closed.values()) == {ENDED}, f"the input has not ended: {told}"

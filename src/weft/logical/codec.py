@@ -14,6 +14,7 @@ from typing import Any
 from weft.errors import PlanError
 from weft.logical.expr import Call, Column, Literal
 from weft.logical.join import Join
+from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Key, Output, Query
 from weft.logical.schema import DataType, Field, Schema, Stream
 from weft.logical.window import Range, Rows, Unbounded
@@ -22,7 +23,7 @@ __all__ = ["LOGICAL", "Codec"]
 
 LOGICAL: tuple[type, ...] = (
     *(DataType, Field, Schema, Stream, Range, Rows, Unbounded),
-    *(Column, Literal, Call, Input, Join, Key, Output, Query),
+    *(Column, Literal, Call, Input, Join, Key, Output, Query, Ordering),
 )
 
 

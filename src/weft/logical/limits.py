@@ -16,6 +16,7 @@ from typing import NamedTuple
 from weft.logical.expr import Call, Expr, Literal, aliases
 from weft.logical.functions import call
 from weft.logical.schema import DataType
+from weft.logical.user_functions import has_user_call
 
 __all__ = [
     "FINE",
@@ -85,6 +86,8 @@ def bounds(predicates: Sequence[Expr], known: frozenset[str], inside: frozenset[
             continue
         left, right = predicate.args
         for stored, value, lower in ((left, right, False), (right, left, True)):
+            if has_user_call(stored):
+                continue  # nothing is stored by it
             if aliases(stored) and aliases(stored) <= inside and aliases(value) <= known:
                 yield _moved(predicate, stored, value, lower)
 

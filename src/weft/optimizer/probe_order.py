@@ -65,13 +65,13 @@ def greedy_order(
 
 
 def visit(
-    space: Space, start: int, known: int, place: Place, store: int, spread: Spread, complete: int
+    space: Space, start: int, known: int, store: int, place: Place, spread: Spread, complete: int
 ) -> tuple[float, Place, str, float]:
     """One step: its work, where the matches are, the edge taken and the copies sent."""
     routable = space.routable(spread.key, known)
     edge, there = step(place, spread, complete, routable)
     work = space.work(start, known, store, spread, place, space.tuples(start, known), edge is not LOCAL)
-    return work, there, edge, space.copies(spread, known)
+    return work + space.call_cost(start, known, store), there, edge, space.copies(spread, known)
 
 
 def greedy_route(
@@ -92,7 +92,7 @@ def greedy_route(
     order = greedy_order(home, others, lambda known: space.tuples(start, known), sent, space.next_steps)
     known, cost, place = home, entry.cost, entry.place
     for store in order:
-        work, place, _, _ = visit(space, start, known, place, store, layouts[store][0], complete[store])
+        work, place, _, _ = visit(space, start, known, store, place, layouts[store][0], complete[store])
         known, cost = known | store, cost + work
     return Route(cost, place, (*entry.orders, order))
 
@@ -136,7 +136,7 @@ def _only(
     complete: Mapping[int, int],
 ) -> Route:
     """The one route of a binary operator, which most operators of a deep tree are."""
-    work, place, _, _ = visit(space, start, home, entry.place, store, layouts[store][0], complete[store])
+    work, place, _, _ = visit(space, start, home, store, entry.place, layouts[store][0], complete[store])
     return Route(entry.cost + work, place, (*entry.orders, (store,)))
 
 
@@ -153,7 +153,8 @@ def _arrive(
     """Continue from every place to a store; what does not depend on the place is computed once."""
     routable = space.routable(spread.key, known)
     tuples = space.tuples(start, known)
-    here, sent = (space.even_work(known, spread, tuples, shipped) for shipped in (False, True))
+    calls = space.call_cost(start, known, store)
+    here, sent = (space.even_work(known, spread, tuples, shipped) + calls for shipped in (False, True))
     for place, (cost, order, origin) in places.items():
         edge, there = step(place, spread, complete, routable)
         total = cost + (here if edge is LOCAL else sent)

@@ -51,6 +51,7 @@ class Realiser:
                 store, shipped = graph.store(rule.store), graph.edge(rule.edge).kind != LOCAL
                 where = (rule.start, rule.known, store.aliases, store.layout)
                 yield self.workspace.work(rule.users[0], *where, shipped)
+                yield self.workspace.call_cost(rule.users[0], rule.start, rule.known, store.aliases)
 
     def _storing(self, graph: PhysicalGraph) -> Iterator[float]:
         """Adding to intermediate results."""

@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from weft.errors import ConfigError
-from weft.logical.expr import Expr, aliases
+from weft.logical.expr import Expr, aliases, columns
 from weft.logical.query import Query
-from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, copies, crowding, step_cost
+from weft.logical.user_functions import has_user_call
+from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, copies, crowding, step_cost
 from weft.optimizer.skew import Skew
 from weft.plan.join_plan import Layout
 from weft.plan.routing import Routing
@@ -71,6 +72,9 @@ class Space:
         self._ways = [self._ways_to(route) for route in range(len(self._routing.members))]
         self._owners = [self.estimator.mask(frozenset(route)) for route in self._routing.members]
         self._edges = self._hyperedges()
+        self._apart = self.estimator.mask(frozenset(i.alias for i in query.inputs if i.counted_per))
+        self._called = self._calls(statistics)
+        self.checks = lru_cache(None)(self._checks)
         self.linked = lru_cache(None)(self._linked)
         self.connected = lru_cache(None)(self._connected)
         self.next_steps = lru_cache(None)(self._next_steps)
@@ -105,6 +109,35 @@ class Space:
         predicates = (*self.query.predicates, *self.query.residuals)
         return [self.estimator.mask(aliases(predicate)) for predicate in predicates]
 
+    def _calls(self, statistics: Statistics) -> list[tuple[int, float, float]]:
+        """The conditions between inputs that call users' functions: their inputs, selectivities and seconds per row."""
+        return [
+            (mask, statistics.selectivity(self.query, predicate), statistics.cost(predicate))
+            for mask, predicate in zip(
+                self._edges, (*self.query.predicates, *self.query.residuals), strict=True
+            )
+            if has_user_call(predicate)
+        ]
+
+    def _checks(self, known: int, store: int) -> tuple[tuple[float, float], ...]:
+        """What users' functions let through, and take, in the conditions that a step checks (`cost.call_cost`)."""
+        both = known | store
+        return tuple(
+            (selectivity, seconds)
+            for mask, selectivity, seconds in self._called
+            if not mask & ~both and mask & known and mask & store
+        )
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether conditions between inputs call users' functions."""
+        return bool(self._called)
+
+    def call_cost(self, start: int, known: int, store: int) -> float:
+        """The work of users' functions in a step."""
+        checks = self.checks(known, store) if self._called else ()
+        return call_cost(self.tuples(start, known | store), checks) if checks else 0.0
+
     def _linked(self, known: int, target: int) -> bool:
         """Whether some predicate can be checked once ``known`` meets ``target``."""
         if any(owners & known and owners & target for owners in self._owners):
@@ -121,6 +154,14 @@ class Space:
             grown = bool(steps)
             reached |= sum(steps)
         return reached == mask
+
+    def storable(self, mask: int) -> bool:
+        """Whether the join of some inputs may be stored: no cross product, and no input counted per key.
+
+        Which of an input's tuples are the last of their key is known where all tuples of a key are stored; a stored
+        match is elsewhere.
+        """
+        return self.connected(mask) and (mask.bit_count() == 1 or not mask & self._apart)
 
     def _next_steps(self, known: int, remaining: tuple[int, ...]) -> tuple[int, ...]:
         """The stores worth probing next: those a predicate reaches, or any if none is."""
@@ -140,11 +181,14 @@ class Space:
             for key, owners in enumerate(self._owners)
             if owners & mask and any(not needed & mask for needed in self._ways[key])
         ]
+        if mask & self._apart:  # all tuples of a key must be in one place
+            keys = [key for key in keys if self._keeps_together(mask, key)]
         bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
         spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
-        for plain in tuple(spread):
+        for plain in () if mask & self._apart else tuple(spread):
             spread += [plain._replace(heavy=heavy) for heavy in self.skew.heavy(plain.key, mask)]
-        return (*(spread or (*bands, Spread("scattered"))), Spread("replicated"))
+        anywhere = () if mask & self._apart else (Spread("scattered"),)
+        return (*(spread or (*bands, *anywhere)), Spread("replicated"))
 
     def _load(self, spread: Spread) -> float:
         """How much more than its share the busiest partition of a store has to do."""
@@ -152,6 +196,11 @@ class Space:
         if band is None:
             return 1.0
         return crowding(self.estimator.statistics.band(self.query, band), self.partitions)
+
+    def _keeps_together(self, mask: int, key: int) -> bool:
+        """Whether tuples that are counted together have the same value of a key."""
+        (input_,) = (self.query.input(alias) for alias in self.names(mask))
+        return set(columns(self._routing.members[key][input_.alias])) <= set(input_.counted_per)
 
     def names(self, mask: int) -> tuple[str, ...]:
         """The aliases of a mask, sorted."""

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from weft.logical.expr import aliases
 from weft.logical.query import Query
-from weft.optimizer.cost import Weights, store_cost
+from weft.optimizer.cost import Weights, call_cost, store_cost
 from weft.optimizer.part import Part, SubJoin
 from weft.optimizer.space import Options
 from weft.plan.join_plan import Cost, Layout, Names, StoreCost
@@ -211,7 +211,7 @@ class Workspace:
                 for part in (self._parts[name],)
                 if mask != part.space.full
                 for spread in part.space.spreads(mask)
-                if self.replicated or spread.kind != "replicated"
+                if self.replicated or spread.kind != "replicated" or part.space.spreads(mask) == (spread,)
             )
             useful = [layout for layout in every if layout.kind != "scattered"]
             fitting = useful if any(layout.kind == "partitioned" for layout in useful) else every
@@ -276,10 +276,26 @@ class Workspace:
     ) -> Iterator[Step]:
         start, space = part.space.query.aliases[i], part.space
         tuples = self.tuples(start, numbers[known])
+        calls = self._calls(start, numbers[known], numbers[mask], numbers[known | mask])
         for store in self.layouts(numbers[mask]):
             layout = self.stores[store].layout
             cost = space.work(i, known, mask, space.spread(layout), ANYWHERE, tuples, True)
-            yield Step(start, numbers[known], store, numbers[known | mask], cost)
+            yield Step(start, numbers[known], store, numbers[known | mask], cost + calls)
+
+    def _calls(self, start: str, known: int, stored: int, target: int) -> float:
+        """The work of users' functions where a sub-join meets another: as the first query sees it that has both."""
+        name, _ = self._members[target][0]
+        space = self._parts[name].space
+        if not space.calls_functions:
+            return 0.0
+        here = space.estimator.mask(self.joins[known].aliases)
+        there = space.estimator.mask(self.joins[stored].aliases)
+        return call_cost(self.tuples(start, target), space.checks(here, there))
+
+    def call_cost(self, name: str, start: str, known: Names, store: Names) -> float:
+        """The work of users' functions in a step of a query: tuples that know some inputs visit a store of others."""
+        joins = (self.find(name, names) for names in (known, store, (*known, *store)))
+        return self._calls(start, *joins) if self._parts[name].space.calls_functions else 0.0
 
     def upkeep_steps(self, join: int, start: str) -> list[Step]:
         """The steps by which tuples of an input may compute a sub-join."""
@@ -329,7 +345,8 @@ class Workspace:
         stores = [self.store_number(store) for store in plan.stores]
         sent = math.fsum(step.cost for step in steps)
         per_tuple = self.options.weights.probe + self.options.weights.ship
-        probes = sent / per_tuple if per_tuple else 0.0
+        calls = math.fsum(self._calls(s.start, s.known, self.join_of(s.store), s.target) for s in steps)
+        probes = (sent - calls) / per_tuple if per_tuple else 0.0
         sizes = [
             StoreCost(self.stores[n].aliases, self.size(self.join_of(n)), self.rate(self.join_of(n)))
             for n in stores

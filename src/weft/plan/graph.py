@@ -14,6 +14,7 @@ from typing import TypeVar
 from weft.errors import PlanError
 from weft.logical.codec import LOGICAL, Codec
 from weft.logical.expr import Column, Expr
+from weft.logical.ordering import Ordering
 from weft.logical.outer import Closing
 from weft.logical.query import Input, Query
 from weft.plan.join_plan import (
@@ -54,7 +55,8 @@ class Sight:
 class Member:
     """A query of a graph: its place in query-sets, the first batch it is in, and what it sees of what came before.
 
-    Of a query with outer joins, ``query`` is the core, and ``closing`` the rest of it.
+    Of a query with outer joins, ``query`` is the core, and ``closing`` the rest of it. If its results leave in an
+    order, ``began`` says how many tuples of its inputs had come before its first batch.
     """
 
     name: str
@@ -64,11 +66,18 @@ class Member:
     sights: tuple[Sight, ...] = ()
     closing: Closing | None = None
     backfill: bool = False  # whether results that lie wholly in the past are wanted
+    ordering: Ordering | None = None
+    began: int = 0
 
     @property
     def walked(self) -> bool:
         """Whether probing finds results of it."""
         return self.closing is None or self.closing.walked
+
+    @property
+    def held(self) -> bool:
+        """Whether results are held back until the watermarks pass them."""
+        return self.ordering is not None and not self.ordering.by_arrival
 
     def sight(self, alias: str) -> Sight:
         """What it sees of an input's past."""
@@ -112,7 +121,8 @@ class StoreNode:
 class PhysicalGraph:
     """Sources, stores, the edges between them and the rules at their ends, layered into hops.
 
-    ``tracked`` says whether tuples carry query-sets; without, there is one query, and there has been no other.
+    ``tracked`` says whether tuples carry query-sets; without, there is one query, and there has been no other, and it
+    wants all tuples that it counts per key.
     ``sweeps`` close the rows of queries with outer joins.
     """
 

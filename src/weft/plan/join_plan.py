@@ -16,6 +16,7 @@ from weft.logical.outer import Closing
 from weft.logical.query import Query
 
 __all__ = [
+    "CallCost",
     "Cost",
     "JoinPlan",
     "Layout",
@@ -178,6 +179,20 @@ class StoreCost:
     store: Names
     size: float
     rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallCost:
+    """What is expected of a user's function: seconds per row, and the part of rows that its condition lets through.
+
+    ``condition`` is its text, empty where it computes what the query gives, and ``name`` what it is measured under.
+    """
+
+    function: str
+    seconds: float
+    condition: str = ""
+    name: str = ""
+    selectivity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

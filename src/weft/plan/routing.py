@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
 
-from weft.logical.expr import Call, Expr, aliases, to_sql
+from weft.logical.expr import Call, Expr, aliases
 from weft.logical.horizon import is_time_bound
 from weft.logical.limits import Range, bounds, cell, last_cell, ranges
 from weft.logical.query import Query
+from weft.logical.user_functions import has_user_call
 from weft.plan.join_plan import Layout
 from weft.plan.schedule import CELL, NO_KEY, Spread
 
@@ -79,7 +80,7 @@ class Routing:
     def spread(self, layout: Layout) -> Spread:
         """A layout as routing sees it."""
         key = NO_KEY if layout.by is None else self.number(layout.by)
-        return Spread("ranged" if key in self.spans else layout.kind, key, tuple(map(to_sql, layout.heavy)))
+        return Spread("ranged" if key in self.spans else layout.kind, key)
 
     def sources(self, route: int) -> list[tuple[frozenset[str], Expr]]:
         """The ways to know a route's value: the inputs needed, and the expression over them."""
@@ -100,13 +101,14 @@ class Routing:
 
 def _bands(query: Query, other: str, alias: str) -> Iterator[Range]:
     """The bands that one input sets to a value of another, times of events aside."""
-    found = bounds(query.predicates, frozenset({other}), frozenset({alias}))
+    plain = [predicate for predicate in query.predicates if not has_user_call(predicate)]
+    found = bounds(plain, frozenset({other}), frozenset({alias}))
     return ranges([bound for bound in found if not is_time_bound(query, bound.predicate)])
 
 
 def _sides(residual: Expr) -> list[tuple[Expr, Expr]]:
     """An n-ary equality both ways round, if no input is on both sides."""
-    if isinstance(residual, Call) and residual.function == "=":
+    if isinstance(residual, Call) and residual.function == "=" and not has_user_call(residual):
         left, right = residual.args
         if not aliases(left) & aliases(right):
             return [(left, right), (right, left)]

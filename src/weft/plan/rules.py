@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.errors import PlanError
-from weft.logical.expr import Expr, Literal
+from weft.logical.expr import Call, Expr, Literal
 from weft.logical.limits import measured_in_cells
 from weft.plan.join_plan import Names, StepCost
 from weft.plan.routing import Equality
@@ -65,10 +65,18 @@ class Edge:
 
     def __str__(self) -> str:
         if self.by is not None and self.until is not None:
-            first, last = (found[0] for end in self.values if (found := measured_in_cells(end)))
-            return f"{self.kind} {first} to {last}"
+            return f"{self.kind} {' to '.join(map(_bound, self.values))}"
         apart = f", {len(self.heavy)} heavy apart" if self.heavy else ""
         return f"{self.kind} {self.by}{apart}" if self.kind == GROUP_BY else f"{self.kind}{apart}"
+
+
+def _bound(end: Expr) -> str:
+    """The value that a span ends at, as its author wrote it: not by its cell, nor what it is where it overflows."""
+    found = measured_in_cells(end)
+    value = end if found is None else found[0]
+    if isinstance(value, Call) and value.function == "coalesce":
+        value = value.args[0]
+    return str(value)
 
 
 @dataclass(frozen=True, slots=True)

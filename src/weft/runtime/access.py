@@ -10,7 +10,7 @@ either part of the search or part of `rest`, never of both and never of none. In
 5. a column of the store with one bound: the order of its values;
 6. every pair.
 
-Of several columns, the ones whose predicates come first are taken: predicates are in the order of their selectivity.
+`plan/search.py` says which columns these are, where there are several.
 
 Bounds on the store's event time join the window in every case, where they cost nothing.
 """
@@ -22,8 +22,9 @@ from dataclasses import dataclass
 
 from weft.bucket.index import Order, by_hash, by_value
 from weft.logical.expr import Expr, all_of
-from weft.logical.limits import Bound, Limit, Range, bounds, grid, ranges
+from weft.logical.limits import Bound, Limit, Range, bounds, grid
 from weft.plan.rules import ProbeRule
+from weft.plan.search import band_of, grid_of, timely
 from weft.runtime.batch import key_name
 
 __all__ = ["Access", "choose"]
@@ -58,14 +59,14 @@ def choose(rule: ProbeRule, inside: frozenset[str], clock: str, time: Expr | Non
     ``windowed`` says whether the query's windows bound it.
     """
     found = list(bounds(rule.predicates, frozenset(rule.known), inside))
-    timely = [one for one in found if time is not None and one.stored == time]
-    times, used = tuple(one.limit for one in timely), _said(timely)
+    bounded = timely(found, time)
+    times, used = tuple(one.limit for one in bounded), _said(bounded)
     if rule.equalities:
         stored = tuple(equality.stored for equality in rule.equalities)
         keys = tuple(equality.probe for equality in rule.equalities)
         order: Order | None = by_hash(*map(key_name, stored))
         return Access(order, stored, keys, (), times, _rest(rule, used))
-    return _by_value(rule, [one for one in found if one not in timely], clock, times, used, windowed)
+    return _by_value(rule, [one for one in found if one not in bounded], clock, times, used, windowed)
 
 
 def _by_value(
@@ -76,12 +77,12 @@ def _by_value(
     used: list[Expr],
     windowed: bool,
 ) -> Access:
-    both = tuple({one.stored: one for one in ranges(found)}.values())[:2]
-    if len(both) == 2:
+    both = grid_of(found)
+    if both:
         stored = grid(*((one.stored, one.width) for one in both))
         return Access(by_value(key_name(stored)), (stored,), (), (), times, _rest(rule, used), both)
-    band = _best_band(found)
-    if band and (len(band) == 2 or not (windowed or times)):
+    band = band_of(found, windowed or bool(times))
+    if band:
         order = by_value(key_name(band[0].stored))
         used = used + _said(band)
         limits = tuple(one.limit for one in band)
@@ -92,15 +93,6 @@ def _by_value(
 
 def _said(found: Sequence[Bound]) -> list[Expr]:
     return [one.predicate for one in found if one.exact]
-
-
-def _best_band(found: list[Bound]) -> list[Bound]:
-    """A lower and an upper bound of one value; else one of them; else nothing. Predicates come most selective first."""
-    for first in found:
-        for second in found:
-            if first.stored == second.stored and first.limit.lower != second.limit.lower:
-                return [first, second]
-    return found[:1]
 
 
 def _rest(rule: ProbeRule, used: Sequence[Expr]) -> Expr | None:

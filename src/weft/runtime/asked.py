@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.plan.graph import CODEC
 
@@ -28,15 +29,23 @@ class Asked:
     strategy: str | None = None
     backfill: bool = False
     sink: Mapping[str, Any] | None = None
+    ordering: Ordering | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether some results may wait for the end of the input."""
+        held = self.ordering is not None and not self.ordering.by_arrival
+        return self.query.outer is not None or held
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         wishes = {"strategy": self.strategy, "backfill": self.backfill, "sink": self.sink}
+        wishes["ordering"] = CODEC.encode(self.ordering)
         return {"query": CODEC.encode(self.query), "names": self.names, **wishes}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Asked:
         """What `to_dict` stands for, also after a way through JSON."""
         names = tuple((str(new), str(old)) for new, old in data["names"])
-        wishes = (data["strategy"], data["backfill"], data["sink"])
+        wishes = (data["strategy"], data["backfill"], data["sink"], CODEC.decode(data["ordering"]))
         return cls(CODEC.decode(data["query"]), names, *wishes)

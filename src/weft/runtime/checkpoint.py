@@ -21,11 +21,11 @@ from typing import Any
 from weft.bucket.bounds import Bounds
 from weft.errors import StateError
 
-__all__ = ["FORMAT", "Blueprint", "Checkpoint", "Manifest", "Plan", "RunFile", "Runs"]
+__all__ = ["FORMAT", "Blueprint", "Checkpoint", "HeldRun", "Manifest", "Plan", "RunFile", "Runs"]
 
 _NEW = "use a new checkpoint directory"
 
-FORMAT = 4
+FORMAT = 5
 KEPT = 2  # manifests: the last one, and the one a replay of the last batch starts from
 TICKS = 4  # batches for which a tick is kept, since one of them may be replayed
 
@@ -43,6 +43,17 @@ class RunFile:
         return cls(data["name"], Bounds(**data["bounds"]))
 
 
+@dataclass(frozen=True, slots=True)
+class HeldRun:
+    """A file with results that wait to leave, from its row ``first`` on: so many, the first of them of that time."""
+
+    name: str
+    first: int
+    rows: int
+    time: int
+    bytes: int
+
+
 # By graph, store (its identity) and partition.
 Runs = dict[str, dict[str, dict[int, tuple[RunFile, ...]]]]
 
@@ -53,7 +64,8 @@ class Manifest:
 
     ``marks`` to ``oldest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
     query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them; ``closed`` up to
-    which time rows of queries with outer joins are closed.
+    which time rows of queries with outer joins are closed; ``dealt`` how many tuples have been dealt out to the
+    partitions of stores, by graph, store and read task; ``held`` are results that wait to leave, by query.
     """
 
     number: int = -1
@@ -70,10 +82,12 @@ class Manifest:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
+    dealt: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+    held: Mapping[str, tuple[HeldRun, ...]] = field(default_factory=dict)
 
     def files(self) -> set[str]:
-        """The bucket files it names."""
-        return {
+        """The files it names: buckets, and results that wait."""
+        return {run.name for runs in self.held.values() for run in runs} | {
             run.name
             for stores in self.runs.values()
             for partitions in stores.values()
@@ -323,7 +337,8 @@ def _read_manifest(file: Path) -> Manifest | None:
         }
         for graph, stores in data.pop("runs").items()
     }
-    return Manifest(runs=runs, **data)
+    held = {query: tuple(HeldRun(**run) for run in found) for query, found in data.pop("held").items()}
+    return Manifest(runs=runs, held=held, **data)
 
 
 def _write(file: Path, data: object) -> None:

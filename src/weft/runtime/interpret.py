@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
 from weft.bucket.compiled import Mask
+from weft.errors import FunctionError
 from weft.kernels import route
 from weft.kernels.heavy import dealt, heavy_rows
 from weft.kernels.query_set import (
@@ -25,13 +26,14 @@ from weft.kernels.query_set import (
     sets_of,
 )
 from weft.kernels.sample import frequent
-from weft.kernels.select import Columns, holds
+from weft.kernels.select import Columns, passing
+from weft.kernels.user_functions import current
 from weft.logical.expr import Column, Expr, columns
 from weft.logical.expr import all_of as conjunction
 from weft.logical.limits import measured_in_cells
 from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE, SPAN
 from weft.runtime import heavy
 from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.census import count_keys
@@ -56,17 +58,26 @@ Here = dict[str, list[pa.RecordBatch]]
 
 
 def leave_source(
-    program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, counting: Collection[str] = ()
+    program: Program,
+    alias: str,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    counting: Collection[str] = (),
+    dealt: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
+    """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways.
+
+    ``dealt`` says how many tuples have been dealt out before to the partitions of each store: the next one goes on.
+    """
     outcome = Outcome(counting)
     if turn.partitions > 1 and turn.number % heavy.EVERY == 0 and batch.num_rows:
         outcome.heavy = _counted(program, alias, batch, turn)
-    wanted = _filtered(program, alias, batch)
+    every = _with_sets(program, alias, batch, outcome)
+    wanted = _wanted(program, alias, every, outcome)
     if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
         outcome.sample = _sampled(program, wanted)
-    _leave(program, alias, wanted, turn, outcome, None)
-    return outcome
+    _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None, dealt or {})
+    return _with_calls(outcome)
 
 
 def _sampled(program: Program, batch: pa.RecordBatch) -> dict[str, int]:
@@ -89,10 +100,26 @@ def _counted(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn) ->
     return found
 
 
-def leave_past(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, job: Boundary) -> Outcome:
+def leave_past(
+    program: Program,
+    alias: str,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    job: Boundary,
+    dealt: Mapping[str, int] | None = None,
+) -> Outcome:
     """Stored tuples of an input, as `weft.runtime.refresh` gives them, sent on their ways once more."""
     outcome = Outcome(job.counting, job.answering)
-    _leave(program, alias, batch, turn, outcome, job.edges)
+    _leave(program, alias, batch, turn, outcome, job.edges, dealt or {})
+    return _with_calls(outcome)
+
+
+def _with_calls(outcome: Outcome) -> Outcome:
+    """What a hop gives, with what users' functions did in it."""
+    calls = current()
+    outcome.calls = calls.take_counts()
+    for name, error in calls.take_failed().items():
+        outcome.fail([name], error)
     return outcome
 
 
@@ -103,30 +130,52 @@ def _leave(
     turn: Turn,
     outcome: Outcome,
     edges: Collection[str] | None,
+    dealt: Mapping[str, int],
 ) -> None:
+    """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
+    counted = program.apart(alias)
     for edge in program.leaving(alias):
         rule = program.rules[edge.name]
         if edges is not None and edge.name not in edges:
             continue
-        if edge.kind != LOCAL or edge.by is not None:
-            outcome.sent += _send(program, edge, _of_use(program, rule.users, batch), turn, outcome)
-        elif isinstance(rule, ResultRule) and batch.num_rows:  # a query of one input: nothing to join
-            finish(program, rule, Tuples(batch), turn, outcome)
+        stays = counted and isinstance(rule, StoreRule)
+        some = batch if stays else _of_use(program, rule.users, batch, also_empty=counted)
+        if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
+            store = program.stores[rule.store].identity
+            outcome.dealt[store] = some.num_rows
+            outcome.sent += _send(program, edge, some, turn, outcome, dealt.get(store, 0))
+        elif edge.kind != LOCAL or edge.by is not None:
+            outcome.sent += _send(program, edge, some, turn, outcome)
+        elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
+            finish(program, rule, Tuples(some), turn, outcome)
 
 
-def _filtered(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The tuples that some query wants; with the queries that do, if there are many."""
+def _with_sets(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
+    """The tuples with the queries that want them, if there are many."""
     if program.sets:
-        index = program.filters[alias]
-        sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows)
+        index, failed = program.filters[alias], dict[int, FunctionError]()
+        sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows, failed)
+        for member in program.graph.members:
+            if member.slot in failed:
+                outcome.fail([member.name], failed[member.slot])
         for name, values in columns_of(sets).items():
             batch = batch.append_column(name, values)
-        return _kept(batch, nonempty(sets))
+    return batch
+
+
+def _wanted(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
+    """The tuples that some query wants."""
+    if program.sets:
+        return _kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
     filters = filters_of(program.graph.query, alias)
     if not filters:
         return batch
-    predicate = conjunction(filters)
-    return _kept(batch, holds(predicate, _named(batch, columns(predicate)), batch.num_rows))
+    named = _named(batch, columns(conjunction(filters)))
+    try:
+        return _kept(batch, passing(filters, named, batch.num_rows))
+    except FunctionError as error:
+        outcome.fail([program.graph.members[0].name], error)
+        return batch.slice(0, 0)
 
 
 def _named(batch: pa.RecordBatch, items: Iterable[Column]) -> Columns:
@@ -137,9 +186,12 @@ def _kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def _of_use(program: Program, users: Users, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that are for any of some queries."""
-    if not program.sets or len(users) == len(program.members) or not batch.num_rows:
+def _of_use(
+    program: Program, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
+) -> pa.RecordBatch:
+    """The rows that are for any of some queries; there may be some that are for none at all."""
+    everybody = len(users) == len(program.members) and not also_empty
+    if not program.sets or everybody or not batch.num_rows:
         return batch
     sets = sets_of([column(batch, name) for name in program.sets])
     return _kept(batch, nonempty(only(sets, program.slots(users))))
@@ -176,13 +228,13 @@ def run_hop(
         batch = concat(batches)
         if isinstance(rule, StoreRule):
             plan = program.stores[rule.store]
-            kept = _of_use(program, rule.users, batch)
+            kept = batch if plan.per_key else _of_use(program, rule.users, batch)
             state.add(plan, program.starts[rule.edge], make_run(plan, kept, turn.number))
         elif isinstance(rule, ProbeRule):
             _probe(program, rule, batch, state, turn, here, outcome, edges)
     if hop == CLOSING and job is None:
         _close(program, state, turn, partition, outcome)
-    return outcome
+    return _with_calls(outcome)
 
 
 def _count(program: Program, here: Here, state: State, outcome: Outcome, limit: int) -> None:
@@ -220,7 +272,11 @@ def _probe(
 ) -> None:
     """Probe a store, and pass the matches on: within the task, or to another."""
     step = program.steps[rule.edge]
-    probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
+    try:
+        probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
+    except FunctionError as error:
+        outcome.fail(rule.users, error)
+        return
     outcome.steps.append(StepCount(rule.edge, probes, 0 if found is None else found.num_rows))
     if found is None:
         return
@@ -262,9 +318,17 @@ def _riding(program: Program, rider: str, stored: Sequence[pa.RecordBatch]) -> I
 
 
 def _send(
-    program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn, outcome: Outcome
+    program: Program,
+    edge: Edge,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    outcome: Outcome,
+    begin: int | None = None,
 ) -> Iterator[Parcel]:
-    """A batch as parcels over an edge, with the columns that are needed at its end."""
+    """A batch as parcels over an edge, with the columns that are needed at its end.
+
+    What may go anywhere is dealt out one by one, to begin with a given partition.
+    """
     if not batch.num_rows:
         return
     past = (BATCH,) if BATCH in batch.schema.names else ()
@@ -282,7 +346,7 @@ def _send(
         place = route.by_cell if measured_in_cells(edge.by) else route.partitions
         parts = route.split(slim, place([values], turn.partitions, nulls=edge.nulls), turn.partitions)
     else:
-        parts = route.round_robin(slim, turn.partitions, turn.number)
+        parts = route.round_robin(slim, turn.partitions, turn.number if begin is None else begin)
     for partition, part in enumerate(parts):
         if part.num_rows:
             yield Parcel(edge.name, partition, part)

@@ -6,7 +6,7 @@ that cannot be answered fails alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,11 +17,15 @@ from weft.bucket.compiled import Ints
 from weft.kernels.materialise import taken
 from weft.kernels.query_set import count_per_query, rows_per_query, sets_of
 from weft.kernels.select import Columns, evaluate
+from weft.kernels.user_functions import CallCounts
 from weft.logical.expr import columns
+from weft.logical.query import Query
+from weft.plan.graph import Member
 from weft.plan.rules import ResultRule
 from weft.runtime.batch import full_name
 from weft.runtime.census import Census
 from weft.runtime.heavy import Counted
+from weft.runtime.ordered import arranged
 from weft.runtime.program import Program
 from weft.runtime.refine import refined
 from weft.runtime.step import Found
@@ -85,6 +89,13 @@ class Outcome:
     sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
     heavy: list[Counted] = field(default_factory=list)  # how often some tuples have which key
     failed: dict[str, Exception] = field(default_factory=dict)
+    calls: CallCounts = field(default_factory=CallCounts)  # of users' functions
+    dealt: dict[str, int] = field(default_factory=dict)  # how many tuples were dealt out, by store
+
+    def fail(self, names: Iterable[str], error: Exception) -> None:
+        """Queries cannot be answered."""
+        for name in names:
+            self.failed.setdefault(name, error)
 
     def answers(self, name: str) -> bool:
         """Whether results of a query are wanted."""
@@ -97,7 +108,9 @@ class Outcome:
         if name not in self.counting:
             self.results.setdefault(name, []).append(made)
 
-    def add(self, program: Program, name: str, found: Matches, rows: Ints | None) -> None:
+    def add(
+        self, program: Program, rule: ResultRule, name: str, found: Matches, rows: Ints | None, turn: Turn
+    ) -> None:
         """Results of a query: matches, or some of them."""
         count = found.num_rows if rows is None else rows.size
         if not count or name in self.failed or not self.answers(name):
@@ -106,7 +119,8 @@ class Outcome:
         if name in self.counting:
             return
         try:
-            self.results.setdefault(name, []).append(_project(program, name, found, rows, count))
+            made = _made(program, program.members[name], rule.start, found, rows, count, turn)
+            self.results.setdefault(name, []).append(made)
         except Exception as error:  # it is this query's, and the others go on
             self.failed[name] = error
 
@@ -129,7 +143,7 @@ class Tuples:
 def finish(program: Program, rule: ResultRule, found: Matches, turn: Turn, outcome: Outcome) -> None:
     """Results, to every query they are for."""
     if not program.sets:
-        outcome.add(program, rule.users[0], found, None)
+        outcome.add(program, rule, rule.users[0], found, None, turn)
         return
     held = found.sets if isinstance(found, Found) else None
     sets = sets_of([found.column(name) for name in program.sets]) if held is None else held
@@ -142,15 +156,26 @@ def finish(program: Program, rule: ResultRule, found: Matches, turn: Turn, outco
         return
     offsets, rows = rows_per_query(sets, slots)
     for name, first, last in zip(rule.users, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        outcome.add(program, name, found, rows[first:last])
+        outcome.add(program, rule, name, found, rows[first:last], turn)
 
 
-def _project(program: Program, name: str, found: Matches, rows: Ints | None, count: int) -> pa.RecordBatch:
+def _made(
+    program: Program, member: Member, start: str, found: Matches, rows: Ints | None, count: int, turn: Turn
+) -> pa.RecordBatch:
+    """Results as they leave: if that is in an order, sorted, and with their keys."""
+    if member.ordering is None:
+        return pa.RecordBatch.from_pydict(_projected(member.query, found, rows, count))
+    keys, found, rows = arranged(member, program.view, start, found, rows, turn)
+    made = _projected(member.query, found, rows, count)
+    names = [f"$key{number}" for number in range(len(keys))]
+    return pa.RecordBatch.from_arrays([*map(pa.array, keys), *made.values()], [*names, *made])
+
+
+def _projected(query: Query, found: Matches, rows: Ints | None, count: int) -> dict[str, Any]:
     """The columns of a query's result."""
-    projection = program.members[name].query.projection
+    projection = query.projection
     read: Columns = {
         (item.alias, item.name): found.column(full_name(item), rows)
         for item in dict.fromkeys(item for output in projection for item in columns(output.expr))
     }
-    made = {output.name: evaluate(output.expr, read, count) for output in projection}
-    return pa.RecordBatch.from_pydict(made)
+    return {output.name: evaluate(output.expr, read, count) for output in projection}

@@ -24,7 +24,7 @@ from weft.plan.derive import filters_of
 from weft.plan.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.rules import ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.runtime.access import Access, choose
-from weft.runtime.batch import BATCH, MAX, UNTIL, full_name, has_range, key_name, longest, seq_name
+from weft.runtime.batch import BATCH, MAX, UNTIL, counts, full_name, has_range, key_name, per_key, seq_name
 from weft.runtime.prepared import (
     Lifetime,
     Step,
@@ -131,7 +131,7 @@ class Program(Wiring):
     def _needed(self, rule: Rule) -> Iterable[Item]:
         if isinstance(rule, ResultRule):
             outputs = [output.expr for name in rule.users for output in self.members[name].query.projection]
-            return _items(outputs) | self._checked(rule)
+            return _items(outputs) | self._checked(rule) | self._numbers(rule)
         if isinstance(rule, StoreRule):
             store = self._nodes[rule.store]
             return self._content(store) | _items(key for a in self._accesses(store) for key in a.stored)
@@ -143,6 +143,14 @@ class Program(Wiring):
         limits = self.limits[rule.edge]
         times = {(alias, self.view.times[alias]) for alias in limits.ranges}
         return frozenset(times | {(alias, seq_name(alias)) for alias in limits.rows})
+
+    def _numbers(self, rule: ResultRule) -> frozenset[Item]:
+        """The numbers of tuples that say in which order results leave."""
+        orders = [m.ordering for name in rule.users if (m := self.members[name]).ordering is not None]
+        by_arrival = [ordering for ordering in orders if ordering is not None and ordering.by_arrival]
+        names = {alias for ordering in by_arrival if ordering.is_inner for alias in ordering.inputs}
+        names |= {rule.start} if by_arrival else set()
+        return frozenset((alias, seq_name(alias)) for alias in names)
 
     def _behind(self, rule: ProbeRule) -> frozenset[Item]:
         """What is read of the matches of a probe, to send them on included."""
@@ -160,7 +168,7 @@ class Program(Wiring):
         if len(names) == 1:
             found.add((names[0], self.view.times[names[0]]))
             found |= _items(self.source(names[0]).columns)
-        found |= {(alias, seq_name(alias)) for alias in names if longest(self.view, alias) is not None}
+        found |= {(alias, seq_name(alias)) for alias in names if counts(self.view, alias) is not None}
         for rule in self._probing.get(store.name, ()):
             access = self._accessed(rule)
             plain = (key for key in access.stored if isinstance(key, Column))
@@ -216,8 +224,14 @@ class Program(Wiring):
         by = store.layout.by
         if by is not None and self._closed_from(store):
             orders.append(by_hash(key_name(by)))
+        orders += self._counting(store)
         own = by_hash(key_name(by)) if by is not None and self.graph.tracked else None
         return tuple(sorted(dict.fromkeys(orders), key=lambda order: (order != own, -orders.count(order))))
+
+    def _counting(self, store: StoreNode) -> list[Order]:
+        """What tuples are looked up by to be counted per key."""
+        found = [per_key(self.view, alias) for alias in store.aliases]
+        return [by_hash(*window[1]) for window in found if window is not None]
 
     def _lifetimes(self, store: StoreNode) -> tuple[Lifetime, ...]:
         walked = [m for name in store.users if (m := self.members[name]).walked]

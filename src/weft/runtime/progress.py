@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from weft.logical.punctuation import Punctuation
 from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.part import Part, part_of
 from weft.runtime.asked import Asked
@@ -46,7 +47,8 @@ class QueryProgress:
     ``complete_from`` or later are complete; None: all are. ``state`` are the bytes of its stores, those of shared ones
     divided among their users. Of its results, ``closed`` were not found by probes: outer joins without a partner, and
     all results of semi and anti joins. A query that joins all inputs on one key, without windows, has ``keys``: how
-    many are complete, open and dangling.
+    many are complete, open and dangling. If its results leave in an order, ``punctuation`` says up to where they
+    are complete, and ``held`` how many wait for the watermarks.
     """
 
     name: str
@@ -59,6 +61,8 @@ class QueryProgress:
     reason: str = ""
     closed: int = 0
     keys: KeyMetrics | None = None
+    punctuation: Punctuation | None = None
+    held: int = 0
 
 
 def complete_from(member: Member) -> datetime | None:
@@ -171,9 +175,12 @@ def progress_of(
     first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
     closed = sum(one.closed.get(name, 0) for one in batches)
     keys = batches[-1].keys.get(name) if batches else None
+    marks = [one.punctuated[name] for one in batches if name in one.punctuated]
+    mark = Punctuation.of(marks[-1]["rows"], marks[-1]["mark"], marks[-1]["timed"]) if marks else None
+    more: dict[str, Any] = {"closed": closed, "keys": keys, "punctuation": mark}
     if name in standing.stopped:
         why = standing.stopped[name]
-        return QueryProgress(name, "stopped", first, len(batches), done, reason=why, closed=closed, keys=keys)
+        return QueryProgress(name, "stopped", first, len(batches), done, reason=why, **more)
     if name not in standing.asked or standing.program is None:
         return QueryProgress(name, "waiting")
     member = standing.program.members[name]
@@ -184,7 +191,8 @@ def progress_of(
         complete_from(member),
         state_of(name),
     )
-    return QueryProgress(name, "running", *figures, closed=closed, keys=keys)
+    held = batches[-1].held.get(name, 0) if batches else 0
+    return QueryProgress(name, "running", *figures, **more, held=held)
 
 
 def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMetrics:
@@ -207,6 +215,8 @@ def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMet
         watermarks=_streams(metrics, part),
         closed={name: metrics.closed[name]} if name in metrics.closed else {},
         keys={name: metrics.keys[name]} if name in metrics.keys else {},
+        punctuated={name: metrics.punctuated[name]} if name in metrics.punctuated else {},
+        held={name: metrics.held[name]} if name in metrics.held else {},
     )
 
 
@@ -220,9 +230,14 @@ def _streams(metrics: BatchMetrics, part: Part) -> dict[str, int]:
 
 
 def state_of(program: Program, manifest: Manifest, graph: str, name: str) -> float:
-    """The bytes that a query's stores in a graph hold; those of stores it shares are divided among their users."""
+    """The bytes that a query's stores in a graph hold, and its results that wait.
+
+    Those of stores it shares are divided among their users.
+    """
     mine = [store for store in program.stores.values() if name in store.node.users]
-    return sum((manifest.bytes_of(graph, store.identity) / len(store.node.users) for store in mine), 0.0)
+    held = sum(run.bytes for run in manifest.held.get(name, ()))
+    shares = (manifest.bytes_of(graph, store.identity) / len(store.node.users) for store in mine)
+    return sum(shares, float(held))
 
 
 def too_large(program: Program, manifest: Manifest, graph: str, limit: int | None) -> dict[str, str]:

@@ -1,15 +1,17 @@
 """Batches that no input asks for.
 
-Guarantees: what can be done is done though no stream brings anything: rows whose wait is over are closed, queries begin
-and stop. A batch follows only where it has something to do; rows that wait for the clock alone are looked at every
-second, those that wait for a silent source when that has been idle for long enough.
+Guarantees: what can be done is done though no stream brings anything: rows whose wait is over are closed, results that
+are held back leave, queries begin and stop. A batch follows only where it has something to do; rows that wait for the
+clock alone are looked at every second, those that wait for a silent source when that has been idle for long enough.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from weft.plan.graph import Member
 from weft.runtime.batch import FOREVER, micros
 from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest
@@ -21,6 +23,7 @@ from weft.runtime.watermark import Watermarks, clocks
 __all__ = ["Pulse", "closable", "until_next"]
 
 PAUSE = 1.0  # seconds
+LONGEST = 3600.0
 
 
 @dataclass
@@ -69,23 +72,43 @@ def _by_clock(sweep: SweepPlan) -> bool:
 
 
 def until_next(program: Program, manifest: Manifest, graph: str, now: int) -> float | None:
-    """In how many seconds rows that wait can be closed though nothing comes; None: not at all.
+    """In how many seconds rows that wait can be closed, or leave, though nothing comes; None: not at all.
 
     They wait for the clock, or for a silent stream, which is taken along when it has been idle for long enough.
     """
-    pauses = []
+    pauses: list[float] = []
     for sweep in program.sweeps:
         closed = manifest.closed.get(sweep.member.name, 0)
-        streams = [input_.stream for input_ in sweep.member.query.inputs]
         if not _has(sweep, manifest, graph, Clock(closed, FOREVER)):
             continue
         if _by_clock(sweep):
             pauses.append(PAUSE)
-        for stream in streams:
-            if stream.event_time is not None and stream.idle_after is not None:
-                left = manifest.active.get(stream.name, now) + micros(stream.idle_after) - now
-                pauses += [left / 1e6 + PAUSE] if left >= 0 else []
+        pauses += _silences(sweep.member, manifest, now)
+    for member in program.members.values():
+        if manifest.held.get(member.name):
+            pauses += _silences(member, manifest, now)
+            if _clock_is_last(member, manifest):
+                first = min(run.time for run in manifest.held[member.name])
+                pauses.append(min(max(PAUSE, (first - now) / 1e6), LONGEST))
     return min(pauses, default=None)
+
+
+def _silences(member: Member, manifest: Manifest, now: int) -> Iterator[float]:
+    """In how many seconds streams will be idle that are not yet."""
+    for stream in (input_.stream for input_ in member.query.inputs):
+        if stream.event_time is not None and stream.idle_after is not None:
+            left = manifest.active.get(stream.name, now) + micros(stream.idle_after) - now
+            if left >= 0:
+                yield left / 1e6 + PAUSE
+
+
+def _clock_is_last(member: Member, manifest: Manifest) -> bool:
+    """Whether it is for the clock to pass what waits: a stream without event time is behind all others."""
+    streams = [input_.stream for input_ in member.query.inputs]
+    if any(stream.name not in manifest.marks for stream in streams):
+        return False
+    clocked = [manifest.marks[stream.name] for stream in streams if stream.event_time is None]
+    return bool(clocked) and min(clocked) <= min(manifest.marks[stream.name] for stream in streams)
 
 
 def _has(sweep: SweepPlan, manifest: Manifest, graph: str, clock: Clock) -> bool:

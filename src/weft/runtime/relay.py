@@ -15,14 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.logical.implies import implied
+from weft.logical.ordering import Ordering
 from weft.logical.outer import Closing
 from weft.logical.query import PRESENT, Query
+from weft.logical.window import Rows, Window
 from weft.plan.derive import closed_retention, columns_of, filters_of
 from weft.plan.graph import Member, PhysicalGraph, Sight
 from weft.plan.placing import is_foreign
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.workload import WorkloadPlan
-from weft.runtime.batch import FOREVER, full_name, micros
+from weft.runtime.batch import FOREVER, full_name, micros, seq_name
 from weft.runtime.prepared import StorePlan, lifetime
 from weft.runtime.program import Program
 
@@ -53,7 +55,8 @@ class Facts:
     """What is known of the state of a graph before a batch.
 
     ``kept`` says since which batch a store keeps a column, ``evicted`` below which clock it may have forgotten rows;
-    of each stream, ``marks`` are the watermarks, ``newest`` and ``oldest`` the last and the first time ever seen.
+    of each stream, ``marks`` are the watermarks, ``newest`` and ``oldest`` the last and the first time ever seen, and
+    ``arrived`` says how many tuples have come.
     """
 
     number: int = 0
@@ -62,6 +65,7 @@ class Facts:
     marks: Mapping[str, int] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
     oldest: Mapping[str, int] = field(default_factory=dict)
+    arrived: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +112,10 @@ def newcomers(
     plan: WorkloadPlan,
     facts: Facts,
     backfill: Collection[str] = (),
+    orders: Mapping[str, Ordering] | None = None,
 ) -> tuple[Member, ...]:
     """All queries of a plan as members: those of the old graph as they are, new ones with a place and their sights."""
+    orders = orders or {}
     queries = {answer.name: answer.query for answer in plan.answers}
     known = {} if old is None else {m.name: m for m in old.graph.members if m.name in queries}
     members = dict(known)
@@ -117,11 +123,11 @@ def newcomers(
     for name in sorted(queries):
         if name not in members:
             closing = plan.answer(name).closing
-            asks = _Asks(queries[name], name in backfill, closing)
+            asks = _Asks(queries[name], name in backfill, closing, orders.get(name))
             sights = _sights(old, plan, name, asks, facts) if facts.number else ()
-            members[name] = Member(
-                name, queries[name], free.pop(0), facts.number, sights, closing, name in backfill
-            )
+            past = (facts.number, sights, closing, name in backfill)
+            began = sum(facts.arrived.get(i.stream.name, 0) for i in queries[name].inputs)
+            members[name] = Member(name, queries[name], free.pop(0), *past, orders.get(name), began)
     return tuple(members[name] for name in sorted(members))
 
 
@@ -136,6 +142,12 @@ class _Asks:
     query: Query
     backfill: bool
     closing: Closing | None = None
+    ordering: Ordering | None = None
+
+    @property
+    def needs_numbers(self) -> bool:
+        """Whether stored tuples are of use only if it is known in which order they came."""
+        return self.ordering is not None and self.ordering.is_inner
 
     @property
     def needs_nulls(self) -> bool:
@@ -189,9 +201,21 @@ def _sight(old: Program | None, store: StorePlan, asks: _Asks, alias: str, facts
     blind = _blind(asks.query, alias, facts)
     users = [] if old is None else [old.members[name] for name in store.node.users]
     filters = filters_of(asks.query, alias)
-    covering = [m for m in users if implied(filters_of(m.query, alias), filters)]
+    window = asks.query.input(alias).window
+    covering = [
+        m
+        for m in users
+        if implied(filters_of(m.query, alias), filters) and _sees_as_far(m.query.input(alias).window, window)
+    ]
     sights = [_through(member, store, asks, alias, facts) for member in covering]
     return min((sight for sight in sights if sight.batch < facts.number), key=_breadth, default=blind)
+
+
+def _sees_as_far(theirs: Window, mine: Window) -> bool:
+    """Whether what is kept per key for another is enough; of anything else it is known what was forgotten."""
+    if not isinstance(theirs, Rows) or not isinstance(mine, Rows) or not mine.per:
+        return True
+    return theirs.count >= mine.count
 
 
 def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> Sight:
@@ -202,6 +226,8 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     read = [column for column in columns_of([query], alias, closing) if column.name != PRESENT]
     known = [since.get(full_name(column), facts.number) for column in read]
     known.append(since.get(FOUND, 0))
+    if asks.needs_numbers:
+        known.append(since.get(seq_name(alias), facts.number))
     if asks.needs_nulls or is_foreign(query, store.node.layout):
         known.append(since.get(NULLS, facts.number))
     batch = max([base.batch, since.get(COPIES + member.name, 0), *known])

@@ -63,6 +63,11 @@ def _known_sink(
                 f"{root} belongs to other streams or queries: there, query {name} is {asked.query}",
                 hint="give the new query another name, or use a new checkpoint directory",
             )
+        if queries[name][0].ordering != asked.ordering:
+            raise StateError(
+                f"{root} belongs to other queries: there, the order of query {name} is {asked.ordering or 'none'}",
+                hint="ask for that order, give the new query another name, or use a new checkpoint directory",
+            )
         return queries[name][1]
     if asked.sink is None:
         raise StateError(

@@ -27,8 +27,10 @@ from weft.logical.schema import Stream
 from weft.runtime.asked import Asked
 from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
-from weft.runtime.deliver import deliver
+from weft.runtime.deliver import deliver, figures_of, gather_all, hold
 from weft.runtime.driver import DEFAULT, driver_order, expected
+from weft.runtime.functions import PackedFunction, check_registered
+from weft.runtime.gather import Gathered
 from weft.runtime.heavy import Lookout
 from weft.runtime.interpret import LIMIT
 from weft.runtime.log import log_batch
@@ -78,6 +80,9 @@ class SparkRunner:
     set_aside: SetAside | None = None
     state_limit: int | None = None  # bytes per query
     key_limit: int = LIMIT  # results of one key
+    functions: Mapping[str, PackedFunction] = field(
+        default_factory=dict
+    )  # those that users have registered by now
     log: Changelog = field(default_factory=Changelog)
     standing: Standing = field(default_factory=Standing)
     sinks: dict[str, Any] = field(default_factory=dict)
@@ -119,6 +124,7 @@ class SparkRunner:
         """The queries that ran before go on as they were; those that are new begin with the next batch."""
         before = self.checkpoint.manifest(last) or Manifest()
         found = resumed(self.checkpoint, queries, self.restore, before, last)
+        check_registered({name: one.query for name, one in found.standing.asked.items()}, self.functions)
         self.standing = found.standing
         self.sinks |= found.sinks
         if GRAPH in before.metrics and self.standing.program:
@@ -255,6 +261,8 @@ class SparkRunner:
                 continue
             if told.errors:
                 raise told.errors[0]
+            if told.broken and told.broken.keys() >= self.standing.asked.keys():  # no other goes on
+                raise next(iter(told.broken.values()))
             return told
         raise RuntimeError("there is no last attempt")
 
@@ -267,30 +275,42 @@ class SparkRunner:
             number,
             self.sources,
             self.streams,
-            {name: sink for name, sink in running.items() if hasattr(sink, "write_part")},
+            {name: sink for name, sink in running.items() if self._writes(name)},
             Exchange(str(self.checkpoint.exchange(number))) if files else Exchange(),
             frozenset(name for name, sink in running.items() if hasattr(sink, "commit_count")),
             boundary,
             self._attempt,
             self.key_limit,
+            {name: one.data for name, one in dict(self.functions).items()},
         )
+
+    def _writes(self, name: str) -> bool:
+        """Whether tasks write the results of a query; what is ordered is merged by the driver."""
+        return self.standing.asked[name].ordering is None and hasattr(self.sinks[name], "write_part")
+
+    def _ordered(self) -> list[str]:
+        """The queries whose results leave in an order; where they are only counted, they have none."""
+        asked = self.standing.asked.items()
+        return [n for n, one in asked if one.ordering and not hasattr(self.sinks[n], "commit_count")]
 
     def _commit(self, plan: Plan, before: Manifest, told: Told, began: float) -> None:
         """Results first, then the manifest: a crash in between repeats the batch, and the sinks expect that."""
         if self.set_aside is not None:
             bad = before.records.get("bad", 0) + len(told.bad)
             self.set_aside(plan.number, b"\n".join(told.bad), bad, before.records.get("seen", 0) + told.seen)
+        program, folder = self.standing.program, self.checkpoint.buckets
+        programs = {} if program is None else {GRAPH: program}
+        ordered = gather_all(plan, before, told, programs, self._ordered(), folder)
         for name in self.standing.asked:
-            self._answer(name, plan.number, told)
+            self._answer(name, plan.number, told, ordered.get(name))
         figures = {
             "started": plan.now / 1e6,
             "elapsed": time.perf_counter() - began,
             "backlog": waiting_files(self.query, self.sources),
             "files": len(told.reads),
+            **figures_of(ordered),
         }
-        program = self.standing.program
-        programs = {} if program is None else {GRAPH: program}
-        manifest = next_manifest(plan, before, told, programs, figures)
+        manifest = hold(next_manifest(plan, before, told, programs, figures), ordered, told, folder)
         self.checkpoint.commit(manifest)
         if program is not None:
             metrics = BatchMetrics.from_dict(manifest.metrics[GRAPH])
@@ -312,10 +332,10 @@ class SparkRunner:
             for name, asked in sorted(self.standing.asked.items()):
                 log_batch(name, own_metrics(metrics, name, self.history.newest_part(name, asked.names)))
 
-    def _answer(self, name: str, number: int, told: Told) -> None:
+    def _answer(self, name: str, number: int, told: Told, ordered: Gathered | None) -> None:
         """A batch's results to their sink; a sink that refuses them stops its query, not the others."""
         try:
-            deliver(self.sinks[name], name, number, told)
+            deliver(self.sinks[name], name, number, told, ordered)
         except WeftError as error:
             if len(self.standing.asked) == 1:
                 raise

@@ -37,11 +37,13 @@ from weft.runtime.batch import (
     longest,
     longs,
     newest,
+    per_key,
     seq_name,
     shortest_range,
     until,
     values_of,
 )
+from weft.runtime.counting import ranks_of
 from weft.runtime.prepared import Step
 from weft.runtime.turn import Turn
 
@@ -64,8 +66,12 @@ def execute(
     matches = join_matches(search.found(run) for run in runs)
     if not len(matches):
         return probes.num_rows, None
-    found = Found(search, batch, rows, matches, runs)
-    return probes.num_rows, found.shared() if step.sets else found
+    found: Found | None = Found(search, batch, rows, matches, runs)
+    if found is not None and step.sets:
+        found = found.shared()
+    if found is not None and step.store.per_key is not None:
+        found = found.recent()
+    return probes.num_rows, found
 
 
 def _of_use(step: Step, batch: pa.RecordBatch) -> tuple[Ints | None, pa.RecordBatch]:
@@ -94,6 +100,9 @@ class Found:
     matches: Matches
     runs: Sequence[Bucket]
     sets: Longs | None = None
+    ranks: Longs | None = (
+        None  # where tuples are counted per key: how many of theirs have come since, and they
+    )
 
     @property
     def num_rows(self) -> int:
@@ -117,16 +126,44 @@ class Found:
         kept = Matches(probe[: splits[-1]], stored[: splits[-1]], tuple(splits))
         return replace(self, matches=kept, sets=np.ascontiguousarray(sets[:, : splits[-1]]))
 
+    def recent(self) -> Found | None:
+        """Those whose stored tuple is among the last of its key that the probe sees."""
+        (alias,) = self.search.step.store.node.aliases
+        window = per_key(self.search.view, alias)
+        if window is None:
+            return self
+        ranks = ranks_of(self.search.step.store, self.matches, self.runs)
+        rows = np.flatnonzero(ranks <= window[0]).astype(np.int32)
+        if not rows.size:
+            return None
+        sets = None if self.sets is None else np.ascontiguousarray(self.sets[:, rows])
+        return replace(self, matches=_only(self.matches, rows), sets=sets, ranks=take(ranks, rows))
+
     def column(self, name: str, rows: Ints | None = None) -> Any:
         """A column of the matches, or of some of them, in order."""
+        if self.ranks is not None and name == seq_name(self.search.step.store.node.aliases[0]):
+            return self._number(self.ranks if rows is None else take(self.ranks, rows))
         if name == MAX:
             newest = self._newest()
             return pa.array(newest if rows is None else take(newest, rows))
-        matches = self.matches if rows is None else _only(self.matches, rows)
+        matches = self.only(rows)
         if name in self.batch.schema.names:
-            probe = matches.probe if self.rows is None else take(self.rows, matches.probe)
-            return taken(column(self.batch, name), probe)
+            return taken(column(self.batch, name), self.origins(matches))
         return stored_column(matches, self.runs, name)
+
+    def _number(self, ranks: Longs) -> Any:
+        """The numbers that tuples counted per key would have if no others had come since: so windows are told alike."""
+        search = self.search
+        (alias,) = search.step.store.node.aliases
+        return pa.array(search.turn.arrived(alias, search.step.rule.start) - ranks)
+
+    def only(self, rows: Ints | None) -> Matches:
+        """All matches, or some of them, given by ascending numbers."""
+        return self.matches if rows is None else _only(self.matches, rows)
+
+    def origins(self, matches: Matches) -> Ints:
+        """The rows of the batch that matches are of."""
+        return matches.probe if self.rows is None else take(self.rows, matches.probe)
 
     def _newest(self) -> Longs:
         store = self.search.step.store
@@ -301,8 +338,8 @@ def _limits(limit: Limit, batch: pa.RecordBatch) -> Any:
     part, more = limit.slack
     plain = numbers(values).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        away = (np.abs(plain) * part + more) * (-1 if limit.lower else 1)
-    moved = np.where(np.isfinite(plain), plain + away, -np.inf if limit.lower else np.nan)
+        moved = plain + (np.abs(plain) * part + more) * (-1 if limit.lower else 1)
+    moved = np.where(np.isfinite(plain), moved, -np.inf if limit.lower else np.nan)
     return with_nulls(moved, validity(values), pa.float64())
 
 

@@ -6,13 +6,15 @@ names the files that tasks reported, so what a lost attempt wrote is nobody's.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from weft.errors import WeftError
+from weft.errors import FunctionError, WeftError
+from weft.kernels.user_functions import CallCounts
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census, TooMany
 from weft.runtime.checkpoint import Manifest, Plan, RunFile, Runs
@@ -23,6 +25,8 @@ from weft.runtime.metrics import (
     InputMetrics,
     KeyMetrics,
     next_keys,
+    sum_conditions,
+    sum_functions,
     sum_steps,
     sum_stores,
 )
@@ -33,7 +37,11 @@ from weft.runtime.standing import Samples
 from weft.runtime.turn import ENDED, Count, Turn
 from weft.runtime.watermark import Watermarks, connected_streams, forgettable
 
-__all__ = ["Told", "facts_of", "next_manifest", "relaid_manifest", "samples_of"]
+__all__ = ["Told", "after", "facts_of", "next_manifest", "relaid_manifest", "samples_of"]
+
+
+# Who sent results (`worker.Sender`), and what.
+Sent = tuple[tuple[Any, ...], list[pa.RecordBatch]]
 
 
 @dataclass
@@ -48,12 +56,20 @@ class Told:
     parts: dict[str, list[str]] = field(default_factory=dict)  # what tasks wrote, by query
     counts: dict[str, int] = field(default_factory=dict)  # results, by query
     closed: dict[str, int] = field(default_factory=dict)  # those of them that miss something, by query
-    results: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    sent: dict[str, list[Sent]] = field(default_factory=dict)  # results, by query
+    read: dict[str, dict[int, int]] = field(
+        default_factory=dict
+    )  # tuples that are counted, by input and task
     failed: dict[str, str] = field(default_factory=dict)  # why, by query
+    broken: dict[str, FunctionError] = field(
+        default_factory=dict
+    )  # those of them that a user's function failed
+    calls: dict[str, list[CallCounts]] = field(default_factory=dict)  # of users' functions, by graph
     samples: dict[str, dict[int, float]] = field(
         default_factory=dict
     )  # query-sets and their number, by input
     heavy: list[Counted] = field(default_factory=list)  # common values of keys
+    dealt: list[tuple[str, str, str, int]] = field(default_factory=list)  # graph, store, read task, tuples
     bad: list[bytes] = field(default_factory=list)
     times: dict[int, float] = field(default_factory=dict)  # of the slowest task, by hop
     work: dict[int, float] = field(default_factory=dict)  # of all tasks, by hop
@@ -66,8 +82,9 @@ class Told:
         for message in messages:
             kind, *about = message.target.removeprefix(NOTE).split("\t")
             if kind == "result":
-                query, how = about
-                told.results.setdefault(query, []).extend(unpacked(how, message.data, keep=True))
+                query, how, sender = about
+                batches = unpacked(how, message.data, keep=True)
+                told.sent.setdefault(query, []).append((tuple(json.loads(sender)), batches))
             elif kind == "bad":
                 told.bad.append(message.data.to_pybytes())
             else:
@@ -79,6 +96,8 @@ class Told:
             self.inputs.append(content)
         elif kind == "read":
             self.reads.append(content)
+        elif kind == "count":
+            self.read.setdefault(content["alias"], {})[content["task"]] = content["rows"]
         elif kind == "steps":
             self.steps.setdefault(content["graph"], []).extend(StepCount(**one) for one in content["steps"])
         elif kind == "runs":
@@ -96,8 +115,15 @@ class Told:
                 sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
         elif kind == "heavy":
             self.heavy += [Counted.from_dict(one) for one in content["counted"]]
+        elif kind == "dealt":
+            self.dealt.append((content["graph"], content["store"], str(content["task"]), content["rows"]))
         elif kind == "failed":
             self.failed.setdefault(content["query"], content["message"])
+            if "function" in content:
+                error = FunctionError(content["function"], hint=content["hint"])
+                self.broken.setdefault(content["query"], error)
+        elif kind == "calls":
+            self.calls.setdefault(content["graph"], []).append(CallCounts.from_dict(content["calls"]))
         elif kind == "seconds":
             self._worked(content["hop"], content["seconds"])
         elif kind == "error":
@@ -117,15 +143,21 @@ class Told:
 
     def with_past(self, past: Told) -> Told:
         """What the job at the boundary answered is part of the batch's answers."""
-        told = replace(self, parts={**self.parts}, counts={**self.counts}, results={**self.results})
-        told.failed = {**past.failed, **self.failed}
+        told = replace(self, parts={**self.parts}, counts={**self.counts}, sent={**self.sent})
+        told.failed, told.broken = {**past.failed, **self.failed}, {**past.broken, **self.broken}
         for query, rows in past.counts.items():
             told.counts[query] = rows + told.counts.get(query, 0)
         for query, names in past.parts.items():
             told.parts[query] = [*names, *told.parts.get(query, [])]
-        for query, batches in past.results.items():
-            told.results[query] = [*batches, *told.results.get(query, [])]
+        for query, sent in past.sent.items():
+            told.sent[query] = [*sent, *told.sent.get(query, [])]
         return told
+
+    def results(self, query: str) -> list[pa.RecordBatch]:
+        """The results of a query that came to the driver; of one that failed, none."""
+        if query in self.failed:
+            return []
+        return [batch for _, batches in self.sent.get(query, []) for batch in batches]
 
     @property
     def malformed(self) -> dict[str, int]:
@@ -173,6 +205,17 @@ def _input(notes: list[dict[str, Any]], malformed: int) -> InputMetrics:
     return InputMetrics(rows, late, untimed, malformed, oldest, newest)
 
 
+def after(
+    plan: Plan, before: Manifest, told: Told, programs: Mapping[str, Program], name: str
+) -> tuple[Watermarks, Turn]:
+    """How far the streams are after a batch, and the turn of a graph in it as tasks knew it in the end."""
+    brought = {graph: told.brought(program.graph, graph) for graph, program in programs.items()}
+    arrived, newest, _ = _streams(programs, brought)
+    graphs = [program.graph for program in programs.values()]
+    marks = Watermarks(before.marks, before.active).advance(connected_streams(graphs), newest, plan.now)
+    return marks, _counted(plan, name, programs[name], before.arrived, arrived)
+
+
 def next_manifest(
     plan: Plan, before: Manifest, told: Told, programs: Mapping[str, Program], figures: Mapping[str, Any]
 ) -> Manifest:
@@ -212,7 +255,20 @@ def next_manifest(
             for turn in map(Turn.from_dict, plan.turns.values())
             for query, clock in turn.clocks.items()
         },
+        {name: _dealt(name, program, before, told) for name, program in programs.items()},
     )
+
+
+def _dealt(name: str, program: Program, before: Manifest, told: Told) -> dict[str, dict[str, int]]:
+    """How many tuples read tasks have dealt out, by store, of those stores that there still are."""
+    stores = {store.identity for store in program.stores.values()}
+    known = before.dealt.get(name, {})
+    found = {store: dict(tasks) for store, tasks in known.items() if store in stores}
+    for graph, store, task, rows in told.dealt:
+        if graph == name:
+            tasks = found.setdefault(store, {})
+            tasks[task] = tasks.get(task, 0) + rows
+    return found
 
 
 def _streams(
@@ -302,6 +358,8 @@ def _measured(
         dict(water.marks),
         told.seconds(),
         closed={name: rows for name, rows in told.closed.items() if name in program.members},
+        functions=sum_functions(told.calls.get(name, [])),
+        conditions=sum_conditions(told.calls.get(name, []), program.graph),
         busiest=told.busiest(),
         heavy=next_heavy(_heavy_before(before, name), told.heavy),
         keys=next_keys(_keys_before(before, name, program), told.census, _ended(plan, name)),
@@ -341,7 +399,8 @@ def next_runs(before: Runs, told: Told) -> Runs:
 def facts_of(manifest: Manifest, name: str) -> Facts:
     """What a manifest says of the state of a graph, before the batch that follows."""
     kept, evicted = manifest.kept.get(name, {}), manifest.evicted.get(name, {})
-    return Facts(manifest.number + 1, kept, evicted, manifest.marks, manifest.newest, manifest.oldest)
+    known = (manifest.marks, manifest.newest, manifest.oldest, manifest.arrived)
+    return Facts(manifest.number + 1, kept, evicted, *known)
 
 
 def relaid_manifest(

@@ -72,16 +72,18 @@ def clocks(
 ) -> dict[str, Clock]:
     """The clocks of a batch: rows can be closed up to where all streams of a query are, or all at the end of them.
 
+    Queries whose results are held back have one too: it says when all of them may leave.
     ``closed`` says up to where queries were closed before.
     """
     found: dict[str, Clock] = {}
-    for sweep in graph.sweeps:
-        streams = {input_.stream.name for input_ in graph.member(sweep.query).query.inputs}
+    held = [member.name for member in graph.members if member.held]
+    for query in (*(sweep.query for sweep in graph.sweeps), *held):
+        streams = {input_.stream.name for input_ in graph.member(query).query.inputs}
         marks = [watermarks.of(name) for name in streams]
         known = [mark for mark in marks if mark is not None]
         now = ENDED if ended else min(known) if len(known) == len(marks) else UNKNOWN
-        before = closed.get(sweep.query, NEVER)
-        found[sweep.query] = Clock(before, max(before, now))
+        before = closed.get(query, NEVER)
+        found[query] = Clock(before, max(before, now))
     return found
 
 
@@ -115,6 +117,8 @@ def forgettable(plan: StorePlan, watermarks: Watermarks, turn: Turn) -> Forget:
     later than that tuple's time and its retention; it goes when it is dead for all. In a match the largest time stands
     for all, which errs on the safe side.
     """
+    if plan.per_key is not None:  # a tuple that can join nothing any more may count all the same
+        return Forget(newest=plan.per_key[0])
     if plan.counted:
         return Forget(since=_oldest(plan.view, plan.node.aliases[0], turn))
     numbers = {

@@ -14,7 +14,7 @@ from weft.logical.window import Window
 from weft.plan.graph import Member, PhysicalGraph, Source
 from weft.plan.join_plan import Names
 from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
-from weft.runtime.batch import View, longest, seq_name
+from weft.runtime.batch import View, counts, longest, per_key, seq_name
 from weft.runtime.heavy import watched
 from weft.runtime.refine import Limits, limits_of
 
@@ -78,8 +78,19 @@ class Wiring:
 
     @cached_property
     def counted(self) -> tuple[str, ...]:
-        """The inputs whose tuples are counted."""
-        return tuple(alias for alias in self.graph.aliases if longest(self.view, alias) is not None)
+        """The inputs whose tuples are counted: for a window, or because results leave in the order of arrival."""
+        ordered = {
+            alias
+            for member in self.graph.members
+            if member.ordering is not None and member.ordering.by_arrival
+            for alias in member.query.aliases
+        }
+        aliases = self.graph.aliases
+        return tuple(a for a in aliases if a in ordered or counts(self.view, a) is not None)
+
+    def apart(self, alias: str) -> bool:
+        """Whether tuples of an input count, per key, whoever wants them."""
+        return per_key(self.view, alias) is not None
 
     def clock(self, alias: str) -> tuple[str, str]:
         """The columns of an input's tuples that tell their time, and how long they live."""

@@ -12,6 +12,8 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
         statistics:                            # optional; what is missing gets the documented defaults
           rate: 500                            # tuples per second
           distinct: {vid: 100000, geo: 50}
+    functions:                                 # optional; `pipeline_functions` says where modules are looked for
+      similar: {python: "my_functions:similar", returns: boolean, selectivity: 0.1, cost: 0.000001}
     statistics:                                # optional
       horizon: 1 hour                          # how long unbounded windows are expected to grow
       selectivity: {"videos.vid = views.vid": 0.00001}
@@ -20,6 +22,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
       us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …
       kept: {sql: SELECT …, sink: {parquet: out}}    # `pipeline_sinks` has all kinds
       padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # instead of a window
+      sorted: {sql: SELECT …, order: outer, precision: 64}    # or inner, event, none
     checkpoint: ck                             # where a run keeps its state
     master: local[*]                           # optional, as are the driver policy and the limit of bad records
     driver: initial_output_size
@@ -44,6 +47,7 @@ from weft.optimizer.optimizer import STRATEGIES
 from weft.optimizer.space import Options
 from weft.planned import PlannedQuery
 from weft.service.document import Node, read_document
+from weft.service.pipeline_functions import add_function
 from weft.service.pipeline_settings import SETTINGS, read_settings
 from weft.service.pipeline_sinks import read_query
 from weft.service.pipeline_streams import add_stream
@@ -70,12 +74,21 @@ class Pipeline:
     checkpoint: Path | None = None
     master: str = "local[*]"
     waits: Mapping[str, timedelta] = field(default_factory=dict)  # for a partner, by query, if given
+    orders: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # and precisions, by query
 
     def plan(self, name: str, sink: Sink | None = None) -> PlannedQuery:
         """Plan a query, to be run if it has a sink; errors name the file and the query."""
         with self.place(f"queries.{name}").at():
             wait = self.waits.get(name)
-            return self.session.query(self.queries[name], name=name, sink=sink, emit_unmatched_after=wait)
+            order, precision = self.orders.get(name, ("none", None))
+            return self.session.query(
+                self.queries[name],
+                name=name,
+                sink=sink,
+                emit_unmatched_after=wait,
+                order=order,
+                precision=precision,
+            )
 
     def parse(self, name: str) -> Query:
         """Parse and bind a query; errors name the file and the query."""
@@ -96,7 +109,7 @@ def load_pipeline(path: Path, **given: Any) -> Pipeline:
     return read_pipeline(text, str(path), root=path.absolute().parent, **given)
 
 
-_TOP = ("streams", "statistics", "options", "queries", *SETTINGS)
+_TOP = ("streams", "functions", "statistics", "options", "queries", *SETTINGS)
 
 
 def read_pipeline(text: str, file: str, *, root: Path | None = None, **given: Any) -> Pipeline:
@@ -112,6 +125,8 @@ def read_pipeline(text: str, file: str, *, root: Path | None = None, **given: An
     found = {name: add_stream(session, name, node, root) for name, node in streams.mapping().items()}
     known = {name: one.statistics for name, one in found.items() if one.statistics is not None}
     session.statistics = Statistics(known, origin="given" if known else "default")
+    for name, node in top.entry("functions").mapping().items():
+        add_function(session, name, node, root)
     _statistics(session, top.entry("statistics"))
     asked = {name: read_query(name, node, root) for name, node in queries.mapping().items()}
     return Pipeline(
@@ -123,6 +138,7 @@ def read_pipeline(text: str, file: str, *, root: Path | None = None, **given: An
         settings.get("checkpoint"),
         settings.get("master", "local[*]"),
         {name: wait for name, one in asked.items() if (wait := one.emit_unmatched_after) is not None},
+        {name: (one.order, one.precision) for name, one in asked.items()},
     )
 
 

@@ -9,6 +9,7 @@ begin where the pipeline file is.
       shown: {sql: SELECT …, sink: console}                      # or {console: 5}: so many rows of each batch
       counted: {sql: SELECT …, sink: memory}
       padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # so long a row waits for a partner
+      sorted: {sql: SELECT …, order: outer, precision: 64}       # or none, inner, event; the last without precision
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import nearest
+from weft.logical.ordering import ORDERS
 from weft.service.document import Node
 from weft.service.pipeline_sources import located
 from weft.sinks import ConsoleSink, Sink, to_console, to_memory, to_parquet
@@ -32,23 +34,27 @@ _QUERY = "a query is a text: SELECT … FROM …, or {sql: SELECT … FROM …, 
 
 @dataclass(frozen=True, slots=True)
 class QueryEntry:
-    """The text of a query, where its results go and how long rows wait for a partner, if the file says so."""
+    """The text of a query, where its results go, how long rows wait for a partner and in which order results leave."""
 
     sql: str
     sink: Sink | None = None
     emit_unmatched_after: timedelta | None = None
+    order: str = "none"
+    precision: int | None = None
 
 
 def read_query(name: str, node: Node, root: Path) -> QueryEntry:
     """What a file says of a query."""
     if not isinstance(node.value, dict):
         return QueryEntry(node.text(_QUERY))
-    found = node.section(("sql", "sink", "emit_unmatched_after"))
+    found = node.section(("sql", "sink", "emit_unmatched_after", "order", "precision"))
     if "sql" not in found:
         raise node.error("the query has no text", _QUERY)
     sink = _sink(name, found["sink"], root) if "sink" in found else None
     wait = found["emit_unmatched_after"].duration() if "emit_unmatched_after" in found else None
-    return QueryEntry(found["sql"].text(_QUERY), sink, wait)
+    order = found["order"].choice("order", ORDERS) if "order" in found else "none"
+    precision = found["precision"].integer() if "precision" in found else None
+    return QueryEntry(found["sql"].text(_QUERY), sink, wait, order, precision)
 
 
 def console_sink(query: str) -> ConsoleSink:

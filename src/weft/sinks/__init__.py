@@ -5,13 +5,14 @@ from weft.sinks.count import CountSink, to_count
 from weft.sinks.foreach import ForeachBatchSink, foreach_batch
 from weft.sinks.memory import MemorySink, to_memory
 from weft.sinks.parquet import ParquetSink, to_parquet
-from weft.sinks.protocol import PartSink, Sink
+from weft.sinks.protocol import OrderedSink, PartSink, Sink
 
 __all__ = [
     "ConsoleSink",
     "CountSink",
     "ForeachBatchSink",
     "MemorySink",
+    "OrderedSink",
     "ParquetSink",
     "PartSink",
     "Sink",

@@ -16,7 +16,7 @@ from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.protocol import Sink
 
-__all__ = ["described", "made", "same_place"]
+__all__ = ["described", "in_order", "made", "same_place"]
 
 
 def described(sink: Sink) -> dict[str, Any] | None:
@@ -34,12 +34,20 @@ def same_place(one: Sink, other: Sink) -> bool:
     return len(places) == 2 and places[0] == places[1]
 
 
+def in_order(sink: Sink) -> Sink:
+    """The sink as ordered results need it."""
+    ordered = getattr(sink, "in_order", None)
+    found: Sink = sink if ordered is None else ordered()
+    return found
+
+
 def made(description: Mapping[str, Any]) -> Sink:
     """The sink that a description stands for; what was in memory is gone."""
     match description["kind"]:
         case "parquet":
             place = Path(description["path"])
-            return ParquetSink(place, description["compression"], description["batch_column"])
+            form = (description["compression"], description["batch_column"], description["digits"])
+            return ParquetSink(place, *form)
         case "memory":
             return to_memory()
         case "count":

@@ -2,7 +2,8 @@
 
 Guarantees: the function is called in the driver with all rows of a batch and the batch's number; batches come in
 order. After a crash a batch may come again, with the same number and rows: at least once, and exactly once if the
-function overwrites by number.
+function overwrites by number. An Arrow table of ordered results has their punctuations in the metadata of its schema
+(`weft.Punctuations.read`).
 """
 
 from __future__ import annotations

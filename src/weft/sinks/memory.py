@@ -7,11 +7,15 @@ was replayed in this process. Nothing outlives the process. Safe to read while a
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from weft.errors import SinkError
 from weft.sinks.protocol import Rows, as_table
+
+if TYPE_CHECKING:
+    from weft.kernels.punctuation import Punctuations
 
 __all__ = ["MemorySink", "to_memory"]
 
@@ -24,6 +28,7 @@ class MemorySink:
     def __init__(self) -> None:
         self._schema: pa.Schema | None = None
         self._tables: dict[int, pa.Table] = {}
+        self._punctuations: dict[int, Punctuations] = {}
         self._lock = threading.Lock()
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
@@ -38,6 +43,7 @@ class MemorySink:
         """Forget batches that will come again."""
         with self._lock:
             self._tables = {batch: table for batch, table in self._tables.items() if batch <= last_committed}
+            self._punctuations = {n: one for n, one in self._punctuations.items() if n <= last_committed}
 
     def begin(self, batch_id: int) -> None:
         """Nothing to prepare."""
@@ -47,6 +53,12 @@ class MemorySink:
         table = as_table(rows, self._schema)
         with self._lock:
             self._tables[batch_id] = table
+
+    def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
+        """Keep the rows of a batch, and up to where they are complete."""
+        self.commit(batch_id, rows)
+        with self._lock:
+            self._punctuations[batch_id] = punctuations
 
     def describe(self) -> dict[str, object]:
         """What is needed to make it again, empty."""
@@ -59,6 +71,13 @@ class MemorySink:
         if tables:
             return pa.concat_tables(tables)
         return pa.table({}) if self._schema is None else self._schema.empty_table()
+
+    def punctuations(self) -> Punctuations:
+        """Up to where ordered results are complete: what was said with each batch."""
+        from weft.kernels.punctuation import Punctuations  # which a session that only plans need not load
+
+        with self._lock:
+            return Punctuations.joined(self._punctuations[batch] for batch in sorted(self._punctuations))
 
 
 def to_memory() -> MemorySink:

@@ -11,6 +11,9 @@ refused rather than changed.
     out/_weft/staged/N/, out/_weft/replaced/N/  a commit on its way
 
 Spark shows N as a column `batch`; `batch_column` gives it another name.
+
+Ordered results are one file per batch, and N has ten digits: read in the order of the files' names, the rows are in
+order. The metadata of its schema has a file's punctuations (`weft.Punctuations.read`). A batch without rows has none.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import json
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -33,6 +36,7 @@ __all__ = ["ParquetSink", "to_parquet"]
 
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _FORMAT = 1
+_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class ParquetSink:
     path: Path
     compression: str = "snappy"
     batch_column: str = "batch"
+    digits: int = 1  # that the number of a batch has at least
 
     def __post_init__(self) -> None:
         if self.compression not in _COMPRESSIONS:
@@ -137,7 +142,11 @@ class ParquetSink:
 
     def batch_directory(self, batch_id: int) -> Path:
         """Where the rows of a batch are."""
-        return self.path / f"{self.batch_column}={batch_id}"
+        return self.path / f"{self.batch_column}={batch_id:0{self.digits}}"
+
+    def in_order(self) -> ParquetSink:
+        """The sink for ordered results: of two files, the one with the smaller name has the earlier rows."""
+        return replace(self, digits=_DIGITS)
 
     def batches(self) -> list[int]:
         """The batches that have rows here, in order."""
@@ -147,7 +156,7 @@ class ParquetSink:
 
     def describe(self) -> dict[str, object]:
         """What is needed to make it again."""
-        form = {"compression": self.compression, "batch_column": self.batch_column}
+        form = {"compression": self.compression, "batch_column": self.batch_column, "digits": self.digits}
         return {"kind": "parquet", "path": str(self.path.absolute()), **form}
 
     def _own(self, *names: str) -> Path:

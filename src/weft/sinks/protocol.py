@@ -9,11 +9,14 @@ holds them once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
-__all__ = ["PartSink", "Rows", "Sink", "as_table"]
+if TYPE_CHECKING:
+    from weft.kernels.punctuation import Punctuations
+
+__all__ = ["OrderedSink", "PartSink", "Rows", "Sink", "as_table"]
 
 Rows: TypeAlias = "pa.Table | Sequence[pa.RecordBatch]"
 
@@ -54,6 +57,15 @@ class PartSink(Sink, Protocol):
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
         """In the driver: make the parts of a batch visible, all at once; other attempts' parts are dropped."""
+        ...
+
+
+@runtime_checkable
+class OrderedSink(Sink, Protocol):
+    """A sink that keeps punctuations; others find some of them in the metadata of an ordered table's schema."""
+
+    def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
+        """As `commit`, with rows in order, and up to where they are complete."""
         ...
 
 

@@ -99,16 +99,20 @@ class Builder:
         """Accept that nothing joins some of the streams: every pair is wanted."""
         return replace(self, crossed=True)
 
+    @property
+    def statement(self) -> Statement:
+        """The calls so far, as SQL would say them."""
+        texts = ", ".join(item.value.source.text for item in self.items)
+        return Statement(self.items, self.relations, self.conditions, Source(texts))
+
     def build(self, catalog: Catalog) -> Query:
         """The query; all names are looked up now."""
         if not self.items:
             raise QueryError("the query selects nothing", hint='select("*") gives all')
         if not self.relations:
             raise QueryError("the query reads no stream", hint="call from_")
-        texts = ", ".join(item.value.source.text for item in self.items)
-        statement = Statement(self.items, self.relations, self.conditions, Source(texts))
         try:
-            return bind(statement, catalog, cross=self.crossed, crossing="call .cross()")
+            return bind(self.statement, catalog, cross=self.crossed, crossing="call .cross()")
         except RecursionError:
             raise QueryError("the query is nested too deeply", hint="use fewer parentheses") from None
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from weft.errors import StatisticsError
-from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, rename, to_sql
+from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, conjuncts, rename, to_sql
 from weft.logical.limits import Range
 from weft.logical.query import Query
+from weft.logical.user_functions import user_calls
 from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy, fits
 
 __all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_name"]
@@ -33,6 +34,7 @@ class Defaults:
     like: float = 0.1
     null: float = 0.05
     other: float = 0.5  # of any other condition
+    call: float = 1e-6  # seconds that a user's function takes for a row
 
 
 DEFAULTS = Defaults()
@@ -61,15 +63,26 @@ class StreamStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Figures per stream and per predicate; predicates go by the text of `predicate_name`."""
+    """Figures per stream and per predicate; predicates go by the text of `predicate_name`.
+
+    Of users' functions, ``costs`` are the seconds that they take for a row, and ``likely`` the part of rows for which
+    those that are conditions are thought to be true; both by name.
+    """
 
     streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
     selectivities: Mapping[str, float] = field(default_factory=dict)
     horizon: timedelta = DEFAULTS.horizon
     origin: str = "default"
+    costs: Mapping[str, float] = field(default_factory=dict)
+    likely: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, selectivity in self.selectivities.items():
+        for name, seconds in self.costs.items():
+            if not (seconds >= 0 and math.isfinite(seconds)):
+                raise StatisticsError(
+                    f"function {name} cannot take {seconds} seconds a row", hint="use 0 or more"
+                )
+        for name, selectivity in (*self.selectivities.items(), *self.likely.items()):
             if not 0 <= selectivity <= 1:
                 raise StatisticsError(
                     f"the selectivity {selectivity} of {name} is not between 0 and 1",
@@ -81,6 +94,16 @@ class Statistics:
     def stream(self, name: str) -> StreamStatistics:
         """What is known of a stream."""
         return self.streams.get(name) or StreamStatistics()
+
+    def given(self, predicate: Expr, value: float) -> Statistics:
+        """These figures with what is said of a predicate over streams; its conditions get an equal part of it.
+
+        Bounds of one value belong together, so that what is said of a band is not what each of them lets through.
+        """
+        parts = conjuncts(predicate) or (predicate,)
+        each = value ** (1 / len(parts)) if 0 <= value <= 1 else value
+        found = {**self.selectivities, **{to_sql(part): each for part in parts}}
+        return replace(self, selectivities=found, origin="given")
 
     def measured(
         self, seconds: float, rows: Mapping[str, int], pairs: Mapping[str, tuple[float, float]]
@@ -94,7 +117,17 @@ class Statistics:
         streams = {name: replace(self.stream(name), rate=count / seconds) for name, count in rows.items()}
         found = {name: matched / compared for name, (compared, matched) in pairs.items() if compared}
         selectivities = {**self.selectivities, **found}
-        return Statistics({**self.streams, **streams}, selectivities, self.horizon, "measured")
+        return replace(
+            self, streams={**self.streams, **streams}, selectivities=selectivities, origin="measured"
+        )
+
+    def cost(self, expr: Expr) -> float:
+        """The seconds that users' functions take to compute an expression for a row."""
+        return sum(self.function_cost(call.function) for call in user_calls(expr))
+
+    def function_cost(self, name: str) -> float:
+        """The seconds that a user's function takes for a row."""
+        return self.costs.get(name, DEFAULTS.call)
 
     def with_heavy(self, heavy: Mapping[str, Heavy]) -> Statistics:
         """These figures with heavy values that were measured, by stream, in place of those given of a column."""
@@ -151,7 +184,7 @@ class Statistics:
                 return DEFAULTS.like
             case "is null":
                 return DEFAULTS.null
-        return DEFAULTS.other
+        return self.likely.get(predicate.function, DEFAULTS.other)
 
     def _equality(self, query: Query, predicate: Call) -> float:
         """1 / the larger distinct count; the default for a comparison with a constant of an unknown column."""

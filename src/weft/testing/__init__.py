@@ -1,10 +1,11 @@
 """Tools for tests and benchmarks, shipped because users test their queries too.
 
-Guarantees: everything random takes a seed and gives the same in every run; `reference_join` shares no code with what
-it checks.
+Guarantees: everything random takes a seed and gives the same in every run; `reference_join` and `is_ordered` share no
+code with what they check.
 """
 
 from weft.testing.cases import SHAPES, Case, chain, clique, random_case, star
+from weft.testing.ordered import is_ordered
 from weft.testing.reference import POSITION, TIME, reference_join
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Case",
     "chain",
     "clique",
+    "is_ordered",
     "random_case",
     "reference_join",
     "star",

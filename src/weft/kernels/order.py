@@ -1,0 +1,101 @@
+"""Bringing results into order: sorting row numbers in a partition, merging what partitions sorted.
+
+Guarantees: rows are compared by several columns of whole numbers, the first deciding. `sort_rows` is stable and takes
+linear time: digit by digit, the last column first. `merge_runs` is a tree of mergers (SplitJoin, section 5.2): sorted
+runs are merged two by two, never sorted again; of rows that compare equal, those of the earlier run come first.
+Both give row numbers only: columns are gathered once, in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.bucket.compiled import Array, Ints, Longs, compiled, frozen, inner
+from weft.bucket.memory import fresh
+from weft.bucket.sort import sort_values
+
+__all__ = ["merge_runs", "place", "sort_rows"]
+
+
+def sort_rows(keys: Sequence[Longs]) -> Ints | None:
+    """The rows in the order of their keys; None: they are."""
+    rows = first = frozen(np.arange(keys[0].size, dtype=np.int32))
+    for key in reversed(keys):
+        found = sort_values(frozen(key), rows)
+        rows = rows if found is rows else frozen(found)
+    return None if rows is first else rows
+
+
+def merge_runs(keys: Longs, splits: Sequence[int]) -> Ints | None:
+    """The rows of sorted runs in one order; None: they are, one run after the other.
+
+    ``keys`` has a row for every column and ends where the last run does; runs begin at ``splits``.
+    """
+    keys = frozen(keys)
+    cuts = [int(cut) for cut in splits if cut < keys.shape[1]]
+    bounds = np.array([*dict.fromkeys(cuts), keys.shape[1]], np.int64)
+    if _is_sorted(keys, bounds):
+        return None
+    rows, room = fresh(keys.shape[1], np.int32), fresh(keys.shape[1], np.int32)
+    rows[:] = np.arange(keys.shape[1], dtype=np.int32)
+    while bounds.size > 2:
+        _merge_pairs(keys, bounds, rows, room)
+        rows, room = room, rows
+        bounds = np.array([*bounds[:-1:2], bounds[-1]], np.int64)
+    return rows
+
+
+def place(values: Array, rows: Ints, places: Ints, out: Array) -> None:
+    """The values at some rows, each into its place."""
+    _place(values, frozen(rows), frozen(places), out)
+
+
+@compiled
+def _place(values: Array, rows: Ints, places: Ints, out: Array) -> None:
+    for i in range(rows.size):
+        out[places[i]] = values[rows[i]]
+
+
+@inner
+def _after(keys: Array, one: Any, other: Any) -> Any:
+    """Whether row `one` comes after row `other`."""
+    for column in range(keys.shape[0]):
+        if keys[column, one] != keys[column, other]:
+            return keys[column, one] > keys[column, other]
+    return False
+
+
+@compiled
+def _is_sorted(keys: Array, bounds: Longs) -> Any:
+    """Whether no run begins before the one ahead of it ends."""
+    descents = 0
+    for run in range(1, bounds.size - 1):
+        descents += int(_after(keys, bounds[run] - 1, bounds[run]))
+    return descents == 0
+
+
+@compiled
+def _merge_pairs(keys: Array, bounds: Longs, rows: Ints, out: Ints) -> None:
+    """One level of the tree: the first run with the second, the third with the fourth, and so on."""
+    for pair in range(0, bounds.size - 1, 2):
+        start, middle = bounds[pair], bounds[pair + 1]
+        end = bounds[pair + 2] if pair + 2 < bounds.size else middle
+        if middle == end or not _after(keys, rows[middle - 1], rows[middle]):
+            out[start:end] = rows[start:end]
+        else:
+            _merge_two(keys, start, middle, end, rows, out)
+
+
+@inner
+def _merge_two(keys: Array, start: Any, middle: Any, end: Any, rows: Ints, out: Ints) -> None:
+    left, right = start, middle
+    for at in range(start, end):
+        if left == middle or (right < end and _after(keys, rows[left], rows[right])):
+            out[at] = rows[right]
+            right += 1
+        else:
+            out[at] = rows[left]
+            left += 1

@@ -1,0 +1,111 @@
+"""The punctuations of an output: up to where it is complete.
+
+Guarantees: those of a batch are arrays, however many they are; the last one is about the end of the batch. Of two with
+the same rows, the later one says more, so within a batch only that one is there.
+
+A table with ordered rows has its punctuations in the metadata of its schema, under `KEY`, as JSON: `{"rows": […],
+"tuples": […]}`, or `"times"` in microseconds since 1970 (UTC) if the order is that of event time. There are at most
+`MOST` of them there, evenly chosen, the last one always among them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.compiled import Longs
+from weft.logical.punctuation import LAST, Punctuation
+
+__all__ = ["KEY", "Punctuations"]
+
+KEY = b"weft.punctuations"
+MOST = 1_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Punctuations(Sequence[Punctuation]):
+    """Some punctuations of an output, in order: after so many rows, so many tuples or this time (in microseconds)."""
+
+    rows: Longs
+    marks: Longs
+    timed: bool = False
+
+    def __len__(self) -> int:
+        return int(self.rows.size)
+
+    @overload
+    def __getitem__(self, at: int) -> Punctuation: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Punctuations: ...
+
+    def __getitem__(self, at: int | slice) -> Punctuation | Punctuations:
+        if isinstance(at, slice):
+            return Punctuations(self.rows[at], self.marks[at], self.timed)
+        return Punctuation.of(int(self.rows[at]), int(self.marks[at]), self.timed)
+
+    @classmethod
+    def none(cls, *, timed: bool = False) -> Punctuations:
+        """No punctuations."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64), timed)
+
+    @classmethod
+    def of_blocks(cls, blocks: Longs, size: int, before: tuple[int, int], after: int) -> Punctuations:
+        """Those of a batch in an order of arrival.
+
+        ``blocks`` are those of its rows, ascending, of so many tuples each; ``before`` are the rows and tuples of all
+        batches so far, ``after`` the tuples with this one.
+        """
+        ends = np.flatnonzero(blocks[1:] != blocks[:-1]) + 1 if blocks.size else np.empty(0, np.int64)
+        starts = np.concatenate([np.zeros(min(1, blocks.size), np.int64), ends])
+        marks = np.append(blocks[starts] * size, after)
+        rows = np.append(starts, blocks.size) + before[0]
+        news = marks > before[1]  # a block may have begun in an earlier batch
+        news[-1] = True
+        return cls(rows[news], marks[news])
+
+    @classmethod
+    def of_time(cls, rows: int, clock: int) -> Punctuations:
+        """That of a batch in the order of event time: all rows before a clock have left, and these are all."""
+        return cls(np.array([rows]), np.array([min(clock - 1, LAST)]), True)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Punctuations]) -> Punctuations:
+        """Those of several batches."""
+        some = [part for part in parts if len(part)]
+        if not some:
+            return cls.none()
+        rows, marks = (np.concatenate([getattr(one, name) for one in some]) for name in ("rows", "marks"))
+        return cls(rows, marks, some[0].timed)
+
+    def few(self) -> Punctuations:
+        """At most `MOST` of them, the last one among them."""
+        if len(self) <= MOST:
+            return self
+        chosen = np.linspace(0, len(self) - 1, MOST).astype(np.int64)
+        return Punctuations(self.rows[chosen], self.marks[chosen], self.timed)
+
+    def on(self, table: pa.Table) -> pa.Table:
+        """A table whose schema carries them."""
+        some = self.few()
+        marks = {"times" if self.timed else "tuples": some.marks.tolist()}
+        text = json.dumps({"rows": some.rows.tolist(), **marks}, separators=(",", ":"))
+        return table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text.encode()})
+
+    @classmethod
+    def read(cls, schema: pa.Schema) -> Punctuations:
+        """Those that a schema carries: of a table, or of a Parquet file (`pyarrow.parquet.read_schema`).
+
+        >>> table = Punctuations(np.array([2]), np.array([7])).on(pa.table({"a": [1, 2]}))
+        >>> Punctuations.read(table.schema)[0]
+        Punctuation(rows=2, tuples=7, time=None)
+        """
+        found = json.loads((schema.metadata or {}).get(KEY, b'{"rows":[],"tuples":[]}'))
+        timed = "times" in found
+        marks = found["times" if timed else "tuples"]
+        return cls(np.array(found["rows"], np.int64), np.array(marks, np.int64), timed)

@@ -1,0 +1,152 @@
+"""What the driver makes of sorted runs: one output, its punctuations, and batches that let waiting results go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from weft.logical.catalog import Catalog
+from weft.logical.ordering import Ordering
+from weft.logical.schema import Schema, Stream
+from weft.optimizer.optimizer import optimise
+from weft.optimizer.space import Options
+from weft.plan.graph import PhysicalGraph
+from weft.plan.lower import lower
+from weft.runtime.checkpoint import Checkpoint, HeldRun, Manifest
+from weft.runtime.deliver import deliver
+from weft.runtime.gather import Gathered, gathered, placed
+from weft.runtime.local import LocalRunner
+from weft.runtime.program import Program
+from weft.runtime.progress import state_of
+from weft.runtime.pulse import LONGEST, PAUSE, until_next
+from weft.runtime.told import Told
+from weft.runtime.turn import Clock, Count, Turn
+from weft.runtime.watermark import Watermarks, clocks
+from weft.sinks import to_count, to_memory
+from weft.sql.bind import parse_query
+from weft.stats.statistics import Statistics
+
+SCHEMA = Schema.parse("id long, k long, ts timestamp")
+
+
+def graph_of(
+    sql: str, ordering: Ordering, idle: timedelta | None = None, **streams: str | None
+) -> PhysicalGraph:
+    """A graph over streams, given with their event times."""
+    found = tuple(
+        Stream(name, SCHEMA, time, idle_after=idle if time else None) for name, time in streams.items()
+    )
+    query = parse_query(sql, Catalog(found))
+    return lower(optimise(query, Statistics(), Options(partitions=2)), ordering=ordering)
+
+
+ALONE = graph_of("SELECT id FROM a WHERE k > 0", Ordering("outer", 4), a="ts")
+PAIR = "SELECT a.id, b.id AS bid FROM a [RANGE 5 SECONDS], b [RANGE 5 SECONDS] WHERE a.k = b.k"
+EVENT = Ordering("event")
+
+
+def run_of(keys: list[int]) -> pa.RecordBatch:
+    """A run of results whose id is their key."""
+    return pa.RecordBatch.from_arrays([pa.array(keys, pa.int64())] * 2, ["$key0", "id"])
+
+
+def test_what_read_tasks_number_for_themselves_gets_its_place() -> None:
+    """Task 0 read 10 tuples, and 6 came in earlier batches: blocks of 4 go on from there."""
+    member = replace(ALONE.members[0], began=100)
+    turn = Turn(1, ("a",), 2, {"a": Count(106, 30)})
+    runs = placed(member, turn, [(1, run_of([0, 1, 7])), (0, run_of([2, 9]))], {0: 10, 1: 20})
+    assert [run.column(0).to_pylist() for run in runs] == [[4, 4, 5], [2, 3]]
+    found = gathered(member, runs, turn, 3, Watermarks())
+    assert found.table["id"].to_pylist() == [2, 9, 0, 1, 7]
+    assert found.punctuations.rows.tolist() == [3, 4, 5, 7, 8]
+    assert found.punctuations.marks.tolist() == [8, 12, 16, 20, 36]
+
+
+def table(*rows: tuple[int, int, int]) -> pa.Table:
+    """Tuples (id, k, seconds)."""
+    ids, keys, times = zip(*rows, strict=True)
+    stamps = pa.array([1_000_000 * time for time in times], pa.timestamp("us", "UTC"))
+    return pa.table({"id": list(ids), "k": list(keys), "ts": stamps})
+
+
+def test_results_wait_for_all_watermarks_and_leave_at_the_end() -> None:
+    """A tuple exactly at a watermark is on time, so results of that time wait."""
+    runner = LocalRunner(graph_of(PAIR, EVENT, a="ts", b="ts"))
+    first = runner.process({"a": table((1, 1, 10), (2, 2, 3)), "b": table((3, 1, 8), (4, 2, 5))})
+    assert first["id"].to_pylist() == [2]  # at 5, and the watermarks are at 10 and 8
+    assert sum(one.run.num_rows for one in runner.waiting["query"]) == 1
+    second = runner.process({"b": table((5, 7, 10))})
+    assert second.num_rows == 0
+    assert runner.end()["query"]["id"].to_pylist() == [1]
+    assert runner.punctuations["query"].rows.tolist() == [1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("streams", "idle", "marks", "wanted"),
+    [
+        ({"a": None, "b": None}, None, {"a": 5, "b": 5}, PAUSE),
+        ({"a": "ts", "b": None}, None, {"a": 1, "b": 5}, None),
+        ({"a": "ts", "b": None}, None, {"a": 9, "b": 5}, PAUSE),
+        ({"a": "ts", "b": None}, None, {"b": 5}, None),
+        ({"a": "ts", "b": "ts"}, timedelta(seconds=7), {"a": 1, "b": 5}, 7 + PAUSE),
+        ({"a": "ts", "b": "ts"}, None, {"a": 1, "b": 5}, None),
+    ],
+)
+def test_a_batch_follows_when_time_alone_lets_results_leave(
+    streams: dict[str, str | None], idle: timedelta | None, marks: dict[str, int], wanted: float | None
+) -> None:
+    """Otherwise they would wait for the next tuple, which may never come."""
+    program = Program(graph_of(PAIR, EVENT, idle, **streams))
+    waiting = {"query": (HeldRun("0-held-x", 0, 3, 5, 100),)}
+    assert until_next(program, Manifest(marks=marks, held=waiting), "g", 5) == wanted
+    assert until_next(program, Manifest(marks=marks), "g", 5) is None
+    assert state_of(program, Manifest(held=waiting), "g", "query") == 100
+
+
+def test_results_of_a_distant_future_are_not_looked_for_every_second() -> None:
+    """A stream whose clock is far ahead of ours."""
+    program = Program(graph_of(PAIR, EVENT, a="ts", b=None))
+    waiting = {"query": (HeldRun("0-held-x", 0, 3, 10**15, 100),)}
+    assert until_next(program, Manifest(marks={"a": 10**15, "b": 5}, held=waiting), "g", 5) == LONGEST
+
+
+def test_clocks_say_when_everything_may_leave() -> None:
+    """The end of the input is part of the plan of a batch, so a replay knows of it."""
+    graph = graph_of(PAIR, EVENT, a="ts", b="ts")
+    assert clocks(graph, Watermarks({"a": 7, "b": 9}), {}, ended=False)["query"].now == 7
+    turn = Turn(0, ("a", "b"), 1, clocks=clocks(graph, Watermarks(), {}, ended=True))
+    assert gathered(graph.members[0], [], turn, 0, Watermarks()).punctuations[0].rows == 0
+    assert isinstance(turn.clocks["query"], Clock)
+
+
+def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
+    """And its files, which are nobody's otherwise."""
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.open({}, partitions=1, named=[])
+    for name in ("0-held-x", "0-held-y"):
+        (checkpoint.buckets / name).write_bytes(b"")
+    checkpoint.commit(Manifest(0, held={"q": (HeldRun("0-held-x", 1, 2, 3, 4),)}))
+    assert checkpoint.manifest(0) == Manifest(0, held={"q": (HeldRun("0-held-x", 1, 2, 3, 4),)})
+    assert [file.name for file in checkpoint.buckets.iterdir()] == ["0-held-x"]
+    checkpoint.close()
+
+
+def test_a_query_that_failed_has_no_results_and_one_that_counts_has_no_order() -> None:
+    """Its sink is told of the batch all the same."""
+    member = ALONE.members[0]
+    turn = Turn(0, ("a",), 1, {"a": Count(0, 3)})
+    found: Gathered = gathered(member, [run_of([0, 1])], turn, 0, Watermarks())
+    kept: Any = to_memory()
+    kept.open(found.table.schema)
+    deliver(kept, "q", 0, Told(failed={"q": "why"}), found)
+    assert (kept.results().num_rows, len(kept.punctuations())) == (0, 0)
+    deliver(kept, "q", 0, Told(), found)
+    assert kept.results()["id"].to_pylist() == [0, 1]
+    counted = to_count()
+    deliver(counted, "q", 0, Told(counts={"q": 5}), None)
+    assert counted.count() == 5

@@ -1,0 +1,68 @@
+"""Results that are held back leave once, in the order of their times, from memory and from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.runtime.held import Held, opened, release, written
+
+BATCH = st.tuples(st.lists(st.lists(st.integers(0, 20), max_size=6), max_size=3), st.integers(0, 12))
+
+
+def run_of(times: list[int], first: int) -> pa.RecordBatch:
+    """A sorted run of results that are numbered."""
+    columns = [pa.array(sorted(times), pa.int64()), pa.array(range(first, first + len(times)), pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, ["$key0", "number"])
+
+
+@given(st.lists(BATCH, max_size=6))
+def test_everything_leaves_once_and_in_order(batches: list[tuple[list[list[int]], int]]) -> None:
+    """What is found is never of a time before the clock, which rises by so much."""
+    held: list[Held] = []
+    left: list[pa.RecordBatch] = []
+    clock = count = 0
+    for found, rise in batches:
+        runs = []
+        for times in found:
+            runs.append(run_of([clock + time for time in times], count))
+            count += len(times)
+        clock += rise
+        leaving, held = release(held, runs, clock)
+        assert all(run.column(0).to_numpy().max() < clock for run in leaving)
+        left += leaving
+    left += release(held, [], 1 << 62)[0]
+    every = np.concatenate([np.empty(0, np.int64), *(run.column(0).to_numpy() for run in left)])
+    assert (np.diff(every) >= 0).all()
+    assert sorted(number for run in left for number in run.column(1).to_pylist()) == list(range(count))
+
+
+def test_what_waits_is_in_few_runs() -> None:
+    """A watermark that does not move must not make every batch slower than the one before."""
+    held: list[Held] = []
+    for batch in range(100):
+        _, held = release(held, [run_of([batch + 1_000, batch], 0)], 0)
+    assert sum(one.run.num_rows for one in held) == 200
+    assert len(held) <= 8
+
+
+def test_files_are_written_once_and_read_from_where_they_are(tmp_path: Path) -> None:
+    """A run that stays is not written again; a replay finds what the batch before left."""
+    _, held = release([], [run_of([1, 5, 9], 0)], 0)
+    first = written(tmp_path, 3, held)
+    assert [(run.first, run.rows, run.time) for run in first] == [(0, 3, 1)]
+    for _ in range(2):
+        leaving, staying = release(opened(tmp_path, first), [run_of([7], 3)], 6)
+        assert [run.column(1).to_pylist() for run in leaving] == [[0, 1]]
+        second = written(tmp_path, 4, staying)
+        assert sum(run.rows for run in second) == 2
+    last, nothing = release(opened(tmp_path, second), [], 100)
+    assert [n for run in last for n in run.column(1).to_pylist()] == [3, 2]
+    assert not nothing
+    _, still = release(opened(tmp_path, first), [], 6)
+    assert written(tmp_path, 5, still)[0].name == first[0].name
+    assert not list(tmp_path.glob("*.tmp"))

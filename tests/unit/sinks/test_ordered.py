@@ -1,0 +1,63 @@
+"""Sinks keep ordered results in order, and what was said of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+import weft
+from weft.kernels.punctuation import Punctuations
+from weft.sinks.describe import described, in_order, made
+from weft.sinks.parquet import ParquetSink
+from weft.sinks.protocol import OrderedSink
+
+SCHEMA = pa.schema([("k", pa.int64())])
+
+
+def marks_of(rows: int) -> Punctuations:
+    """One punctuation after so many rows."""
+    return Punctuations(np.array([rows]), np.array([10 * rows]))
+
+
+def test_files_of_ordered_results_are_in_the_order_of_their_names(tmp_path: Path) -> None:
+    """Readers sort by name; batch 10 must not come before batch 2."""
+    sink = in_order(weft.to_parquet(tmp_path / "out"))
+    assert isinstance(sink, ParquetSink)
+    sink.open(SCHEMA, "me")
+    for batch in range(12):
+        sink.begin(batch)
+        for _ in range(2):  # a batch that is replayed replaces what was there
+            sink.commit(batch, marks_of(batch + 1).on(pa.table({"k": [batch]})))
+    assert sink.batches() == list(range(12))
+    found = pads.dataset(tmp_path / "out", format="parquet", partitioning="hive").to_table()
+    assert found["k"].to_pylist() == found["batch"].to_pylist() == list(range(12))
+    schema = pq.read_schema(sink.batch_directory(10) / "part-00000.parquet")
+    assert Punctuations.read(schema)[0] == weft.Punctuation(11, 110)
+
+
+def test_a_sink_that_is_made_again_goes_on_in_order(tmp_path: Path) -> None:
+    """After a crash, results of a query that was added later must not go to other places."""
+    sink = in_order(weft.to_parquet(tmp_path, compression="zstd"))
+    assert made(json.loads(json.dumps(described(sink)))) == sink
+    assert in_order(sink) == sink
+    assert made(described(weft.to_parquet(tmp_path)) or {}) != sink
+    console = weft.to_console()
+    assert in_order(console) is console
+
+
+def test_memory_keeps_punctuations_with_their_batches() -> None:
+    """Those of a batch that comes again are said again, once."""
+    sink = weft.to_memory()
+    assert isinstance(sink, OrderedSink)
+    sink.open(SCHEMA)
+    for batch in (0, 1, 1):
+        sink.commit_ordered(batch, pa.table({"k": [batch]}), marks_of(batch + 1))
+    assert list(sink.punctuations()) == [weft.Punctuation(1, 10), weft.Punctuation(2, 20)]
+    sink.recover(0)
+    assert sink.results()["k"].to_pylist() == [0]
+    assert list(sink.punctuations()) == [weft.Punctuation(1, 10)]
