@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -173,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--only", type=lambda text: [w for w in WAYS if w in text.split(",")], default=list(WAYS), help="ways"
     )
+    add("--timeout", type=float, default=3_600, help="seconds after which no further way is begun")
     add("--directory", help="where data, results and checkpoints go; a temporary directory")
     add("--json", metavar="FILE", help="write the figures there, too")
     add("--strict", action="store_true", help="exit with 1 if the target is missed")
@@ -187,11 +189,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--drop must be less than --batches")
     zipf = Zipf(options.rows, options.batches, options.keys, options.exponent)
     runs: dict[str, list[Run]] = {way: [] for way in options.only}
+    began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
         root = Path(folder)
         write_zipf(root / "in", zipf, options.seed)
         for number in range(options.rounds):
             for way in options.only:
+                if time.perf_counter() - began > options.timeout:
+                    raise SystemExit(f"it took more than {options.timeout:g} s")
                 say(f"round {number + 1} of {options.rounds}: {way}")
                 runs[way].append(measure(way, root / "in", root / f"{way}{number}", zipf, options))
     return _told(runs, zipf, options)
