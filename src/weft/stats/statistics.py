@@ -15,7 +15,7 @@ from weft.errors import StatisticsError
 from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, conjuncts, rename, to_sql
 from weft.logical.limits import Range
 from weft.logical.query import Query
-from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy
+from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy, fits
 
 __all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_name"]
 
@@ -136,7 +136,7 @@ class Statistics:
         """How the values of a column are spread."""
         stream = self.stream(query.input(column.alias).stream.name)
         distinct = stream.distinct.get(column.name, DEFAULTS.distinct)
-        heavy = stream.heavy.get(column.name, {})
+        heavy = {v: share for v, share in stream.heavy.get(column.name, {}).items() if fits(v, column.type)}
         return Distribution(heavy, max(1.0, distinct - len(heavy)))
 
     def _distinct_column(self, query: Query, column: Column) -> float | None:
