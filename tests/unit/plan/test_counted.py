@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.equivalence.test_plans import random_options
-from weft.errors import PlanError
+from weft.arguments import check_backfill
+from weft.errors import PlanError, QueryError
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
+from weft.logical.outer import taken_apart
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.joint import METHODS, optimise_all
@@ -114,3 +116,13 @@ def test_queries_that_count_per_the_same_key_share_a_store() -> None:
     ]
     assert names[0] == names[1]
     assert len(set(names)) == 4
+
+
+def test_what_counts_cannot_be_told_of_is_refused() -> None:
+    """Rows would wait for ever, or the past be answered by what is left of it."""
+    with pytest.raises(QueryError, match=r"R \[ROWS 5 PER a\] cannot be part of an outer"):
+        taken_apart(
+            parse_query("SELECT R.a FROM R [ROWS 5 PER a] LEFT JOIN S ON R.a = S.a", Catalog(STREAMS))
+        )
+    with pytest.raises(QueryError, match="the stored past of R cannot be answered"):
+        check_backfill(COUNTED)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.runtime.joins import graph
-from weft.bucket.bucket import build, column
+from weft.bucket.bucket import build
 from weft.kernels.ranges import Matches
 from weft.runtime.counting import ranks_of, ranks_within
 from weft.runtime.prepared import StorePlan
@@ -78,4 +78,3 @@ def test_ranks_are_those_of_the_definition(runs: list[list[tuple[Any, Any]]], da
     assert ranks_of(PLAN, matches, stored).tolist() == wanted
     within = ranks_within(PLAN, rows(*map(list, zip(*flat, strict=True))))
     assert within.tolist() == [by_hand(flat, one) for one in flat]
-    assert column(stored[0].batch, "v.$seq") is not None
