@@ -57,6 +57,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many random outer, semi and anti joins are run on Spark and compared with the reference",
     )
     parser.addoption(
+        "--theta-cases",
+        type=int,
+        default=1_000,
+        metavar="N",
+        help="how many random joins by order (query, plan, driver policy, batches) are compared with the reference",
+    )
+    parser.addoption(
+        "--spark-theta-cases",
+        type=int,
+        default=20,
+        metavar="N",
+        help="how many random joins by order are run on Spark and compared with the reference",
+    )
+    parser.addoption(
         "--workload-cases",
         type=int,
         default=500,
@@ -115,6 +129,18 @@ def spark_cases(request: pytest.FixtureRequest) -> int:
 def spark_outer_cases(request: pytest.FixtureRequest) -> int:
     """How many random outer, semi and anti joins to run on Spark."""
     return int(request.config.getoption("--spark-outer-cases"))
+
+
+@pytest.fixture(scope="session")
+def theta_cases(request: pytest.FixtureRequest) -> int:
+    """How many random joins by order to compare with the reference."""
+    return int(request.config.getoption("--theta-cases"))
+
+
+@pytest.fixture(scope="session")
+def spark_theta_cases(request: pytest.FixtureRequest) -> int:
+    """How many random joins by order to run on Spark."""
+    return int(request.config.getoption("--spark-theta-cases"))
 
 
 @pytest.fixture(scope="session")

@@ -254,7 +254,17 @@ def _about_streams(expr: Expr) -> bool:
 def input_lists(draw: st.DrawFn, catalog: Catalog, least: int = 2, most: int = 5) -> list[Input]:
     """Inputs with distinct aliases; streams may repeat."""
     names = draw(alias_names(draw(st.integers(least, most))))
-    return [Input(name, draw(st.sampled_from(catalog.streams)), draw(windows)) for name in names]
+    return [draw(one_input(catalog, name)) for name in names]
+
+
+@st.composite
+def one_input(draw: st.DrawFn, catalog: Catalog, name: str) -> Input:
+    """A stream through a window, which may count per some of its columns."""
+    stream, window = draw(st.sampled_from(catalog.streams)), draw(windows)
+    if isinstance(window, Rows) and draw(st.booleans()):
+        per = draw(st.lists(st.sampled_from(stream.schema.names), unique=True, max_size=3))
+        window = Rows(window.count, tuple(sorted(per)))
+    return Input(name, stream, window)
 
 
 @st.composite

@@ -9,6 +9,7 @@ import reprlib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from types import UnionType
 from typing import Any
 
@@ -33,6 +34,7 @@ __all__ = [
     "check_one_of",
     "dead_letters_of",
     "duration_of",
+    "free_name",
     "ordering_for",
     "source_of",
 ]
@@ -83,6 +85,16 @@ def check_name(name: str | None) -> None:
     check(name, str | None, QueryError, "a query's name", "use a text")
     if name is not None and (not name.isprintable() or not name.strip("!") or name.startswith("!")):
         raise QueryError(f"a query cannot be called {name!r}", hint="use letters, digits and underscores")
+
+
+def free_name(name: str | None, taken: Collection[str]) -> str:
+    """A query's name that no other has: the one it is given, if it can be called that, or a number."""
+    check_name(name)
+    numbers = (f"query_{number}" for number in count(len(taken) + 1))
+    chosen = name or next(free for free in numbers if free not in taken)
+    if chosen in taken:
+        raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
+    return chosen
 
 
 def check_backfill(query: Query) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 __all__ = [
     "CatalogError",
     "ConfigError",
+    "FunctionError",
     "PipelineError",
     "PlanError",
     "QueryError",
@@ -122,6 +123,12 @@ class ConfigError(WeftError):
     """An option has a value that cannot work."""
 
     stage = "option"
+
+
+class FunctionError(WeftError):
+    """A function of a user's cannot be registered, or fails where it is called."""
+
+    stage = "function"
 
 
 class PipelineError(WeftError):

@@ -5,26 +5,33 @@ Guarantees: the plan never changes; how the query is getting on, and its results
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from weft.errors import ConfigError
 from weft.logical.ordering import Ordering
 from weft.logical.query import Query
+from weft.optimizer.estimated import estimated
+from weft.optimizer.space import Options
 from weft.plan.explain import diagram, explain
 from weft.plan.graph import PhysicalGraph
-from weft.plan.join_plan import JoinPlan
+from weft.plan.join_plan import CallCost, JoinPlan
 from weft.plan.observation import Observation
+from weft.plan.shared import shared_text
+from weft.runtime.metrics import BatchMetrics
+from weft.runtime.observe import observed
 from weft.runtime.progress import QueryProgress
 from weft.sinks.memory import MemorySink
 from weft.sinks.protocol import Sink
+from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from weft.kernels.punctuation import Punctuations
 
-__all__ = ["Owner", "PlannedQuery"]
+__all__ = ["Owner", "PlannedQuery", "explained"]
 
 
 class Owner(Protocol):
@@ -47,11 +54,13 @@ class PlannedQuery:
     graph: PhysicalGraph
     sink: Sink | None = field(default=None, repr=False, compare=False)
     session: Owner | None = field(default=None, repr=False, compare=False)
+    calls: tuple[CallCost, ...] = ()  # what is expected of users' functions
     ordering: Ordering | None = None
 
     def explain(self, observed: Observation | None = None) -> str:
         """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
-        return explain(self.graph, self.name, self.plan.strategy, observed, self.query, self.ordering)
+        strategy = self.plan.strategy
+        return explain(self.graph, self.name, strategy, observed, self.query, self.calls, self.ordering)
 
     def diagram(self) -> str:
         """The plan as a Mermaid flowchart."""
@@ -92,3 +101,23 @@ class PlannedQuery:
                 f"query {self.name} belongs to no session", hint="session.query gives one that does"
             )
         return self.session
+
+
+def explained(
+    queries: Iterable[PlannedQuery],
+    seen: Mapping[str, tuple[PhysicalGraph, Sequence[BatchMetrics]]],
+    running: PhysicalGraph | None,
+    statistics: Statistics,
+    options: Options,
+) -> str:
+    """The plans of queries: what is expected of every step and, where ``seen`` has batches, what was observed.
+
+    ``running`` is the graph that they share, if they run.
+    """
+    parts = [shared_text(running)] if running is not None and len(running.members) > 1 else []
+    for planned in queries:
+        graph, batches = seen.get(planned.name, (planned.graph, []))
+        other = graph.edges != planned.graph.edges
+        shown = replace(planned, graph=estimated(graph, statistics, options) if other else planned.graph)
+        parts.append(shown.explain(observed(graph, batches) if batches else None))
+    return "\n".join(parts) or "No queries yet.\n"

@@ -17,6 +17,7 @@ from weft.optimizer.grouping import Estimated, Measured
 from weft.optimizer.homes import choose_homes
 from weft.optimizer.incremental import changed_too_much
 from weft.optimizer.joint import JointResult, optimise_all
+from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
 from weft.optimizer.workspace import Workspace
 from weft.plan.join_plan import Store
@@ -40,22 +41,29 @@ class Planner:
         self.last: dict[str, JointResult] = {}
 
     def __call__(
-        self, standing: Standing, asked: Mapping[str, Asked], facts: Facts, samples: Samples | None = None
+        self,
+        standing: Standing,
+        asked: Mapping[str, Asked],
+        facts: Facts,
+        samples: Samples | None = None,
+        afresh: bool = False,
     ) -> Decision:
-        """The plan for the queries that are to run, given those that do."""
+        """The plan for the queries that are to run, given those that do; ``afresh``, though these have not changed."""
         parts = {name: taken_apart(one.query) for name, one in sorted(asked.items())}
         queries = {name: core for name, (core, _) in parts.items()}
         statistics = self._statistics()
         groups, regrouped = self._groups(standing, queries, statistics, samples)
         walked = {name: one for name, one in asked.items() if _is_walked(parts[name][1])}
         cores = {name: replace(one, query=queries[name]) for name, one in walked.items()}
-        plan, changes = self._plan(standing, cores, groups, statistics, regrouped)
+        plan, changes = self._plan(standing, cores, groups, statistics, afresh or regrouped)
         plan = self._closed(standing.plan, plan, parts, groups, statistics)
         new = [name for name in queries if name not in standing.asked]
         backfill = [name for name in new if asked[name].backfill]
         orders = {name: one.ordering for name, one in asked.items() if one.ordering is not None}
         members = newcomers(standing.program, plan, facts, backfill, orders)
-        graph = lower_workload(plan, members, tracked=facts.number > 0 or len(queries) > 1)
+        tracked = facts.number > 0 or len(queries) > 1
+        ranks = ranked(queries.values(), statistics, standing.program.graph if standing.program else None)
+        graph = lower_workload(plan, members, tracked=tracked, ranked=ranks)
         relay = relay_of(standing.program, Program(graph), backfill)
         return Decision(plan, graph, relay, changes)
 

@@ -5,7 +5,7 @@ Guarantees: a query that is refused leaves the session as it was. Planning needs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -27,23 +27,23 @@ from weft.bounded import shown
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, nearest
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.expr import to_sql
 from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.waiting import check_closing, patient
-from weft.optimizer.estimated import estimated
+from weft.optimizer.estimated import calls_of
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
+from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
-from weft.plan.shared import shared_text
-from weft.planned import PlannedQuery
+from weft.planned import PlannedQuery, explained
+from weft.registering import expected, packed
 from weft.runtime.asked import Asked
 from weft.runtime.driver import DEFAULT
-from weft.runtime.measure import measured
-from weft.runtime.observe import observed
+from weft.runtime.functions import PackedFunction
+from weft.runtime.measure import heavy_known, measured
 from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
 from weft.sinks.describe import described, in_order, made, same_place
@@ -94,6 +94,7 @@ class Session:
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
         self.options = options or Options()
+        self._functions: dict[str, PackedFunction] = {}
         self._sources: dict[str, Source] = {}
         self._sinks: dict[str, Sink] = {}
         self._running: Running | None = None  # while it runs
@@ -131,11 +132,38 @@ class Session:
         if not isinstance(found, Schema):
             self._sources[name] = found
 
+    def function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        returns: str,
+        selectivity: float | None = None,
+        cost: float | None = None,
+    ) -> None:
+        """Register a function that queries can call: in conditions, and in what they give.
+
+        It takes one Arrow array per argument, NULLs included, and gives one of the same length and of the type
+        ``returns``. It must be deterministic: how often it is called is up to the plan. If it fails, the queries that
+        call it stop. ``selectivity`` and ``cost``, in seconds per row, are what is expected until it is measured.
+
+        >>> import pyarrow.compute as pc
+        >>> session = Session()
+        >>> session.stream("a", "x double")
+        >>> session.function("large", lambda x: pc.greater(x, 10), returns="boolean", selectivity=0.1)
+        >>> print(session.parse("SELECT a.x FROM a WHERE large(a.x)"))
+        SELECT a.x AS x FROM a WHERE LARGE(a.x)
+        """
+        made = packed(name, function, returns)
+        catalog = self.catalog.define(made.declared)
+        self.statistics = expected(self.statistics, made.declared, selectivity, cost)
+        self.catalog, self._functions[made.declared.name] = catalog, made
+
     def selectivity(self, predicate: str, value: float) -> None:
         """Say what part of all pairs, or of a stream's tuples, a predicate lets through.
 
         The predicate is over the streams' own names and may be spelled in any way; it holds for all queries planned
-        from now on, and replaces what was said of it before.
+        from now on, and replaces what was said of it before. Of several conditions (``BETWEEN``) each gets a part.
 
         >>> session = Session()
         >>> session.stream("a", "k long")
@@ -147,8 +175,8 @@ class Session:
         check(predicate, str, StatisticsError, "a predicate", 'use a text, as in "a.k = b.k"')
         check(value, int | float, StatisticsError, "a selectivity", "use a number between 0 and 1")
         inputs = [Input(stream.name, stream) for stream in self.catalog.streams]
-        given = {**self.statistics.selectivities, to_sql(parse_predicate(predicate, inputs)): value}
-        self.statistics = replace(self.statistics, selectivities=given, origin="given")
+        parsed = parse_predicate(predicate, inputs, self.catalog.functions)
+        self.statistics = self.statistics.given(parsed, value)
 
     def query(
         self,
@@ -199,8 +227,10 @@ class Session:
     def _plan(
         self, query: Query, name: str, options: Options, sink: Sink | None, order: Ordering | None = None
     ) -> PlannedQuery:
-        plan = optimise(query, self.measured(), options)
-        return PlannedQuery(name, query, plan, lower(plan, name, order), sink, self, order)
+        statistics = self.measured()
+        plan, calls = optimise(query, statistics, options), calls_of(query, statistics)
+        graph = lower(plan, name, order, ranked([plan.query], statistics))
+        return PlannedQuery(name, query, plan, graph, sink, self, calls, order)
 
     def _ask(self, planned: PlannedQuery, sink: Sink, strategy: str | None, backfill: bool) -> None:
         """Have a query run: at the start, or from the next batch on."""
@@ -279,6 +309,7 @@ class Session:
             set_aside=DeadLetterBox(root / "dead_letters", settings.dead_letters).take,
             state_limit=settings.state_limit,
             key_limit=settings.key_limit,
+            functions=self._functions,
         )
         self._ends = ends
         self._restore()
@@ -297,18 +328,14 @@ class Session:
     def _check_free(self, sink: Sink) -> None:
         """Refuse one query too many, and a sink that another query writes to."""
         limit = self._settings.query_limit
-        if self._active() >= limit:
+        stopped = self._run.runner.standing.stopped if self._run else {}
+        if sum(name not in stopped for name in self._sinks) >= limit:
             raise QueryError(
                 f"there are {limit} queries already", hint="stop one, or make it Session(query_limit=…)"
             )
         taken = [other for other, used in self._sinks.items() if same_place(used, sink)]
         if taken:
             raise QueryError(f"query {taken[0]} writes to this sink already", hint="give every query its own")
-
-    def _active(self) -> int:
-        """How many queries run, or will."""
-        stopped = self._run.runner.standing.stopped if self._run else {}
-        return sum(name not in stopped for name in self._sinks)
 
     def _restore(self) -> None:
         """Queries that were added while an earlier run went on, and run again now."""
@@ -359,7 +386,7 @@ class Session:
         statistics = self.statistics
         for graph, batches in self._seen(most=TELLING).values():
             statistics = measured(statistics, graph, batches)
-        return statistics
+        return heavy_known(statistics, self._run.runner.history.last if self._run else None)
 
     def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
@@ -377,21 +404,9 @@ class Session:
 
     def explain(self) -> str:
         """The plans of all queries: what is expected of every step and, once it has run, what was observed."""
-        seen = self._seen()
-        parts = []
-        for planned in self.queries:
-            graph, batches = seen.get(planned.name, (planned.graph, []))
-            shown = replace(planned, graph=self._estimated(planned, graph))
-            parts.append(shown.explain(observed(graph, batches) if batches else None))
-        program = self._run.runner.standing.program if self._run else None
-        shared = [shared_text(program.graph)] if program and len(program.members) > 1 else []
-        return "\n".join([*shared, *parts]) or "No queries yet.\n"
-
-    def _estimated(self, planned: PlannedQuery, graph: PhysicalGraph) -> PhysicalGraph:
-        """A graph with what is expected of it."""
-        if graph.edges == planned.graph.edges:
-            return planned.graph
-        return estimated(graph, self.statistics, self.options)
+        runs = self._run.runner.standing.program if self._run else None
+        graph = runs.graph if runs else None
+        return explained(self.queries, self._seen(), graph, self.statistics, self.options)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

@@ -34,6 +34,7 @@ class Setting:
     driver: str
     statistics: Callable[[], Statistics]
     seed: int = 0
+    afresh: float = 0.0  # how often all is planned anew though no query changes
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,11 @@ class _Drive:
 
     def run(self) -> Course:
         for number, change in enumerate(self.workload.changes):
+            again = self.setting.afresh > 0 and self.rng.random() < self.setting.afresh
             if change.begin or change.stop:
                 self._change(number, change)
+            elif again and self.standing.program is not None:
+                self._decided(number, self.standing.asked, None, True)
             if self.standing.program is not None and self.runner is not None:
                 tables, batch = self.workload.streams.tables, self.workload.streams.batches[number]
                 data = {
@@ -119,8 +123,13 @@ class _Drive:
             self.standing = Standing()
             self.course.pauses += 1
             return
+        self._decided(number, asked, self._samples(asked), False)
+
+    def _decided(
+        self, number: int, asked: Mapping[str, Asked], samples: Samples | None, afresh: bool
+    ) -> None:
         facts = self._facts(number)
-        decision = self.decide(self.standing, asked, facts, self._samples(asked))
+        decision = self.decide(self.standing, asked, facts, samples, afresh)
         self.course.boundaries.append(Boundary(number, self.standing.program, facts, decision))
         self._go_on(number, decision)
         for member in decision.graph.members:

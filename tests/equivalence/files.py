@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from tests.equivalence.streams import SCHEMA, Join
+from tests.equivalence.streams import Join
 from weft.logical.window import Rows
 from weft.sources.spec import FilesSource, files
 
@@ -74,8 +74,9 @@ def write(join: Join, layouts: dict[str, Layout], root: Path, seed: int) -> dict
                 file.write_bytes(_content(join.tables[name].slice(first, last - first), layout.format))
                 os.utime(file, (_FIRST + number, _FIRST + number))
                 number += 1
+    schemas = {stream.name: stream.schema for stream in join.catalog.streams}
     return {
-        name: files(layout.format, str(root / name), schema=SCHEMA, max_files_per_batch=layout.files)
+        name: files(layout.format, str(root / name), schema=schemas[name], max_files_per_batch=layout.files)
         for name, layout in layouts.items()
     }
 

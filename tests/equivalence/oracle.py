@@ -16,7 +16,7 @@ from tests.equivalence.streams import Join
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.local import LocalRunner
 from weft.runtime.metrics import BatchMetrics
-from weft.testing.reference import TIME, inside_counts, row_column, timely
+from weft.testing.reference import TIME, groups_of, inside_counts, row_column, timely
 
 PERIOD = 7_000_000  # between the arrivals of two batches, in microseconds
 
@@ -50,6 +50,7 @@ class Oracle:
     kept: dict[str, NDArray[np.int64]]  # by stream: the rows that take part
     on_time: dict[str, NDArray[np.bool_]]  # and which of them are on time
     found: pa.Table
+    groups: dict[str, NDArray[np.int64]]  # by alias: which of them are counted together
 
     @classmethod
     def of(cls, join: Join, arrivals: Sequence[int] | None = None) -> Oracle:
@@ -63,13 +64,14 @@ class Oracle:
             for input_ in join.query.inputs
         }
         timely_ = {name: on_time[name][rows] for name, rows in kept.items()}
-        return cls(join, kept, timely_, timely(join.query, tables))
+        found = timely(join.query, tables, join.functions)
+        return cls(join, kept, timely_, found, groups_of(join.query, tables))
 
     def bounds(self, orders: Sequence[Sequence[str]]) -> tuple[Rows, Rows]:
         """The results that must and those that may be found, if the inputs of each batch come in that order."""
         query = self.join.query
         positions = {i.alias: self.positions(i.alias, i.stream.name, orders) for i in query.inputs}
-        inside = inside_counts(query, self.found, positions)
+        inside = inside_counts(query, self.found, positions, self.groups)
         most = self._shown(inside)
         sure = inside & self._all_on_time()
         return (most if sure.sum() == inside.sum() else self._shown(sure)), most
@@ -125,7 +127,7 @@ def differs(oracle: Oracle, found: pa.Table, metrics: Sequence[BatchMetrics]) ->
 
 def run(join: Join, graph: PhysicalGraph, **options: Any) -> LocalRunner:
     """A runner that has processed all batches of a join."""
-    runner = LocalRunner(graph, **options)
+    runner = LocalRunner(graph, functions=join.functions, **options)
     for number, batch in enumerate(join.batches):
         data = {name: join.tables[name].slice(first, last - first) for name, (first, last) in batch.items()}
         runner.process(data, now=number * PERIOD)

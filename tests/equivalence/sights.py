@@ -33,7 +33,7 @@ from weft.logical.query import Query
 from weft.logical.window import Range as RangeWindow
 from weft.logical.window import Rows as RowsWindow
 from weft.plan.graph import Member
-from weft.testing.reference import TIME, inside_counts, row_column, timely
+from weft.testing.reference import TIME, groups_of, inside_counts, row_column, timely
 
 Longs = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -58,6 +58,7 @@ class Matches:
 
     table: pa.Table
     tuples: Mapping[str, Tuples]  # by alias
+    groups: Mapping[str, Longs]  # by alias: which of them are counted together
 
     def of(self, alias: str, what: NDArray[np.generic]) -> NDArray[np.generic]:
         """A value of each result's tuple of an input, given that of all its tuples."""
@@ -139,7 +140,8 @@ class Chronicle:
             life = self.lives[name]
             tuples = {i.alias: _before(self.tuples[i.stream.name], life.last) for i in life.query.inputs}
             tables = {i.alias: self._table(i.stream.name, tuples[i.alias]) for i in life.query.inputs}
-            self._matches[name] = Matches(timely(life.query, tables), tuples)
+            found = timely(life.query, tables)
+            self._matches[name] = Matches(found, tuples, groups_of(life.query, tables))
         return self._matches[name]
 
     def _table(self, stream: str, tuples: Tuples) -> pa.Table:
@@ -159,7 +161,7 @@ class Chronicle:
             batch = found.of(input_.alias, tuples.batch).astype(np.int64)
             first, last = np.minimum(first, batch), np.maximum(last, batch)
         positions = {i.alias: _positions(found.tuples[i.alias], i.alias, orders) for i in query.inputs}
-        seen &= inside_counts(query, found.table, positions)
+        seen &= inside_counts(query, found.table, positions, found.groups)
         if not life.backfill:
             seen &= last >= life.first
         came = np.where(last >= life.first, last, PAST)

@@ -173,6 +173,8 @@ class Simulator:
             if home == [] and edge.kind == LOCAL:
                 continue  # its key is NULL: it was stored nowhere and joins nothing
             targets = self._targets(edge, match, home[0] if home and len(home) == 1 else None)
+            if edge.kind == LOCAL and edge.by is not None and self._is_apart(edge, match):
+                targets = self._grouped(edge, match)
             homes[edge.name] = targets
             arrived[edge.name] += [(partition, match) for partition in targets]
 
@@ -183,9 +185,24 @@ class Simulator:
         if edge.kind == ALL:
             return list(range(self.partitions))
         if edge.kind == GROUP_BY and edge.by is not None:
-            value = evaluate(edge.by, match)
-            return [] if value is None else [hash(("salt", value)) % self.partitions]
+            return self._grouped(edge, match)
         return [self.rng.randrange(self.partitions)]
+
+    def _grouped(self, edge: Edge, match: Match) -> list[int]:
+        """Where a value leads; a heavy one to any partition if it is stored there, else to all."""
+        assert edge.by is not None
+        value = evaluate(edge.by, match)
+        if value in [literal.value for literal in edge.heavy]:
+            stored = any(isinstance(rule, StoreRule) and rule.edge == edge.name for rule in self.graph.rules)
+            return [self.rng.randrange(self.partitions)] if stored else list(range(self.partitions))
+        return [] if value is None else [hash(("salt", value)) % self.partitions]
+
+    def _is_apart(self, edge: Edge, match: Match) -> bool:
+        """Whether a tuple's value is heavy where it is stored, or where it probes."""
+        assert edge.by is not None
+        assert edge.rides is not None
+        every = (*edge.heavy, *self.graph.edge(edge.rides).heavy)
+        return evaluate(edge.by, match) in [literal.value for literal in every]
 
     def _probe(
         self, rule: ProbeRule, partition: int, match: Match, arrived: dict[str, list[tuple[int, Match]]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -95,6 +95,7 @@ class Join:
     catalog: Catalog
     tables: dict[str, pa.Table]
     batches: tuple[dict[str, tuple[int, int]], ...]  # stream ↦ first row and the one after the last
+    functions: dict[str, Any] = field(default_factory=dict)  # that the query calls
 
 
 def random_join(
@@ -114,12 +115,20 @@ def random_join(
     return Join(query, catalog, tables, random_batches(rng, tables, rng.choice(batches)))
 
 
-def random_streams(rng: random.Random, prefix: str, late: Sequence[str], mixed: bool) -> list[Stream]:
+def random_streams(
+    rng: random.Random,
+    prefix: str,
+    late: Sequence[str],
+    mixed: bool,
+    schema: Schema = SCHEMA,
+    weights: Sequence[int] = (4, 5, 3, 1),
+) -> list[Stream]:
     """Two to five streams, now and then one of them twice; some have late tuples treated in one of these ways."""
-    count = rng.choices((2, 3, 4, 5), weights=(4, 5, 3, 1))[0]
+    count = rng.choices((2, 3, 4, 5), weights=weights)[0]
     treated, idle = rng.choice((("drop",), ("drop",), late)), rng.choice((IDLE, IDLE[:1]))
     streams = [
-        random_stream(rng, f"{prefix}{i}", rng.choice(treated), rng.choice(idle)) for i in range(count)
+        replace(random_stream(rng, f"{prefix}{i}", rng.choice(treated), rng.choice(idle)), schema=schema)
+        for i in range(count)
     ]
     if rng.random() < 0.15:
         streams[1] = streams[0]
@@ -150,7 +159,8 @@ def of_time(stream: Stream, event_time: str | None) -> Stream:
     return replace(stream, event_time=event_time, lateness=stream.lateness if event_time else timedelta(0))
 
 
-def _edges(rng: random.Random, count: int) -> list[tuple[int, int]]:
+def edges(rng: random.Random, count: int) -> list[tuple[int, int]]:
+    """Which of so many inputs are joined with which."""
     path = [(i, i + 1) for i in range(count - 1)]
     match rng.choice(SHAPES):
         case "chain":
@@ -168,7 +178,7 @@ def _query_text(rng: random.Random, streams: Sequence[Stream], windows: Sequence
     count = len(streams)
     names = [f"r{i}" for i in range(count)]
     theta = rng.choice((0.0, 0.0, 0.2, 1.0)) if count < 5 else 0.1
-    where = [_pair(rng, names[i], names[j], theta) for i, j in _edges(rng, count)]
+    where = [_pair(rng, names[i], names[j], theta) for i, j in edges(rng, count)]
     if count > 2 and rng.random() < 0.3:
         a, b, c = rng.sample(names, 3)
         where.append(rng.choice(TRIPLES).format(a=a, b=b, c=c))

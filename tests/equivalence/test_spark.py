@@ -86,7 +86,9 @@ class Apart:
 
     options: Mapping[str, Options]
 
-    def __call__(self, _: Standing, asked: Mapping[str, Asked], __: Facts, ___: Samples | None) -> Decision:
+    def __call__(
+        self, _: Standing, asked: Mapping[str, Asked], __: Facts, ___: Samples | None, ____: bool
+    ) -> Decision:
         plan = share(
             {
                 name: optimise(one.query, Statistics({}), self.options[name])

@@ -26,7 +26,7 @@ import weft
 from tests.equivalence.files import Layout, random_layouts, write
 from tests.equivalence.oracle import rows_of
 from tests.equivalence.sights import Chronicle, difference
-from tests.equivalence.streams import SCHEMA, Join
+from tests.equivalence.streams import Join
 from tests.equivalence.test_plans import random_options
 from tests.equivalence.workloads import Change, Life, Wish, Workload, random_workload
 from weft.optimizer.joint import METHODS
@@ -201,7 +201,7 @@ class Stage:
                 folder = str(self.root / "in" / stream.name)
                 session.stream(
                     stream.name,
-                    weft.files(layout.format, folder, schema=SCHEMA, max_files_per_batch=1),
+                    weft.files(layout.format, folder, schema=stream.schema, max_files_per_batch=1),
                     event_time=stream.event_time,
                     lateness=stream.lateness,
                     late=stream.late,

@@ -12,19 +12,20 @@ from dataclasses import replace
 
 import pytest
 
-from tests.equivalence.drive import Boundary, Course, random_setting, run
+from tests.equivalence.drive import Boundary, Course, Setting, random_setting, run
 from tests.equivalence.oracle import PERIOD
 from tests.equivalence.sights import PAST, Chronicle, Expected, came_in, difference, whenever
-from tests.equivalence.workloads import Change, Life, Workload, random_workload
+from tests.equivalence.workloads import PER_KEY, Change, Life, Workload, random_workload
 from weft.logical.query import Query
 from weft.logical.window import Range, Rows, Unbounded, Window
 from weft.optimizer.joint import METHODS
 from weft.plan.derive import filters_of
-from weft.plan.graph import Member
+from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.rules import ProbeRule, ResultRule
 
 BLOCKS = 5
 OUTER_BLOCKS = 2
+COUNTED_PART = 10  # one workload in so many is of queries that count per key
 TWINS = 15
 
 # What part of all cases, at least, must meet each of these.
@@ -52,6 +53,16 @@ WANTED = {
     "queries that leave and others that come at once": 0.15,
 }
 
+# The same of workloads some of whose queries count tuples per key.
+WANTED_COUNTED = {
+    "tuples counted per key": 0.7,
+    "tuples counted per key for several": 0.3,
+    "different counts per one key": 0.1,
+    "a newcomer that sees all": 0.05,
+    "stores that are filled": 0.1,
+    "stores of several groups": 0.05,
+}
+
 # The same of workloads some of whose queries have outer joins.
 WANTED_OUTER = {
     "a query with outer joins": 0.3,
@@ -75,13 +86,23 @@ def check_outer(seed: int, met: Counter[str]) -> None:
     check_workload(random_workload(seed, outer=0.6, batches=(4, 6, 8, 12)), seed, met)
 
 
-def check_workload(workload: Workload, seed: int, met: Counter[str]) -> None:
+def check_counted(seed: int, met: Counter[str]) -> None:
+    """One of queries some of which count tuples per key."""
+    check_workload(random_workload(seed, windows=PER_KEY), seed, met)
+
+
+def check_workload(
+    workload: Workload,
+    seed: int,
+    met: Counter[str],
+    settings: Callable[[Workload, str, int], Setting] = random_setting,
+) -> None:
     """A workload by every method."""
     lives = workload.lives()
     arrivals = [number * PERIOD for number in range(len(workload.changes))]
     chronicle = Chronicle(workload.streams, arrivals, lives)
     for place, method in enumerate(METHODS):
-        course = run(workload, random_setting(workload, method, len(METHODS) * seed + place))
+        course = run(workload, settings(workload, method, len(METHODS) * seed + place))
         orders = [course.metrics[n].order if n in course.metrics else () for n in range(len(arrivals))]
         found = set(_met(workload, course))
         for name, life in lives.items():
@@ -175,6 +196,11 @@ def test_outer_joins_that_come_and_go_answer_like_the_definition(block: int, wor
     _campaign(check_outer, block, max(1, workload_cases // len(METHODS) // OUTER_BLOCKS // 2), WANTED_OUTER)
 
 
+def test_counts_per_key_that_come_and_go_answer_like_the_definition(workload_cases: int) -> None:
+    """A count would begin anew when its store is filled from another, or miss what only others wanted."""
+    _campaign(check_counted, 0, max(1, workload_cases // len(METHODS) // COUNTED_PART), WANTED_COUNTED)
+
+
 def _campaign(
     checks: Callable[[int, Counter[str]], None], block: int, seeds: int, wanted: dict[str, float]
 ) -> None:
@@ -207,6 +233,8 @@ def _shared(boundary: Boundary) -> Iterator[str]:
     for store in graph.stores:
         if len(store.users) > 1:
             yield "a store with several users"
+        if store.layout.heavy:
+            yield "a store that scatters" + (" for several" if len(store.users) > 1 else "")
         if len(store.aliases) > 1:
             yield "an intermediate result"
             if len(store.users) > 1:
@@ -225,9 +253,26 @@ def _shared(boundary: Boundary) -> Iterator[str]:
             yield "probes of one input for different users"
     if any(isinstance(rule, ResultRule) and len(rule.users) > 1 for rule in graph.rules):
         yield "results for several users at once"
+    yield from _counted(graph)
     windows = {(i.alias, str(i.window)) for member in graph.members for i in member.query.inputs}
     if len(windows) > len(graph.aliases):
         yield "windows that differ"
+
+
+def _counted(graph: PhysicalGraph) -> Iterator[str]:
+    for store in graph.stores:
+        counted = {
+            i.window
+            for n in store.users
+            for i in graph.member(n).query.inputs
+            if i.counted_per and store.aliases == (i.alias,)
+        }
+        if counted:
+            yield "tuples counted per key"
+            if len(store.users) > 1:
+                yield "tuples counted per key for several"
+        if len(counted) > 1:
+            yield "different counts per one key"
 
 
 def _relayed(boundary: Boundary) -> Iterator[str]:

@@ -35,6 +35,10 @@ RANGES = (
     "[RANGE 1 MINUTE]",
 )
 OUTER = ("LEFT", "LEFT", "FULL", "RIGHT", "SEMI", "ANTI", "INNER")
+PER_KEY = (
+    *("[ROWS 1 PER k]", "[ROWS 2 PER k]", "[ROWS 3 PER k]", "[ROWS 5 PER k]", "[ROWS 2 PER s]"),
+    *("[ROWS 3 PER d]", "[ROWS 1 PER k, s]"),
+)
 COUNTS = ("[ROWS 1]", "[ROWS 4]", "[ROWS 9]", "[ROWS 30]")
 
 
@@ -114,14 +118,18 @@ def random_workload(
     batches: Sequence[int] = (3, 4, 5, 6, 8),
     mixed: bool = True,
     outer: float = 0.0,
+    windows: Sequence[str] = (),
 ) -> Workload:
     """A random workload; unless mixed, all of its streams or none have event times.
 
-    ``outer`` is what part of the queries have outer, semi or anti joins, if their streams allow it.
+    ``outer`` is what part of the queries have outer, semi or anti joins, if their streams allow it; some of the
+    ``windows`` are among those of its inputs.
     """
     rng = random.Random(seed)
     join = _few(rng, random_join(rng.randrange(1 << 40), prefix=prefix, batches=batches, mixed=mixed))
     draw = _Draw(rng, join.catalog, outer)
+    if windows:
+        draw.windows = [draw.windows[0], *rng.sample(windows, 3)]
     return Workload(join, tuple(_changes(rng, draw, len(join.batches))))
 
 

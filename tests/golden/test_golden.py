@@ -5,6 +5,7 @@ A diff here is a changed plan: review it as one would a changed answer.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from weft.errors import PlanError
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.exhaustive import EXHAUSTIVE_INPUTS
 from weft.optimizer.optimizer import STRATEGIES
+from weft.optimizer.space import Options
 from weft.service.pipeline import load_pipeline
 from weft.session import Session
 from weft.stats.statistics import Statistics, StreamStatistics
@@ -48,8 +50,19 @@ OUTER = {
 }
 
 
-def outer(name: str) -> tuple[Session, str]:
-    """A query with outer joins over three streams of different rates."""
+THETA = {
+    "theta_band": """SELECT v.id FROM videos [RANGE 10 MINUTES] AS v, views [RANGE 1 MINUTE] AS w
+                     WHERE v.n BETWEEN w.n - 10 AND w.n + 10""",
+    "theta_grid": """SELECT v.id FROM videos [RANGE 10 MINUTES] AS v, views [ROWS 100000] AS w
+                     WHERE v.n BETWEEN w.n - 10 AND w.n + 10 AND v.id BETWEEN w.id - 5 AND w.id + 5""",
+    "theta_less": "SELECT v.id FROM videos [ROWS 1000] AS v, views [ROWS 1000] AS w WHERE v.n < w.n",
+    "theta_mixed": """SELECT v.id FROM videos [RANGE 10 MINUTES] AS v, views [RANGE 1 MINUTE] AS w,
+                      likes [RANGE 1 MINUTE] AS l WHERE v.id = w.id AND w.n BETWEEN l.n - 1 AND l.n + 1""",
+}
+
+
+def streams(text: str) -> tuple[Session, str]:
+    """A query over three streams of different rates."""
     session = Session()
     columns = {"videos": "geo string", "views": "usr long", "likes": "usr long"}
     for stream, column in columns.items():
@@ -60,13 +73,37 @@ def outer(name: str) -> tuple[Session, str]:
         for stream, rate in rates.items()
     }
     session.statistics = Statistics(known, origin="given")
-    return session, OUTER[name]
+    return session, text
+
+
+OTHERS = OUTER | THETA
+
+
+HEAVY = {
+    "heavy_pair": "SELECT a.x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k",
+    "heavy_chain": """SELECT a.x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND], c [RANGE 1 SECOND]
+                      WHERE a.k = b.k AND b.y = c.y""",
+    "heavy_one_side": "SELECT a.x FROM a [RANGE 1 SECOND], c [RANGE 1 SECOND] WHERE a.k = c.k",
+}
+
+
+def heavy(name: str) -> tuple[Session, str]:
+    """A query over streams two of which have heavy keys in common; eight partitions, two tasks at once."""
+    session = Session(options=Options(partitions=8, tasks=2))
+    for stream in "abc":
+        session.stream(stream, "k long, y string, x long, ts timestamp", event_time="ts")
+    known = StreamStatistics(rate=20_000.0, distinct={"k": 100_000.0, "y": 50_000.0})
+    skewed = replace(known, heavy={"k": {42: 0.2, 7: 0.1, 5: 0.01}})
+    session.statistics = Statistics({"a": skewed, "b": skewed, "c": known}, origin="given")
+    return session, HEAVY[name]
 
 
 def case(name: str) -> tuple[Session, str]:
     """The session and the text of a golden query."""
-    if name in OUTER:
-        return outer(name)
+    if name in OTHERS:
+        return streams(OTHERS[name])
+    if name in HEAVY:
+        return heavy(name)
     if name.startswith("tpch"):
         pipeline = load_pipeline(TPCH)
         return pipeline.session, pipeline.queries[name.removeprefix("tpch_")]
@@ -77,8 +114,8 @@ def case(name: str) -> tuple[Session, str]:
 CASES = ("tpch_q2", "tpch_q3", "tpch_q5", *(f"{shape}_{n}" for shape in SHAPES for n in (3, 4, 5, 6)))
 
 
-# What closes rows does not depend on the strategy, so that one of them will do.
-PLANS = [*((s, name) for s in STRATEGIES for name in CASES), *(("auto", name) for name in OUTER)]
+# What closes rows, how values are searched and what is scattered does not depend on the strategy: one of them will do.
+PLANS = [*((s, name) for s in STRATEGIES for name in CASES), *(("auto", name) for name in (*OTHERS, *HEAVY))]
 
 
 @pytest.mark.parametrize(("strategy", "name"), PLANS)

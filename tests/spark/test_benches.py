@@ -52,3 +52,17 @@ def test_flights_are_joined_by_all_but_sparks_streams(tmp_path: Path) -> None:
     assert found["weft"]["found"] == found["duckdb"]["found"]
     assert len(found["weft"]["found"][0]) == 7  # all there can be of three sources
     assert found["weft"]["moments"]["first"] <= found["weft"]["moments"]["last"]
+
+
+def test_splitjoins_peers_find_what_weft_finds(tmp_path: Path) -> None:
+    """Full windows, by count; the peers' counts of a batch are compared within the benchmark."""
+    small = ["--windows", "2^10", "--fill-rows", "512", "--batch-rows", "256", "--domain", "500"]
+    few = ["--kinds", "count", "--cores", "1", "--partitions", "2", "--batches", "2", "--warm-up", "0"]
+    latency = ["--latency-window", "2^10", "--latency-rate", "2000", "--latency-seconds", "1"]
+    sections = ["--sections", "throughput,peers,latency", "--together"]
+    told, found = bench(tmp_path, "splitjoin", *small, *few, *latency, *sections)
+    assert [one["rows"] for one in found["throughput"]] == [[1024, 1024, 512, 512, 512]]
+    assert {one["results"] for one in found["peers"]} == {found["throughput"][0]["results"][3]}
+    assert {one["peer"] for one in found["peers"]} == {"loops", "duckdb", "cells", "polars"}
+    assert len(found["latency"][0]["visits"]) == 2 * 4
+    assert "paper, 28 cores: 5,200" in told

@@ -21,6 +21,7 @@ from weft.bucket.memory import fresh, zeros
 __all__ = ["hash_tags", "slot_bits", "value_scale", "value_slot", "value_starts"]
 
 _LOWER = np.int64(2**63 - 1)
+_LARGEST = np.finfo(np.float64).max
 
 
 def slot_bits(rows: int) -> int:
@@ -63,17 +64,22 @@ def value_slot(word: Any, origin: float, scale: float, slots: Integer, floats: b
 
 @compiled
 def value_scale(words: Array, order: Ints, slots: int, floats: bool) -> tuple[float, float]:
-    """(origin, scale) for words in ascending order: those of the first and the last finite one."""
+    """(origin, scale) for words in ascending order: those of the first and the last finite one.
+
+    The scale is never 0: an infinity times 0 is NaN, and that would put the least value behind the greatest.
+    """
     low, high = 0, order.size - 1
     while low < order.size and not np.isfinite(_reveal(words[order[low]], floats)):
         low += 1
     while high > low and not np.isfinite(_reveal(words[order[high]], floats)):
         high -= 1
-    if high <= low:
-        return 0.0, 0.0
+    if high < low:
+        return 0.0, 1.0
     origin = _reveal(words[order[low]], floats)
     span = _reveal(words[order[high]], floats) - origin
-    return origin, (slots / span if 0 < span < np.inf else 0.0)
+    if not span < np.inf:
+        return 0.0, slots / _LARGEST
+    return origin, (slots / span if span > 0 else 1.0)
 
 
 def value_starts(words: Array, order: Ints, bits: int, origin: float, scale: float, floats: bool) -> Ints:

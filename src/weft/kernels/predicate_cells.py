@@ -19,6 +19,7 @@ from weft.bucket.compiled import Array, Bytes, Longs, Mask, frozen
 from weft.bucket.words import text_buffers, value_words
 from weft.kernels.select import evaluate
 from weft.logical.expr import Call, Expr, columns
+from weft.logical.user_functions import has_user_call
 
 __all__ = ["Cutting", "attribute_of", "is_text", "truth"]
 
@@ -70,7 +71,9 @@ def _operand(call: Call) -> Expr | None:
     varying = [arg for arg in call.args if any(True for _ in columns(arg))]
     one = varying[0] if len(varying) == 1 else None
     listed = call.function != "in" or one is call.args[0]
-    return one if one is not None and listed and all(arg.type == one.type for arg in call.args) else None
+    fixed = not any(has_user_call(arg) for arg in call.args if arg is not one)
+    same = one is not None and all(arg.type == one.type for arg in call.args)
+    return one if same and listed and fixed else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,8 @@ Guarantees: a query is in a row's set exactly where `weft.kernels.select.holds` 
 for every type. What is compared with constants (an attribute: mostly a column) is evaluated once and looked up once
 among the sorted constants of all queries, whatever their number. A table then says by the place found there which
 queries remain; a row's set is the AND over its attributes. What compares no single attribute with constants is
-evaluated by `holds`, once for all queries that have it.
+evaluated by `holds`, once for all queries that have it. Where a user's function fails, the queries that call it have no
+rows, and the others theirs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from weft.bucket.compiled import Longs, Mask, compiled, frozen
 from weft.bucket.words import text_buffers, validity, value_words
+from weft.errors import FunctionError
 from weft.kernels.cells import BLOCK, Cells, number_cells, text_cells
 from weft.kernels.predicate_cells import Cutting, attribute_of, is_text, truth
 from weft.kernels.query_set import bits_of, words_for
@@ -35,6 +37,7 @@ class _Attribute:
     expr: Expr
     cutting: Cutting | None
     first: int  # its first cell in the table
+    slots: tuple[int, ...]  # of the queries that ask for it
 
     def find(self, columns: Columns, rows: int, out: Cells) -> None:
         """In which cell of the table every row is."""
@@ -68,22 +71,33 @@ class PredicateIndex:
         first = 0
         for (expr, compared), predicates in _by_attribute(filters).items():
             cutting = Cutting.of(expr, predicates) if compared else None
-            attributes.append(_Attribute(expr, cutting, first))
+            slots = tuple(sorted({slot for found in predicates.values() for slot in found}))
+            attributes.append(_Attribute(expr, cutting, first, slots))
             tables.append(_table(cutting, predicates, words))
             first += tables[-1].shape[1]
         used = np.array([(table != -1).any(axis=1) for table in tables[1:]], np.bool_).reshape(-1, words)
         start = bits_of(list(filters), words)
         return cls(tuple(attributes), frozen(start), frozen(np.hstack(tables)), frozen(used))
 
-    def query_sets(self, columns: Columns, rows: int) -> Longs:
-        """For every row the queries whose filters it passes."""
+    def query_sets(
+        self, columns: Columns, rows: int, failed: dict[int, FunctionError] | None = None
+    ) -> Longs:
+        """For every row the queries whose filters it passes; ``failed`` takes the slots of those that fail, and why."""
         sets = np.empty((len(self.start), rows), np.int64)
         cells = np.empty((min(_TOGETHER, len(self.attributes)), rows), np.uint32)
         for at in range(0, max(1, len(self.attributes)), _TOGETHER):
             some = self.attributes[at : at + _TOGETHER]
             for attribute, places in zip(some, cells, strict=False):
-                attribute.find(columns, rows, places)
+                try:
+                    attribute.find(columns, rows, places)
+                except FunctionError as error:
+                    if failed is None:
+                        raise
+                    failed |= {slot: error for slot in attribute.slots if slot not in failed}
+                    places[:] = attribute.first
             _intersect(self.start, at == 0, self.table, self.used[at:], cells[: len(some)], sets)
+        if failed:
+            sets &= ~bits_of(list(failed), len(self.start))[:, None]
         return sets
 
 

@@ -1,9 +1,9 @@
 """What a probe finds: ranges first, pairs of row numbers at the end.
 
-Guarantees: `Ranges` is the factorised form (design, D9): for one run, at most one range of its index per probe tuple,
-so never longer than the probes, however many pairs they stand for. `Matches` are the pairs, run by run, in the order
-of the runs; a pair appears once. `pairs` makes them in bounded portions, and drops on the way those outside the window
-of event time and those that the probe tuple may not see yet.
+Guarantees: `Ranges` is the factorised form (design, D9): for one run, at most one range of its index per probe tuple
+(of a grid, a few), so in proportion to the probes, however many pairs they stand for. `Matches` are the pairs, run by
+run, in the order of the runs; a pair appears once. `pairs` makes them in bounded portions, and drops on the way those
+outside the window of event time and those that the probe tuple may not see yet.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from weft.bucket.memory import fresh
 from weft.bucket.words import Column, key_words
 from weft.errors import StateError
 
-__all__ = ["by_hash", "everywhere", "partitions", "round_robin", "split"]
+__all__ = ["by_cell", "by_hash", "everywhere", "partitions", "round_robin", "spanned", "split"]
 
 
 def by_hash(
@@ -55,13 +55,43 @@ def partitions(keys: Sequence[Column], count: int, *, nulls: bool = False) -> In
     return out
 
 
-def split(batch: pa.RecordBatch, partition: Ints, count: int) -> list[pa.RecordBatch]:
-    """One batch per partition, from the partition of every row; negative: nowhere. The rows are copied once."""
+def by_cell(cells: Sequence[Column], count: int, *, nulls: bool = False) -> Ints:
+    """The partition of every row by the number of its cell: neighbours in turn, so that few cells are even, too."""
+    _check(count)
+    words = key_words(cells)
+    out = frozen((words.values % count).astype(np.int32))
+    if words.valid is not None:
+        out = np.where(words.valid, out, np.int32(0 if nulls else -1))
+    return out
+
+
+def spanned(batch: pa.RecordBatch, first: Column, last: Column, count: int) -> list[pa.RecordBatch]:
+    """Every row in the partitions of all cells from its first to its last; NULL: nowhere."""
+    _check(count)
+    (low, high), rows = (key_words([side]) for side in (first, last)), batch.num_rows
+    apart = np.minimum(high.values - low.values + 1, count)
+    for side in (low, high):
+        apart = apart if side.valid is None else np.where(side.valid, apart, 0)
+    copies = np.maximum(apart, 0)
+    owners = np.repeat(np.arange(rows, dtype=np.int32), copies)
+    ahead = np.arange(owners.size) - np.repeat(np.cumsum(copies) - copies, copies)
+    targets = ((low.values[owners] + ahead) % count).astype(np.int32)
+    return split(batch, targets, count, owners)
+
+
+def split(
+    batch: pa.RecordBatch, partition: Ints, count: int, owners: Ints | None = None
+) -> list[pa.RecordBatch]:
+    """One batch per partition, from the partition of every row; negative: nowhere. The rows are copied once.
+
+    With ``owners``, partitions are of these rows, of which there may be several of one.
+    """
     starts, order = np.zeros(count + 2, np.int64), fresh(partition.size, np.int32)
     _group(frozen(partition), starts, order)
-    if count == 1 and starts[1] == batch.num_rows:
+    if count == 1 and starts[1] == batch.num_rows == partition.size:
         return [batch]
-    grouped = gather(batch, frozen(order[: starts[count]]))
+    rows = order[: starts[count]]
+    grouped = gather(batch, frozen(rows if owners is None else owners[rows]))
     return [grouped.slice(starts[i], starts[i + 1] - starts[i]) for i in range(count)]
 
 

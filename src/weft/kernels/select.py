@@ -2,12 +2,13 @@
 
 Guarantees: one value per row, of the type the expression has (`arrow_type`); no Python runs per row. What has no value
 (division by zero, overflow, text that is no number) is NULL and nothing raises: Spark's results in its default mode
-where it gives one, NULL where it would stop the query. See `logic`, `arithmetic`, `casts`, `texts` and `times`.
+where it gives one, NULL where it would stop the query. See `logic`, `arithmetic`, `casts`, `texts` and `times`. A
+function of a user's may raise a `FunctionError` (`user_functions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,16 @@ from weft.bucket.words import Column as Values
 from weft.bucket.words import flatten
 from weft.errors import PlanError, nearest
 from weft.kernels import arithmetic, casts, logic, texts, times
+from weft.kernels import grid as grids
 from weft.kernels.arrow import arrow_type
 from weft.kernels.datum import Rule, as_array, as_type, constant
-from weft.logical.expr import Call, Column, Expr, Literal
+from weft.kernels.materialise import taken
+from weft.kernels.user_functions import call_user, count_checked
+from weft.logical.expr import Call, Column, Expr, Literal, all_of
+from weft.logical.expr import columns as columns_of
+from weft.logical.user_functions import has_user_call
 
-__all__ = ["Columns", "evaluate", "holds"]
+__all__ = ["Columns", "evaluate", "holds", "passing"]
 
 Columns = Mapping[tuple[str, str], Values]  # (alias, name) ↦ the column
 
@@ -32,6 +38,7 @@ _RULES: dict[str, Rule] = {
     **arithmetic.RULES,
     **texts.RULES,
     **times.RULES,
+    **grids.RULES,
     "cast": casts.cast,
 }
 
@@ -44,10 +51,28 @@ def evaluate(expr: Expr, columns: Columns, rows: int) -> Any:
 def holds(predicate: Expr, columns: Columns, rows: int) -> Mask:
     """For which rows a predicate is true: neither false nor NULL."""
     value = _value(predicate, columns)
+    mask: Mask
     if isinstance(value, pa.Scalar):
-        return np.full(rows, bool(value.as_py()))
-    known = pc.fill_null(as_type(value, pa.bool_()), False) if value.null_count else value
-    mask: Mask = known.to_numpy(zero_copy_only=False)
+        mask = np.full(rows, bool(value.as_py()))
+    else:
+        known = pc.fill_null(as_type(value, pa.bool_()), False) if value.null_count else value
+        mask = known.to_numpy(zero_copy_only=False)
+    if has_user_call(predicate):
+        count_checked(predicate, rows, int(np.count_nonzero(mask)))
+    return mask
+
+
+def passing(predicates: Iterable[Expr], columns: Columns, rows: int) -> Mask:
+    """For which rows all predicates are true; users' functions see those that all others let through."""
+    every = tuple(predicates)
+    plain = all_of(one for one in every if not has_user_call(one))
+    mask = holds(plain, columns, rows)
+    for predicate in every:
+        if has_user_call(predicate):
+            left = np.flatnonzero(mask).astype(np.int32)
+            named = {(part.alias, part.name) for part in columns_of(predicate)}
+            found = {key: taken(columns[key], left) for key in named}
+            mask[left] = holds(predicate, found, left.size)
     return mask
 
 
@@ -79,6 +104,8 @@ def _rule(call: Call, args: Sequence[Any]) -> Rule:
     if call.function == "*" and any(pa.types.is_duration(arg.type) for arg in args):
         return lambda values, _kind: times.multiply_interval(values)
     rule = _RULES.get(call.function)
+    if rule is None and has_user_call(call):
+        return lambda values, kind: call_user(call, values, kind)
     if rule is None:
         raise PlanError(
             f"there is no kernel for the function {call.function}", hint=nearest(call.function, _RULES)

@@ -3,13 +3,14 @@
 Guarantees: every pair for which the predicate is true (not false, not NULL), inside the window and visible, once; run
 by run and inside a run grouped by probe tuple. Candidate pairs exist only a bounded number at a time, and of their
 columns only those that the predicate names. Where a run is indexed by its event time, the window chooses the
-candidates; otherwise every row is one.
+candidates; otherwise every row is one. A user's function sees only the pairs that all other conditions let through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,14 @@ from weft.kernels.program import program
 from weft.kernels.ranges import Matches, Ranges, Visible, Window, join_matches, pairs, reachable
 from weft.kernels.select import holds
 from weft.logical.expr import Expr, columns, conjuncts
+from weft.logical.user_functions import has_user_call
 
 __all__ = ["CANDIDATES", "Sides", "residual", "theta", "theta_portions"]
 
 # So many that the cost of a call of Arrow is nothing, so few that what they compute stays in the second-level cache.
 CANDIDATES = 1 << 16
+
+_COMPILED, _COLUMNS, _USERS = range(3)  # what computes a condition, the fastest first
 
 Pairs = tuple[Ints, Ints]
 Key = tuple[str, str]
@@ -93,31 +97,40 @@ def residual(
 
 @dataclass(slots=True)
 class _Stage:
-    """One condition of several that must all hold; those that reject more, so far, come first."""
+    """One condition of several that must all hold; those that reject more, so far, come first.
+
+    Users' functions come last, in the order of what they reject per second.
+    """
 
     check: Callable[[Ints, Ints], Pairs]
-    slow: bool
+    kind: int
     seen: int = 0
     passed: int = 0
+    seconds: float = 0.0
 
     def keep(self, probe: Ints, stored: Ints) -> Pairs:
         """The pairs for which it holds."""
         if not probe.size:
             return probe, stored
+        began = perf_counter()
         kept = self.check(probe, stored)
         self.seen, self.passed = self.seen + probe.size, self.passed + kept[0].size
+        self.seconds += perf_counter() - began
         return kept
 
-    def rank(self) -> tuple[bool, float]:
+    def rank(self) -> tuple[int, float]:
         """Its place among the conditions."""
-        return self.slow, self.passed / max(1, self.seen)
+        passed = self.passed / max(1, self.seen)
+        if self.kind < _USERS:
+            return self.kind, passed
+        return self.kind, (passed - 1) / max(1e-12, self.seconds / max(1, self.seen))
 
 
 def _stage(condition: Expr, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]) -> _Stage:
     """A condition as a program of the machine or, if it has none, by the evaluator of columns."""
     found = program(condition)
     if found is not None:
-        return _Stage(found.bind(ours, theirs).keep, slow=False)
+        return _Stage(found.bind(ours, theirs).keep, _COMPILED)
     named = {(part.alias, part.name) for part in columns(condition)}
 
     def check(probe: Ints, stored: Ints) -> Pairs:
@@ -126,7 +139,7 @@ def _stage(condition: Expr, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]) 
         true = holds(condition, values, probe.size)
         return probe[true], stored[true]
 
-    return _Stage(check, slow=True)
+    return _Stage(check, _USERS if has_user_call(condition) else _COLUMNS)
 
 
 def _candidates(probes: int, run: Bucket, window: Window | None) -> tuple[Ranges, bool]:

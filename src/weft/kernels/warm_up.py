@@ -17,10 +17,11 @@ from weft.bucket.codec import decode, encode
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.merge import merge
 from weft.kernels.band import Band, band
+from weft.kernels.grid import grid, grid_ranges
 from weft.kernels.predicate_index import PredicateIndex
 from weft.kernels.probe import in_order, probe
 from weft.kernels.query_set import by_thresholds, nonempty, rows_per_query, set_bit, thresholds
-from weft.kernels.ranges import Window
+from weft.kernels.ranges import Window, pairs
 from weft.kernels.route import by_hash as route_by_hash
 from weft.kernels.theta import Sides, theta
 from weft.logical.expr import Column
@@ -30,7 +31,7 @@ from weft.logical.schema import DataType
 __all__ = ["STEPS", "warm_up"]
 
 # How many steps there are; the first ones take longest.
-STEPS = 23
+STEPS = 24
 
 
 def warm_up(report: Callable[[int], None] | None = None) -> None:
@@ -66,6 +67,11 @@ def _steps() -> Iterator[None]:
     theta(less, Sides({("p", "k"): "k"}, {("s", "k"): "k"}), batch, [in_time], window=window)
     yield
     _share(batch)
+    yield
+    places = build(batch, layout=by_value("k"), event_time="ts")
+    near = grid((numbers, numbers), 1.0, (numbers, numbers), 1.0)
+    if near is not None:
+        list(pairs(grid_ranges(near, places, by_value("k")), places, window=window))
     yield
 
 

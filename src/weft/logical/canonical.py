@@ -2,7 +2,8 @@
 
 Guarantees: in a canonical query an input is called after its stream, so a column of a stream is the same expression in
 every query that reads it. The second and third time a query reads a stream, in the order of its signature, have a
-number; inputs with a `ROWS` window have names of their own, since their tuples are counted and others' are not.
+number; inputs with a `ROWS` window have names of their own, since their tuples are counted and others' are not, and so
+have those whose tuples are counted per some columns.
 `joined_on` says what joins some inputs: where it is equal, so is the join, but for filters and windows.
 """
 
@@ -13,9 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from weft.logical.expr import Expr, aliases, to_sql
+from weft.logical.names import identifier
 from weft.logical.query import Query
 from weft.logical.signature import signature
-from weft.logical.window import Rows
+from weft.logical.window import Rows, Window
 
 __all__ = ["Canonical", "canonical", "joined_on"]
 
@@ -39,10 +41,16 @@ def canonical(query: Query) -> Canonical:
     names: dict[str, str] = {}
     for alias in signature(query).aliases:
         input_ = query.input(alias)
-        base = f"{input_.stream.name}$rows" if isinstance(input_.window, Rows) else input_.stream.name
+        base = f"{input_.stream.name}{_counted(input_.window)}"
         taken[base] = taken.get(base, 0) + 1
         names[alias] = base if taken[base] == 1 else f"{base}${taken[base]}"
     return Canonical(query.renamed(names), tuple(sorted((new, old) for old, new in names.items())))
+
+
+def _counted(window: Window) -> str:
+    if not isinstance(window, Rows):
+        return ""
+    return f"$rows per {', '.join(map(identifier, window.per))}" if window.per else "$rows"
 
 
 def joined_on(query: Query, names: Iterable[str]) -> tuple[Expr, ...]:

@@ -1,33 +1,44 @@
-"""The streams that queries can name.
+"""The streams and functions that queries can name.
 
-Guarantees: no two streams of one name, case aside; an unknown name is answered with those that exist.
+Guarantees: no two streams and no two functions of one name, case aside; an unknown name is answered with those that
+exist.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.errors import CatalogError, nearest
 from weft.logical.schema import Stream
+from weft.logical.user_functions import UserFunction
 
 __all__ = ["Catalog"]
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """An immutable set of streams."""
+    """An immutable set of streams, and the functions that users registered."""
 
     streams: tuple[Stream, ...] = ()
+    functions: tuple[UserFunction, ...] = ()
 
     def __post_init__(self) -> None:
         names = [stream.name.lower() for stream in self.streams]
         for name in names:
             if names.count(name) > 1:
                 raise CatalogError(f"there is already a stream {name!r}", hint="choose another name")
+        functions = [function.name for function in self.functions]
+        for name in functions:
+            if functions.count(name) > 1:
+                raise CatalogError(f"there is already a function {name!r}", hint="choose another name")
 
     def add(self, stream: Stream) -> Catalog:
         """The catalog with one stream more."""
-        return Catalog((*self.streams, stream))
+        return replace(self, streams=(*self.streams, stream))
+
+    def define(self, function: UserFunction) -> Catalog:
+        """The catalog with one function more."""
+        return replace(self, functions=(*self.functions, function))
 
     def find(self, name: str) -> Stream | None:
         """The stream of that name, upper or lower case."""

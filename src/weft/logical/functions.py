@@ -6,7 +6,7 @@ by explicit casts, so that an equality is transitive and needs no rule at run ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from difflib import get_close_matches
@@ -190,13 +190,13 @@ def named_functions() -> list[str]:
     return [name for name in FUNCTIONS if name.isidentifier() and name not in _KEYWORDS]
 
 
-def similar_functions(name: str) -> str:
-    """A hint with the few functions whose names are most like this one.
+def similar_functions(name: str, more: Iterable[str] = ()) -> str:
+    """A hint with the few functions, built in and ``more``, whose names are most like this one.
 
     >>> similar_functions("lowr")
     'did you mean lower? There are lower, power, floor, hour and 31 more'
     """
-    known = named_functions()
+    known = [*named_functions(), *more]
     close = get_close_matches(name.lower(), known, n=_FEW, cutoff=0.5)
     shown = close or sorted(known)[:_FEW]
     listing = f"There are {', '.join(shown)} and {len(known) - len(shown)} more"

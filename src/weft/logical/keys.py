@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from weft.errors import QueryError
 from weft.logical.expr import BOOLEAN, Call, Expr, Literal, aliases, make_call, rename, to_sql
+from weft.logical.user_functions import has_user_call
 
 __all__ = ["Key", "equality_classes"]
 
@@ -114,8 +115,8 @@ def _with_local(
 
 
 def _single_sides(term: Expr) -> tuple[Expr, Expr] | None:
-    """The sides of an equality each of which is about exactly one input."""
-    if isinstance(term, Call) and term.function == "=":
+    """The sides of an equality each of which is about exactly one input, and a key (`has_user_call`)."""
+    if isinstance(term, Call) and term.function == "=" and not has_user_call(term):
         left, right = term.args
         if len(aliases(left)) == 1 and len(aliases(right)) == 1:
             return left, right

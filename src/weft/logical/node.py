@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from weft.logical.names import identifier
 from weft.logical.schema import DataType
 from weft.logical.window import format_duration
 
@@ -158,30 +159,3 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "'": "\\'", "\\": "\\\\"}
 
 def _escaped(match: re.Match[str]) -> str:
     return _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}"
-
-
-def identifier(name: str) -> str:
-    """A name as SQL; quoted where it would read as something else.
-
-    >>> identifier("v"), identifier("select"), identifier("a`b")
-    ('v', '`select`', '`a``b`')
-    """
-    plain = name.isascii() and name.isidentifier() and name.lower() not in _RESERVED
-    return name if plain else "`" + name.replace("`", "``") + "`"
-
-
-_RESERVED = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        all alter and anti any as asof at between both by case cast cluster collate connect_by_root create
-        cross current current_date current_timestamp current_user date day describe distinct distribute
-        div drop else end escape except exists false fetch for from full glob grant group having hour if
-        ilike in inner insert intersect interval into is join lateral leading left like limit minus minute
-        month natural not notnull null offset on or order outer over partitioned_by pivot qualify range
-        regexp returning revoke right rlike rollback rows second select semi serdeproperties session_user
-        set sort table tablesample then timestamp to trailing true unbounded uncache union unique unpivot
-        using values when where window with xor year
-        """,
-    )
-)

@@ -97,6 +97,12 @@ def check_ordering(query: Query, ordering: Ordering, *, backfill: bool = False) 
             f"results that lie in the stored past have no order {ordering.kind!r}: when tuples came is not stored",
             hint='leave out backfill, or use order="event"',
         )
+    counted = [input_.alias for input_ in query.inputs if input_.counted_per]
+    if ordering.is_inner and counted:
+        raise QueryError(
+            f"partners of {counted[0]} have no order of arrival: they are counted per key",
+            hint='use order="outer", or a window of ROWS without PER',
+        )
     joined = [input_.stream.name for input_ in query.inputs if input_.stream.late == "join"]
     if not ordering.by_arrival and joined:
         raise QueryError(

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from weft.errors import QueryError
+from weft.errors import QueryError, nearest
 from weft.logical.conditions import in_order, terms_of
 from weft.logical.expr import BOOLEAN, Call, Column, Expr, aliases, columns, identifier, rename, to_sql
 from weft.logical.join import Join
 from weft.logical.keys import Key, equality_classes
 from weft.logical.reduce import only_inner, simplified
 from weft.logical.schema import Stream
-from weft.logical.window import UNBOUNDED, Window
+from weft.logical.window import UNBOUNDED, Rows, Window
 
 __all__ = ["PRESENT", "Input", "Key", "Output", "Query", "connected", "make_query", "star"]
 
@@ -50,6 +50,22 @@ class Input:
     def present(self) -> Column:
         """A column of no stream: true for every tuple, and so NULL where an outer join finds none."""
         return Column(self.alias, PRESENT, BOOLEAN)
+
+    @property
+    def counted_per(self) -> tuple[Column, ...]:
+        """The columns by whose values its tuples are counted apart, if its window says so."""
+        per = self.window.per if isinstance(self.window, Rows) else ()
+        return tuple(map(self.column, per))
+
+    def check_window(self) -> None:
+        """Refuse a window that counts per columns which there are not."""
+        for name in self.window.per if isinstance(self.window, Rows) else ():
+            field = self.stream.schema.find(name)
+            if field is None or field.name != name:
+                raise QueryError(
+                    f"{self.stream.name} has no column {name!r} to count per",
+                    hint=nearest(name, self.stream.schema.names),
+                )
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -116,8 +132,10 @@ class Query:
             raise QueryError(f"inputs must have distinct names and be sorted: {', '.join(names)}")
         if self.outer is not None and sorted(self.outer.aliases) != names:
             raise QueryError("the outer joins do not cover the inputs")
+        for input_ in self.inputs:
+            input_.check_window()
         known = set(names)
-        for expr in self._expressions():
+        for expr in self.expressions():
             missing = aliases(expr) - known
             if missing:
                 raise QueryError(f"{expr} mentions {min(missing)}, which is no input of the query")
@@ -133,7 +151,8 @@ class Query:
                     f"{expr} mentions {min(unseen)}, of which a semi or anti join gives no columns"
                 )
 
-    def _expressions(self) -> Iterator[Expr]:
+    def expressions(self) -> Iterator[Expr]:
+        """All expressions of the query: keys, conditions, and what it gives."""
         for key in self.keys:
             yield from key.members
         yield from self.conditions
@@ -203,8 +222,9 @@ class Query:
 
     def columns_of(self, alias: str) -> tuple[Column, ...]:
         """The columns of an input that the query reads, its event time aside; `Input.present` comes last."""
-        seen = {column for expr in self._expressions() for column in columns(expr)}
+        seen = {column for expr in self.expressions() for column in columns(expr)}
         input_ = self.input(alias)
+        seen.update(input_.counted_per)
         return tuple(column for column in dict.fromkeys((*input_.columns, input_.present)) if column in seen)
 
     def subquery(self, kept: Iterable[str]) -> Query:

@@ -12,18 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from math import prod
 
 from weft.errors import ConfigError
+from weft.plan.schedule import CELL, SPAN, edge_copies
 
 __all__ = [
     "Weights",
+    "call_cost",
     "copies",
+    "crowding",
+    "heavy_copies",
     "hop_cost",
     "latency",
     "probe_cost",
     "step_cost",
     "storage_cost",
     "store_cost",
+    "waiting",
 ]
 
 
@@ -37,6 +43,9 @@ class Weights:
     keep: float = 1e-8  # a stored tuple, for a second: merging, mapping, evicting, and the memory it takes
     hop: float = 0.1  # a shuffle and the stage behind it, for a second of batches
     latency: float = 0.0  # a step on the way of the average tuple (5.6)
+    match: float = (
+        5e-8  # a pair compared; the same in all plans, so it counts only where tasks wait for one of them
+    )
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -46,16 +55,58 @@ class Weights:
 
 DEFAULT_WEIGHTS = Weights()
 
+LEAST = 1e-12  # of selectivities and seconds that others are divided by
 
-def copies(kind: str, routable: bool, partitions: int) -> int:
+
+def copies(kind: str, routable: bool, partitions: int) -> float:
     """χ, the copies sent of a tuple that probes a store (6.2).
 
-    One where the partition is known or every task has all; else one per partition.
+    One where the partition is known or every task has all, little more where a range of values is; else one per
+    partition.
     """
+    if kind == "ranged" and routable:
+        return edge_copies(SPAN, partitions)
     return 1 if kind == "replicated" or (kind == "partitioned" and routable) else partitions
 
 
-def probe_cost(sent: Iterable[tuple[float, int]]) -> float:
+def crowding(selectivity: float, partitions: int) -> float:
+    """How much more than its share the busiest partition has to do if values are spread over cells.
+
+    A band that lets through so much of all values leaves 1 / (CELL · selectivity) cells; where these are fewer than the
+    partitions, the others have nothing to do.
+
+    >>> crowding(0.002, 8), crowding(0.25, 8)
+    (1.0, 8.0)
+    """
+    cells = max(1.0, 1 / (CELL * selectivity)) if selectivity > 0 else partitions
+    return max(1.0, partitions / cells)
+
+
+def heavy_copies(share: float, partitions: int) -> float:
+    """χ where such a share of the tuples has a heavy value, which is looked for everywhere.
+
+    >>> heavy_copies(0.25, 5)
+    2.0
+    """
+    return 1 + share * (partitions - 1)
+
+
+def waiting(work: Iterable[tuple[float, float]], partitions: int, tasks: int) -> float:
+    """The work that could have been done while all wait for the task that has one heavy value.
+
+    Each part of the work, of which the value has such a share, is else even over the partitions. With so many tasks at
+    once a hop takes the longer of an equal share of the work and of what the busiest task does; the difference, times
+    the tasks, is lost.
+
+    >>> waiting([(8.0, 0.5)], 8, 2), waiting([(8.0, 0.75)], 8, 2), waiting([(8.0, 0.75)], 8, 8)
+    (1.0, 4.5, 42.0)
+    """
+    parts = list(work)
+    busiest = sum(amount * (share + (1 - share) / partitions) for amount, share in parts)
+    return max(0.0, tasks * busiest - sum(amount for amount, _ in parts))
+
+
+def probe_cost(sent: Iterable[tuple[float, float]]) -> float:
     """PCost of one probe order: the tuples sent at each step times their copies (inner sums of 5.5 and 6.1).
 
     >>> probe_cost([(2000, 5), (1000, 1)])  # ⟨R, S, T⟩ of 5.3.2; ⟨R, T, S⟩ costs 2000 · 1 + 1500 · 5
@@ -78,9 +129,28 @@ def latency(children: Iterable[int]) -> float:
     return sum(count - 1 for count in children)
 
 
-def step_cost(weights: Weights, tuples: float, count: int, shipped: bool) -> float:
+def step_cost(weights: Weights, tuples: float, count: float, shipped: bool) -> float:
     """The work of sending tuples to a store, if they are not there yet, and of probing it."""
     return tuples * count * (weights.probe + (weights.ship if shipped else 0.0))
+
+
+def call_cost(matches: float, checks: Iterable[tuple[float, float]]) -> float:
+    """The work of users' functions in a step that gives so many matches a second: candidate pairs × seconds per row.
+
+    ``checks`` are the conditions that call them, each with its selectivity and seconds. The pairs that all other
+    conditions let through are the matches over all these selectivities. Those that reject most per second come first
+    (by (selectivity − 1) / seconds, the order that is best for independent conditions), and each sees what those before
+    it let through.
+
+    >>> round(call_cost(10, [(0.1, 1e-3), (0.5, 1e-6)]), 6)  # 200 pairs for the cheap one, 100 for the dear one
+    0.1002
+    """
+    known = [(max(selectivity, LEAST), seconds) for selectivity, seconds in checks]
+    pairs, work = matches / prod(selectivity for selectivity, _ in known), 0.0
+    for selectivity, seconds in sorted(known, key=lambda one: (one[0] - 1) / max(one[1], LEAST)):
+        work += pairs * seconds
+        pairs *= selectivity
+    return work
 
 
 def store_cost(weights: Weights, rate: float, size: float, count: int, shipped: bool) -> float:

@@ -53,7 +53,7 @@ Splits = list[tuple[int, ...]]
 def _all_sets(space: Space) -> Iterator[tuple[int, Splits]]:
     """All sets that can be joined without a cross product, smaller ones first, with all their splits."""
     for mask in sorted(range(1, space.full + 1), key=int.bit_count):
-        if mask.bit_count() > 1 and (mask == space.full or space.connected(mask)):
+        if mask.bit_count() > 1 and (mask == space.full or space.storable(mask)):
             yield mask, [blocks for blocks in partitions(mask) if len(blocks) > 1]
 
 
@@ -63,7 +63,7 @@ def _runs(space: Space) -> Iterator[tuple[int, Splits]]:
     for length in range(2, len(row) + 1):
         for first in range(len(row) - length + 1):
             run = row[first : first + length]
-            if length == len(row) or space.connected(sum(run)):
+            if length == len(row) or space.storable(sum(run)):
                 halves = [(sum(run[:cut]), sum(run[cut:])) for cut in range(1, length)]
                 whole = [tuple(run)] if length <= NARROW or length == len(row) else []
                 yield sum(run), list(dict.fromkeys([*whole, *halves]))

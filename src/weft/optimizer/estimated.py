@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.optimizer.cost import hop_cost, probe_cost, step_cost, storage_cost, store_cost
+from weft.logical.expr import to_sql
+from weft.logical.query import Query
+from weft.logical.user_functions import user_functions
+from weft.optimizer.cost import hop_cost, probe_cost, storage_cost, store_cost
 from weft.optimizer.space import Options, Space
 from weft.plan.graph import PhysicalGraph, StoreNode
-from weft.plan.join_plan import Cost, StepCost, StoreCost
+from weft.plan.join_plan import CallCost, Cost, StepCost, StoreCost
 from weft.plan.rules import ProbeRule, Rule
-from weft.plan.schedule import ALL, LOCAL
-from weft.stats.statistics import Statistics
+from weft.plan.schedule import ANYWHERE, LOCAL
+from weft.stats.statistics import Statistics, predicate_name
 
-__all__ = ["estimated"]
+__all__ = ["calls_of", "estimated"]
 
 
 def estimated(graph: PhysicalGraph, statistics: Statistics, options: Options) -> PhysicalGraph:
@@ -41,6 +44,24 @@ def estimated(graph: PhysicalGraph, statistics: Statistics, options: Options) ->
     return replace(graph, rules=rules, cost=cost)
 
 
+def calls_of(query: Query, statistics: Statistics) -> tuple[CallCost, ...]:
+    """What is expected of users' functions in a query: in every condition, and in what it gives."""
+    conditions = (*query.conditions, *(query.outer.conditions if query.outer is not None else ()))
+    found = [
+        CallCost(
+            name,
+            statistics.function_cost(name),
+            to_sql(term),
+            predicate_name(query, term),
+            statistics.selectivity(query, term),
+        )
+        for term in conditions
+        for name in user_functions([term])
+    ]
+    given = user_functions(output.expr for output in query.projection)
+    return (*found, *(CallCost(name, statistics.function_cost(name)) for name in given))
+
+
 def _with_estimate(space: Space, graph: PhysicalGraph, rule: Rule) -> Rule:
     if not isinstance(rule, ProbeRule):
         return rule
@@ -48,8 +69,10 @@ def _with_estimate(space: Space, graph: PhysicalGraph, rule: Rule) -> Rule:
     known, inside = space.estimator.mask(rule.known), space.estimator.mask(store.aliases)
     start = space.query.aliases.index(rule.start)
     incoming, outgoing = space.tuples(start, known), space.tuples(start, known | inside)
-    copies, shipped = (space.partitions if edge.kind == ALL else 1), edge.kind != LOCAL
-    cost = step_cost(space.weights, incoming, copies, shipped)
+    spread, shipped = space.spread(store.layout), edge.kind != LOCAL
+    copies = space.copies(spread, known)
+    work = space.work(start, known, inside, spread, ANYWHERE, incoming, shipped)
+    cost = work + space.call_cost(start, known, inside)
     step = StepCost(rule.start, store.aliases, edge.hop, incoming, copies, shipped, outgoing, cost)
     return replace(rule, estimate=step)
 

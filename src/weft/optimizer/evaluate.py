@@ -320,7 +320,7 @@ def _steps(
     known = next(store for store in operator if store >> i & 1)
     found = []
     for store in shape.orders[sum(operator), i]:
-        cost, place, edge, count = visit(space, i, known, place, shape.layouts[store], complete[store])
+        cost, place, edge, count = visit(space, i, known, store, place, shape.layouts[store], complete[store])
         incoming, outgoing = space.tuples(i, known), space.tuples(i, known | store)
         name, names = space.query.aliases[i], space.names(store)
         found.append(StepCost(name, names, place.hop, incoming, count, edge is not LOCAL, outgoing, cost))

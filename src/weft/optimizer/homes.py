@@ -14,6 +14,7 @@ from weft.logical.expr import Call, Expr, aliases
 from weft.logical.join import Join
 from weft.logical.outer import Closing
 from weft.logical.query import Query
+from weft.logical.user_functions import has_user_call
 from weft.plan.homes import located
 from weft.plan.join_plan import Layout, Store
 from weft.stats.statistics import Statistics
@@ -67,7 +68,7 @@ def _keys(expr: Expr, alias: str) -> Iterator[Expr]:
 
 def _sides(expr: Expr, alias: str) -> Iterator[Expr]:
     if aliases(expr) == {alias}:
-        yield expr
+        yield from () if has_user_call(expr) else (expr,)
     elif isinstance(expr, Call) and expr.function == "coalesce":
         for arg in expr.args:
             yield from _sides(arg, alias)

@@ -117,7 +117,7 @@ def _neighbours(space: Space, tree: Tree) -> Iterator[Tree]:
     for operator in tree:
         for count in range(2, min(4, len(operator))):
             for some in combinations(operator, count):
-                if space.connected(sum(some)):
+                if space.storable(sum(some)):
                     yield materialise(tree, operator, some)
 
 

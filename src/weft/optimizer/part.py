@@ -69,7 +69,7 @@ class Part:
 
 def _storable(space: Space) -> list[int]:
     """What may be stored: connected sets of inputs; of many, only the small ones, since steps are many more."""
-    sets = [mask for mask in range(1, space.full + 1) if space.connected(mask)]
+    sets = [mask for mask in range(1, space.full + 1) if space.storable(mask)]
     most = next((size for count, size in MANY if len(sets) > count), space.count)
     return [mask for mask in sets if mask.bit_count() <= most]
 

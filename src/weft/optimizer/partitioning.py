@@ -20,10 +20,14 @@ __all__ = ["Rule", "improve", "rules", "scheme", "schemes", "spread_by", "stores
 
 
 class Rule(NamedTuple):
-    """Partition all stores that have a key by it; the others in their own way (0) or replicated (-1)."""
+    """Partition all stores that have a key by it; the others in their own way (0) or replicated (-1).
+
+    With ``heavy``, their heavy values are scattered: one store at a time, that may cost a hop before it saves anything.
+    """
 
     key: int
     others: int
+    heavy: bool = False
 
 
 def stores(tree: Tree) -> list[int]:
@@ -42,7 +46,8 @@ def rules(space: Space, tree: Tree, count: int) -> list[Rule]:
     """So many rules at most, those that suit a tree best first."""
     ranked: list[tuple[float, Rule]] = []
     keys = _busiest_keys(space, tree)[: 2 * count + 1]
-    for rule in (Rule(key, others) for key in keys for others in (0, -1)):
+    ways = (False, True) if space.skew.is_known else (False,)
+    for rule in (Rule(key, others, heavy) for key in keys for others in (0, -1) for heavy in ways):
         bound = ranked[count - 1][0] if len(ranked) >= count else inf
         shape = settle_below(space, tree, scheme(space, tree, rule), bound)
         if shape:
@@ -54,7 +59,7 @@ def _busiest_keys(space: Space, tree: Tree) -> list[int]:
     """The keys, those first by which most tuples can be placed."""
     traffic: dict[int, float] = {}
     for mask in stores(tree):
-        for spread in space.spreads(mask):
+        for spread in (spread for spread in space.spreads(mask) if not spread.heavy):
             traffic[spread.key] = traffic.get(spread.key, 0.0) + space.estimator.rate(mask)
     return sorted(traffic, key=lambda key: (-traffic[key], key))
 
@@ -66,8 +71,9 @@ def scheme(space: Space, tree: Tree, rule: Rule) -> dict[int, Spread]:
 
 def spread_by(space: Space, mask: int, rule: Rule) -> Spread:
     """The layout a rule gives to a store."""
-    by_key, found = Spread("partitioned", rule.key), space.spreads(mask)
-    return by_key if by_key in found else found[rule.others]
+    found = space.spreads(mask)
+    by_key = [spread for spread in found if spread[:2] == ("partitioned", rule.key)]
+    return by_key[min(int(rule.heavy), len(by_key) - 1)] if by_key else found[rule.others]
 
 
 def improve(space: Space, shape: Shape, rounds: int) -> Shape:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from weft.optimizer.cost import copies, step_cost
 from weft.optimizer.space import Space
 from weft.plan.schedule import LOCAL, Place, Spread, step
 
@@ -42,7 +41,7 @@ def greedy_order(
     start: int,
     others: Iterable[int],
     tuples: Callable[[int], float],
-    sent: Callable[[int, int], int],
+    sent: Callable[[int, int], float],
     candidates: Callable[[int, tuple[int, ...]], Sequence[int]],
 ) -> Order:
     """Algorithm 1: the next store is the one that, with the best store after it, receives the fewest copies.
@@ -55,7 +54,7 @@ def greedy_order(
     def lookahead(first: int) -> tuple[float, int]:
         joined = known | first
         rest = tuple(store for store in remaining if store != first)
-        follow_up = min((sent(joined, store) for store in candidates(joined, rest)), default=0)
+        follow_up = min((sent(joined, store) for store in candidates(joined, rest)), default=0.0)
         return tuples(known) * sent(known, first) + tuples(joined) * follow_up, first
 
     while remaining:
@@ -66,13 +65,13 @@ def greedy_order(
 
 
 def visit(
-    space: Space, start: int, known: int, place: Place, spread: Spread, complete: int
-) -> tuple[float, Place, str, int]:
+    space: Space, start: int, known: int, store: int, place: Place, spread: Spread, complete: int
+) -> tuple[float, Place, str, float]:
     """One step: its work, where the matches are, the edge taken and the copies sent."""
     routable = space.routable(spread.key, known)
     edge, there = step(place, spread, complete, routable)
-    count = copies(spread.kind, routable, space.partitions)
-    return step_cost(space.weights, space.tuples(start, known), count, edge is not LOCAL), there, edge, count
+    work = space.work(start, known, store, spread, place, space.tuples(start, known), edge is not LOCAL)
+    return work + space.call_cost(start, known, store), there, edge, space.copies(spread, known)
 
 
 def greedy_route(
@@ -86,14 +85,14 @@ def greedy_route(
 ) -> Route:
     """The route of Algorithm 1 through the other stores of an operator."""
 
-    def sent(known: int, store: int) -> int:
+    def sent(known: int, store: int) -> float:
         spread = layouts[store][0]
-        return copies(spread.kind, space.routable(spread.key, known), space.partitions)
+        return space.copies(spread, known) * space.load(spread)
 
     order = greedy_order(home, others, lambda known: space.tuples(start, known), sent, space.next_steps)
     known, cost, place = home, entry.cost, entry.place
     for store in order:
-        work, place, _, _ = visit(space, start, known, place, layouts[store][0], complete[store])
+        work, place, _, _ = visit(space, start, known, store, place, layouts[store][0], complete[store])
         known, cost = known | store, cost + work
     return Route(cost, place, (*entry.orders, order))
 
@@ -137,7 +136,7 @@ def _only(
     complete: Mapping[int, int],
 ) -> Route:
     """The one route of a binary operator, which most operators of a deep tree are."""
-    work, place, _, _ = visit(space, start, home, entry.place, layouts[store][0], complete[store])
+    work, place, _, _ = visit(space, start, home, store, entry.place, layouts[store][0], complete[store])
     return Route(entry.cost + work, place, (*entry.orders, (store,)))
 
 
@@ -153,13 +152,14 @@ def _arrive(
 ) -> None:
     """Continue from every place to a store; what does not depend on the place is computed once."""
     routable = space.routable(spread.key, known)
-    count = copies(spread.kind, routable, space.partitions)
     tuples = space.tuples(start, known)
-    here = step_cost(space.weights, tuples, count, False)
-    sent = step_cost(space.weights, tuples, count, True)
+    calls = space.call_cost(start, known, store)
+    here, sent = (space.even_work(known, spread, tuples, shipped) + calls for shipped in (False, True))
     for place, (cost, order, origin) in places.items():
         edge, there = step(place, spread, complete, routable)
         total = cost + (here if edge is LOCAL else sent)
+        if space.skew.is_known and (routable or spread.kind == "replicated"):
+            total += space.skew.extra(start, known, store, spread, place, tuples, edge is not LOCAL)
         known_there = arrivals.get(there)
         if known_there is None or total < known_there[0]:
             arrivals[there] = (total, (*order, store), origin)
@@ -169,11 +169,12 @@ def _undominated(places: _Arrivals) -> _Arrivals:
     """Without the places that are no earlier and no cheaper than another of the same key."""
     if len(places) == 1:
         return places
-    cheapest: dict[int, float] = {}
+    cheapest: dict[tuple[int, tuple[str, ...]], float] = {}
     kept: _Arrivals = {}
     for place in sorted(places):  # by hop; a place is as late as its hop, whatever the key
         cost = places[place][0]
-        if cost < cheapest.get(place.key, inf):
-            cheapest[place.key] = cost
+        where = (place.key, place.heavy)
+        if cost < cheapest.get(where, inf):
+            cheapest[where] = cost
             kept[place] = places[place]
     return kept

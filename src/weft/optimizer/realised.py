@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from weft.optimizer.cost import hop_cost, step_cost, store_cost
+from weft.optimizer.cost import hop_cost, store_cost
 from weft.optimizer.workspace import Workspace
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.lower import lower_workload
 from weft.plan.rules import ProbeRule, StoreRule
-from weft.plan.schedule import ALL, LOCAL
+from weft.plan.schedule import LOCAL
 from weft.plan.workload import SharedStore, WorkloadPlan
 
 __all__ = ["Realised", "Realiser"]
@@ -46,13 +46,12 @@ class Realiser:
         return Realised(work + hop_cost(self.workspace.options.weights, graph.hops), graph.hops)
 
     def _probing(self, graph: PhysicalGraph) -> Iterator[float]:
-        weights, partitions = self.workspace.options.weights, self.workspace.options.partitions
         for rule in graph.rules:
             if isinstance(rule, ProbeRule):
-                edge = graph.edge(rule.edge)
-                join = self.workspace.find(rule.users[0], rule.known)
-                tuples = self.workspace.tuples(rule.start, join)
-                yield step_cost(weights, tuples, partitions if edge.kind == ALL else 1, edge.kind != LOCAL)
+                store, shipped = graph.store(rule.store), graph.edge(rule.edge).kind != LOCAL
+                where = (rule.start, rule.known, store.aliases, store.layout)
+                yield self.workspace.work(rule.users[0], *where, shipped)
+                yield self.workspace.call_cost(rule.users[0], rule.start, rule.known, store.aliases)
 
     def _storing(self, graph: PhysicalGraph) -> Iterator[float]:
         """Adding to intermediate results."""

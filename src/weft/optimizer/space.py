@@ -11,12 +11,14 @@ from functools import lru_cache
 from typing import Any
 
 from weft.errors import ConfigError
-from weft.logical.expr import Expr, aliases
+from weft.logical.expr import Expr, aliases, columns
 from weft.logical.query import Query
-from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights
+from weft.logical.user_functions import has_user_call
+from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, copies, crowding, step_cost
+from weft.optimizer.skew import Skew
 from weft.plan.join_plan import Layout
 from weft.plan.routing import Routing
-from weft.plan.schedule import NO_KEY, Spread
+from weft.plan.schedule import NO_KEY, Place, Spread
 from weft.stats.estimate import Estimator, bits
 from weft.stats.statistics import Statistics
 
@@ -35,12 +37,16 @@ class Options:
     probe_orders: str = "auto"  # "greedy", "exhaustive", or by the size of the operator
     budget: float | None = None  # tuples that may be stored; None: any number
     weights: Weights = DEFAULT_WEIGHTS
+    scatter_heavy: bool = True  # whether heavy values of keys may be scattered
+    tasks: int | None = None  # that run at once; None: as many as there are partitions
 
     def __post_init__(self) -> None:
         if self.partitions < 1:
             raise ConfigError(f"partitions is {self.partitions}", hint="use 1 or more")
         if self.probe_orders not in ("auto", "greedy", "exhaustive"):
             raise ConfigError(f"probe_orders is {self.probe_orders!r}", hint="use auto, greedy or exhaustive")
+        if self.tasks is not None and self.tasks < 1:
+            raise ConfigError(f"tasks is {self.tasks}", hint="use 1 or more")
         if self.budget is not None and not self.budget >= 0:
             raise ConfigError(f"budget is {self.budget}", hint="use a number of tuples")
 
@@ -66,11 +72,25 @@ class Space:
         self._ways = [self._ways_to(route) for route in range(len(self._routing.members))]
         self._owners = [self.estimator.mask(frozenset(route)) for route in self._routing.members]
         self._edges = self._hyperedges()
+        self._apart = self.estimator.mask(frozenset(i.alias for i in query.inputs if i.counted_per))
+        self._called = self._calls(statistics)
+        self.checks = lru_cache(None)(self._checks)
         self.linked = lru_cache(None)(self._linked)
         self.connected = lru_cache(None)(self._connected)
         self.next_steps = lru_cache(None)(self._next_steps)
         self.routable = lru_cache(None)(self._routable)
         self.spreads = lru_cache(None)(self._spreads)
+        self.load = lru_cache(None)(self._load)
+        tasks = options.partitions if options.tasks is None else options.tasks
+        self.skew = Skew(
+            query,
+            self._routing,
+            self.estimator,
+            options.weights,
+            options.partitions,
+            tasks,
+            options.scatter_heavy,
+        )
 
     @property
     def budget(self) -> float:
@@ -80,12 +100,43 @@ class Space:
         return 2 * sum(self.size(1 << i) for i in range(self.count))
 
     def _ways_to(self, route: int) -> list[int]:
-        """The sets of inputs each of which knows a route's value."""
-        return [self.estimator.mask(needed) for needed, _ in self._routing.sources(route)]
+        """The sets of inputs each of which knows a route's value, or a range of it."""
+        spans = self._routing.spans.get(route, ())
+        needed = (*(source for source, _ in self._routing.sources(route)), *(span.needed for span in spans))
+        return [self.estimator.mask(inputs) for inputs in needed]
 
     def _hyperedges(self) -> list[int]:
         predicates = (*self.query.predicates, *self.query.residuals)
         return [self.estimator.mask(aliases(predicate)) for predicate in predicates]
+
+    def _calls(self, statistics: Statistics) -> list[tuple[int, float, float]]:
+        """The conditions between inputs that call users' functions: their inputs, selectivities and seconds per row."""
+        return [
+            (mask, statistics.selectivity(self.query, predicate), statistics.cost(predicate))
+            for mask, predicate in zip(
+                self._edges, (*self.query.predicates, *self.query.residuals), strict=True
+            )
+            if has_user_call(predicate)
+        ]
+
+    def _checks(self, known: int, store: int) -> tuple[tuple[float, float], ...]:
+        """What users' functions let through, and take, in the conditions that a step checks (`cost.call_cost`)."""
+        both = known | store
+        return tuple(
+            (selectivity, seconds)
+            for mask, selectivity, seconds in self._called
+            if not mask & ~both and mask & known and mask & store
+        )
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether conditions between inputs call users' functions."""
+        return bool(self._called)
+
+    def call_cost(self, start: int, known: int, store: int) -> float:
+        """The work of users' functions in a step."""
+        checks = self.checks(known, store) if self._called else ()
+        return call_cost(self.tuples(start, known | store), checks) if checks else 0.0
 
     def _linked(self, known: int, target: int) -> bool:
         """Whether some predicate can be checked once ``known`` meets ``target``."""
@@ -104,6 +155,14 @@ class Space:
             reached |= sum(steps)
         return reached == mask
 
+    def storable(self, mask: int) -> bool:
+        """Whether the join of some inputs may be stored: no cross product, and no input counted per key.
+
+        Which of an input's tuples are the last of their key is known where all tuples of a key are stored; a stored
+        match is elsewhere.
+        """
+        return self.connected(mask) and (mask.bit_count() == 1 or not mask & self._apart)
+
     def _next_steps(self, known: int, remaining: tuple[int, ...]) -> tuple[int, ...]:
         """The stores worth probing next: those a predicate reaches, or any if none is."""
         return tuple(store for store in remaining if self.linked(known, store)) or remaining
@@ -113,14 +172,35 @@ class Space:
         return key != NO_KEY and any(not needed & ~known for needed in self._ways[key])
 
     def _spreads(self, mask: int) -> tuple[Spread, ...]:
-        """The layouts a store may have (6.4.3): by a key that leads outside, else scattered; or replicated."""
+        """The layouts a store may have (6.4.3): by a key that leads outside, else by a band or scattered; or copied.
+
+        By a key with heavy values, these may be scattered.
+        """
         keys = [
             key
             for key, owners in enumerate(self._owners)
             if owners & mask and any(not needed & mask for needed in self._ways[key])
         ]
-        spread = [Spread("partitioned", key) for key in keys] or [Spread("scattered")]
-        return (*spread, Spread("replicated"))
+        if mask & self._apart:  # all tuples of a key must be in one place
+            keys = [key for key in keys if self._keeps_together(mask, key)]
+        bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
+        spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
+        for plain in () if mask & self._apart else tuple(spread):
+            spread += [plain._replace(heavy=heavy) for heavy in self.skew.heavy(plain.key, mask)]
+        anywhere = () if mask & self._apart else (Spread("scattered"),)
+        return (*(spread or (*bands, *anywhere)), Spread("replicated"))
+
+    def _load(self, spread: Spread) -> float:
+        """How much more than its share the busiest partition of a store has to do."""
+        band = self._routing.bands.get(spread.key)
+        if band is None:
+            return 1.0
+        return crowding(self.estimator.statistics.band(self.query, band), self.partitions)
+
+    def _keeps_together(self, mask: int, key: int) -> bool:
+        """Whether tuples that are counted together have the same value of a key."""
+        (input_,) = (self.query.input(alias) for alias in self.names(mask))
+        return set(columns(self._routing.members[key][input_.alias])) <= set(input_.counted_per)
 
     def names(self, mask: int) -> tuple[str, ...]:
         """The aliases of a mask, sorted."""
@@ -132,7 +212,30 @@ class Space:
         if spread.key != NO_KEY:
             route = self._routing.members[spread.key]
             by = next(route[alias] for alias in self.names(mask) if alias in route)
-        return Layout(spread.kind, self.partitions, by)
+        kind = "partitioned" if spread.kind == "ranged" else spread.kind
+        heavy = self.skew.heavy(spread.key, mask)[spread.heavy] if spread.heavy else ()
+        return Layout(kind, self.partitions, by, heavy)
+
+    def even_work(self, known: int, spread: Spread, tuples: float, shipped: bool) -> float:
+        """What a step of some tuples costs if heavy values cost nothing more."""
+        count = copies(spread.kind, self.routable(spread.key, known), self.partitions)
+        return step_cost(self.weights, tuples, count, shipped) * self.load(spread)
+
+    def work(
+        self, start: int, known: int, store: int, spread: Spread, place: Place, tuples: float, shipped: bool
+    ) -> float:
+        """What a step of some tuples costs."""
+        extra = 0.0
+        if spread.kind == "replicated" or self.routable(spread.key, known):
+            extra = self.skew.extra(start, known, store, spread, place, tuples, shipped)
+        return self.even_work(known, spread, tuples, shipped) + extra
+
+    def copies(self, spread: Spread, known: int) -> float:
+        """χ of a step, those of heavy tuples included."""
+        routable = self.routable(spread.key, known)
+        if spread.heavy and routable:
+            return self.skew.copies(spread, known)
+        return copies(spread.kind, routable, self.partitions)
 
     def spread(self, layout: Layout) -> Spread:
         """The inverse of `layout`."""

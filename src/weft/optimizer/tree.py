@@ -84,7 +84,7 @@ def _generalised_left_deep(space: Space, budget: float) -> Iterator[Tree]:
                 space.next_steps(prefix, tuple(rest)), key=lambda leaf: (space.size(prefix | leaf), leaf)
             )
             spent += space.size(prefix | chosen)
-            if spent > budget or not space.connected(prefix | chosen):
+            if spent > budget or not space.storable(prefix | chosen):
                 break
             operators.append((prefix, chosen))
             rest.remove(chosen)
@@ -133,7 +133,7 @@ def _runs(space: Space, tree: Tree, line: list[int]) -> Iterator[tuple[tuple[int
         row = sorted(operator, key=lambda store: min(line.index(1 << i) for i in bits(store)))
         for first, last in combinations(range(len(row)), 2):
             stores = tuple(row[first : last + 1])
-            if len(stores) < len(row) and space.connected(sum(stores)):
+            if len(stores) < len(row) and space.storable(sum(stores)):
                 yield operator, stores
 
 
@@ -166,7 +166,7 @@ def _subsets(space: Space, operator: tuple[int, ...]) -> Iterator[tuple[int, ...
     for count in range(2, most):
         for stores in combinations(operator, count):
             leaves = sum(store & (store - 1) == 0 for store in stores)
-            if leaves >= 2 and space.connected(sum(stores)):
+            if leaves >= 2 and space.storable(sum(stores)):
                 yield stores
 
 
@@ -195,7 +195,7 @@ def all_trees(space: Space) -> Iterator[Tree]:
 def _trees(space: Space, mask: int) -> Iterator[list[tuple[int, ...]]]:
     for blocks in partitions(mask):
         inner = [block for block in blocks if block & (block - 1)]
-        if len(blocks) > 1 and all(space.connected(block) for block in inner):
+        if len(blocks) > 1 and all(space.storable(block) for block in inner):
             yield from _expand(space, inner, [blocks])
 
 

@@ -21,17 +21,18 @@ from typing import NamedTuple
 
 from weft.logical.expr import aliases
 from weft.logical.query import Query
-from weft.optimizer.cost import Weights, copies, step_cost, store_cost
+from weft.optimizer.cost import Weights, call_cost, store_cost
 from weft.optimizer.part import Part, SubJoin
 from weft.optimizer.space import Options
 from weft.plan.join_plan import Cost, Layout, Names, StoreCost
+from weft.plan.schedule import ANYWHERE
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
 from weft.stats.statistics import Statistics
 
 __all__ = ["PROBES_ONLY", "Step", "SubJoin", "Ways", "Workspace"]
 
 # The probe cost of 6.1 and nothing else: tuples sent, each once per copy.
-PROBES_ONLY = Weights(ship=0.0, probe=1.0, store=0.0, keep=0.0, hop=0.0)
+PROBES_ONLY = Weights(ship=0.0, probe=1.0, store=0.0, keep=0.0, hop=0.0, match=0.0)
 
 
 class Step(NamedTuple):
@@ -210,7 +211,7 @@ class Workspace:
                 for part in (self._parts[name],)
                 if mask != part.space.full
                 for spread in part.space.spreads(mask)
-                if self.replicated or spread.kind != "replicated"
+                if self.replicated or spread.kind != "replicated" or part.space.spreads(mask) == (spread,)
             )
             useful = [layout for layout in every if layout.kind != "scattered"]
             fitting = useful if any(layout.kind == "partitioned" for layout in useful) else every
@@ -244,6 +245,12 @@ class Workspace:
         """The sub-join that a store keeps."""
         return self._stored[store]
 
+    def work(self, name: str, start: str, known: Names, store: Names, layout: Layout, shipped: bool) -> float:
+        """What a step costs, for a query; it is known of it whether its tuples are sent."""
+        space, tuples = self._parts[name].space, self.tuples(start, self.find(name, known))
+        mask, spread, i = space.estimator.mask, space.spread(layout), space.query.aliases.index(start)
+        return space.work(i, mask(known), mask(store), spread, ANYWHERE, tuples, shipped)
+
     def keeping(self, store: int) -> float:
         """The work of adding to a store and of keeping it, the walks that compute it aside."""
         return self._kept[store]
@@ -269,13 +276,26 @@ class Workspace:
     ) -> Iterator[Step]:
         start, space = part.space.query.aliases[i], part.space
         tuples = self.tuples(start, numbers[known])
+        calls = self._calls(start, numbers[known], numbers[mask], numbers[known | mask])
         for store in self.layouts(numbers[mask]):
             layout = self.stores[store].layout
-            routable = space.routable(space.spread(layout).key, known)
-            cost = step_cost(
-                self.options.weights, tuples, copies(layout.kind, routable, self.options.partitions), True
-            )
-            yield Step(start, numbers[known], store, numbers[known | mask], cost)
+            cost = space.work(i, known, mask, space.spread(layout), ANYWHERE, tuples, True)
+            yield Step(start, numbers[known], store, numbers[known | mask], cost + calls)
+
+    def _calls(self, start: str, known: int, stored: int, target: int) -> float:
+        """The work of users' functions where a sub-join meets another: as the first query sees it that has both."""
+        name, _ = self._members[target][0]
+        space = self._parts[name].space
+        if not space.calls_functions:
+            return 0.0
+        here = space.estimator.mask(self.joins[known].aliases)
+        there = space.estimator.mask(self.joins[stored].aliases)
+        return call_cost(self.tuples(start, target), space.checks(here, there))
+
+    def call_cost(self, name: str, start: str, known: Names, store: Names) -> float:
+        """The work of users' functions in a step of a query: tuples that know some inputs visit a store of others."""
+        joins = (self.find(name, names) for names in (known, store, (*known, *store)))
+        return self._calls(start, *joins) if self._parts[name].space.calls_functions else 0.0
 
     def upkeep_steps(self, join: int, start: str) -> list[Step]:
         """The steps by which tuples of an input may compute a sub-join."""
@@ -325,7 +345,8 @@ class Workspace:
         stores = [self.store_number(store) for store in plan.stores]
         sent = math.fsum(step.cost for step in steps)
         per_tuple = self.options.weights.probe + self.options.weights.ship
-        probes = sent / per_tuple if per_tuple else 0.0
+        calls = math.fsum(self._calls(s.start, s.known, self.join_of(s.store), s.target) for s in steps)
+        probes = (sent - calls) / per_tuple if per_tuple else 0.0
         sizes = [
             StoreCost(self.stores[n].aliases, self.size(self.join_of(n)), self.rate(self.join_of(n)))
             for n in stores

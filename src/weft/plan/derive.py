@@ -20,6 +20,7 @@ from weft.plan.rules import ProbeRule, Rule
 __all__ = [
     "closed_retention",
     "columns_of",
+    "counts_unwanted",
     "filters_of",
     "indexes_of",
     "probe_conditions",
@@ -31,6 +32,11 @@ __all__ = [
 def filters_of(query: Query, alias: str) -> tuple[Expr, ...]:
     """What tuples of an input must satisfy by themselves."""
     return tuple(f for f in query.filters if aliases(f) == {alias})
+
+
+def counts_unwanted(query: Query) -> bool:
+    """Whether tuples that a query does not want count all the same: of an input counted per key, before its filters."""
+    return any(input_.counted_per and filters_of(query, input_.alias) for input_ in query.inputs)
 
 
 def columns_of(queries: Sequence[Query], alias: str, others: Iterable[Expr] = ()) -> tuple[Column, ...]:

@@ -11,15 +11,18 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from weft.errors import WeftError
+from weft.logical.expr import Call
 from weft.logical.ordering import Ordering
 from weft.logical.query import Query
+from weft.logical.user_functions import has_user_call
 from weft.logical.window import Rows, format_duration
 from weft.plan.closing import closing_lines
 from weft.plan.graph import PhysicalGraph, StoreNode
-from weft.plan.join_plan import Cost
-from weft.plan.observation import Observation, StepSeen
+from weft.plan.join_plan import CallCost, Cost
+from weft.plan.observation import FunctionSeen, Observation, StepSeen
 from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.schedule import ALL, LOCAL
+from weft.plan.search import what_is_searched
 
 __all__ = ["compare", "diagram", "explain", "number"]
 
@@ -42,12 +45,13 @@ def explain(
     strategy: str = "",
     observed: Observation | None = None,
     query: Query | None = None,
+    calls: Sequence[CallCost] = (),
     ordering: Ordering | None = None,
 ) -> str:
     """The plan as text: its stores, then every input's probes with what they are expected to do.
 
     With ``observed``, which must be of this graph, what they did is shown next to it. The graph knows the core of a
-    query with outer joins; ``query`` is all of it.
+    query with outer joins; ``query`` is all of it. ``calls`` are what is expected of users' functions.
     """
     lines = [_title(graph, name, strategy)]
     lines += [f"Observed: {_summary(graph, observed)}"] if observed else []
@@ -59,6 +63,8 @@ def explain(
         lines += ["Stores", *_store_table(graph, observed), ""]
     if any(isinstance(rule, ProbeRule) for rule in graph.rules):
         lines += ["Probe orders", *_step_table(graph, observed), ""]
+    if calls:
+        lines += ["Functions", *_call_table(calls, observed), ""]
     lines += closing_lines(graph, observed)
     if observed:
         lines += ["Time per batch", *_table(_HOP_HEADS, _hop_rows(observed)), ""]
@@ -146,7 +152,7 @@ def _store_row(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
     return (
         store.name,
         str(store.layout),
-        ", ".join(map(str, store.indexes)) or "-",
+        ", ".join((*map(str, store.indexes), *what_is_searched(graph, store))) or "-",
         str(store.complete),
         _kept(graph, store),
         number(estimate.size) if estimate else "?",
@@ -183,7 +189,9 @@ def _span(value: timedelta | None) -> str:
 
 def _rows(graph: PhysicalGraph, alias: str) -> str:
     window = graph.query.input(alias).window
-    return f"{window.count} rows" if isinstance(window, Rows) else ""
+    if not isinstance(window, Rows):
+        return ""
+    return f"{window.count} rows" + (f" per {', '.join(window.per)}" if window.per else "")
 
 
 _STEP_HEADS = ("step", "hop", "edge", "checks", "in/s", "copies", "out/s", "cost")
@@ -238,7 +246,7 @@ def _estimates(rule: ProbeRule) -> tuple[str, str, str, str]:
     found = rule.estimate
     if found is None:
         return ("?", "?", "?", "?")
-    return (number(found.incoming), str(found.copies), number(found.outgoing), number(found.cost))
+    return (number(found.incoming), number(found.copies), number(found.outgoing), number(found.cost))
 
 
 def _side_by_side(rule: ProbeRule, seen: Observation) -> tuple[str, ...]:
@@ -252,6 +260,29 @@ def _side_by_side(rule: ProbeRule, seen: Observation) -> tuple[str, ...]:
     )
 
 
+_CALL_HEADS = ("function", "condition", "µs/row", "lets through")
+
+
+def _call_table(calls: Sequence[CallCost], seen: Observation | None) -> list[str]:
+    if seen is None:
+        return _table(_CALL_HEADS, [(one.function, one.condition or "-", *_call(one)) for one in calls])
+    heads = (*_CALL_HEADS[:3], "observed", _CALL_HEADS[3], "observed", "rows")
+    return _table(heads, [_call_row(one, seen) for one in calls])
+
+
+def _call(one: CallCost) -> tuple[str, str]:
+    return number(one.seconds * 1e6), number(one.selectivity) if one.condition else "-"
+
+
+def _call_row(one: CallCost, seen: Observation) -> tuple[str, ...]:
+    found = seen.functions.get(one.function, FunctionSeen(0, 0.0))
+    each = found.seconds_per_row
+    passed = _figure(seen.selectivities.get(one.name)) if one.condition else "-"
+    (seconds, selectivity), micros = _call(one), None if each is None else each * 1e6
+    figures = (seconds, _figure(micros), selectivity, passed, number(found.rows))
+    return (one.function, one.condition or "-", *figures)
+
+
 def _notes(graph: PhysicalGraph) -> list[str]:
     notes = []
     endless = [s.name for s in graph.stores if len(s.aliases) == 1 and _kept(graph, s) == "ever"]
@@ -262,6 +293,11 @@ def _notes(graph: PhysicalGraph) -> list[str]:
         )
     if graph.query.cross and graph.members[0].walked:
         notes.append("this is a cross product: some probes match every stored tuple")
+    for term in (*graph.query.predicates, *graph.query.residuals):
+        if isinstance(term, Call) and term.function == "=" and has_user_call(term):
+            notes.append(
+                f"{term} is checked pair by pair, since no function is a key (compute it in the stream)"
+            )
     return notes
 
 
@@ -286,6 +322,7 @@ _FIGURES = (
         "backlog",
         "seconds",
     ),
+    *("µs/row", "lets through"),
     *("of best", "hops", "stored", "probes/s", "shipped/s", "latency"),
 )
 

@@ -121,7 +121,8 @@ class StoreNode:
 class PhysicalGraph:
     """Sources, stores, the edges between them and the rules at their ends, layered into hops.
 
-    ``tracked`` says whether tuples carry query-sets; without, there is one query, and there has been no other.
+    ``tracked`` says whether tuples carry query-sets; without, there is one query, and there has been no other, and it
+    wants all tuples that it counts per key.
     ``sweeps`` close the rows of queries with outer joins.
     """
 

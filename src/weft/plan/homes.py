@@ -31,6 +31,8 @@ def located(side: Join | str, layouts: Mapping[str, Layout]) -> Place | None:
     """Where the rows of a tree are; None if some of what decides on them is elsewhere."""
     if isinstance(side, str):
         layout = layouts[side]
+        if layout.heavy:  # partners of a heavy value may be elsewhere
+            return None
         by = frozenset() if layout.by is None else frozenset({layout.by})
         return Place(layout.kind == "replicated", by)
     left, right = located(side.left, layouts), located(side.right, layouts)

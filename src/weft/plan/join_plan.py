@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.errors import PlanError
-from weft.logical.expr import Expr, aliases
+from weft.logical.expr import Expr, Literal, aliases, to_sql
+from weft.logical.limits import measured_in_cells
 from weft.logical.outer import Closing
 from weft.logical.query import Query
 
 __all__ = [
+    "CallCost",
     "Cost",
     "JoinPlan",
     "Layout",
@@ -41,11 +43,15 @@ def store_name(names: Names) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a store is spread: ``partitioned`` by an expression, ``scattered`` at random, ``replicated`` everywhere."""
+    """How a store is spread: ``partitioned`` by an expression, ``scattered`` at random, ``replicated`` everywhere.
+
+    Of a partitioned store, tuples with a value of ``heavy`` are scattered: one task could not cope with all of them.
+    """
 
     kind: str
     partitions: int
     by: Expr | None = None
+    heavy: tuple[Literal, ...] = ()
 
     KINDS = ("partitioned", "scattered", "replicated")
 
@@ -54,10 +60,18 @@ class Layout:
             raise PlanError(f"a {self.kind} layout by {self.by} cannot be")
         if self.partitions < 1:
             raise PlanError(f"a store in {self.partitions} partitions cannot be")
+        if self.heavy and (self.by is None or list(self.heavy) != sorted(set(self.heavy), key=to_sql)):
+            raise PlanError(
+                f"a {self.kind} layout with heavy values {', '.join(map(str, self.heavy))} cannot be"
+            )
 
     def __str__(self) -> str:
+        found = measured_in_cells(self.by) if self.by is not None else None
+        if found is not None:
+            return f"{self.kind} by ranges of {found[0]}, {found[1]:.15g} each"
         by = f" by {self.by}" if self.by is not None else ""
-        return f"{self.kind}{by}"
+        heavy = f", heavy {', '.join(map(str, self.heavy))} scattered" if self.heavy else ""
+        return f"{self.kind}{by}{heavy}"
 
 
 def check_store(names: Names, layout: Layout) -> None:
@@ -152,7 +166,7 @@ class StepCost:
     store: Names
     hop: int
     incoming: float
-    copies: int
+    copies: float
     shipped: bool
     outgoing: float
     cost: float
@@ -165,6 +179,20 @@ class StoreCost:
     store: Names
     size: float
     rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallCost:
+    """What is expected of a user's function: seconds per row, and the part of rows that its condition lets through.
+
+    ``condition`` is its text, empty where it computes what the query gives, and ``name`` what it is measured under.
+    """
+
+    function: str
+    seconds: float
+    condition: str = ""
+    name: str = ""
+    selectivity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

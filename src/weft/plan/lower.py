@@ -7,7 +7,7 @@ Where a step goes is decided in `placing.py` alone; this file gives it names and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.logical.canonical import joined_on
@@ -15,10 +15,10 @@ from weft.logical.expr import Expr
 from weft.logical.ordering import Ordering
 from weft.logical.outer import Closing
 from weft.logical.query import Query
-from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
+from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Names, StepCost
-from weft.plan.placing import At, Home, entering, first_step, is_foreign, keeps_nulls, next_step, storing
+from weft.plan.placing import At, Home, Way, entering, first_step, is_foreign, keeps_nulls, next_step, storing
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.plan.schedule import GROUP_BY, LOCAL
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan, answer_of
@@ -26,26 +26,34 @@ from weft.plan.workload import SharedStore, Walk, WorkloadPlan, answer_of
 __all__ = ["lower", "lower_workload"]
 
 
-def lower(plan: JoinPlan, name: str = "query", ordering: Ordering | None = None) -> PhysicalGraph:
+def lower(
+    plan: JoinPlan, name: str = "query", ordering: Ordering | None = None, ranked: Sequence[Expr] = ()
+) -> PhysicalGraph:
     """The physical graph of one query's plan."""
     answer, upkeep = answer_of(name, plan)
     member = Member(name, answer.query, closing=answer.closing, ordering=ordering)
-    return lower_workload(WorkloadPlan((answer,), upkeep, plan.cost), (member,))
+    return lower_workload(WorkloadPlan((answer,), upkeep, plan.cost), (member,), ranked=ranked)
 
 
 def lower_workload(
-    plan: WorkloadPlan, members: Iterable[Member] | None = None, *, tracked: bool = False
+    plan: WorkloadPlan,
+    members: Iterable[Member] | None = None,
+    *,
+    tracked: bool = False,
+    ranked: Sequence[Expr] = (),
 ) -> PhysicalGraph:
     """The physical graph of a plan for many queries; members are numbered in their order if they are not given.
 
-    ``tracked`` makes tuples carry query-sets even for one query: there have been others, or will be.
+    ``tracked`` makes tuples carry query-sets even for one query: there have been others, or will be. They carry them,
+    too, where a query counts tuples that it does not want. Predicates are checked in the order in which they are
+    ``ranked``.
     """
     given = {member.name: member for member in members or ()}
     found = [
         given.get(a.name) or Member(a.name, a.query, slot, closing=a.closing)
         for slot, a in enumerate(plan.answers)
     ]
-    lowering = _Lowering(plan, tuple(sorted(found, key=lambda member: member.name)), tracked)
+    lowering = _Lowering(plan, tuple(sorted(found, key=lambda member: member.name)), tracked, ranked)
     lowering.enter()
     for store in lowering.intermediate:
         lowering.materialise(store)
@@ -69,10 +77,13 @@ class _Node:
 class _Lowering:
     """The graph while it grows: smaller stores first, so completeness is known when needed."""
 
-    def __init__(self, plan: WorkloadPlan, members: tuple[Member, ...], tracked: bool) -> None:
+    def __init__(
+        self, plan: WorkloadPlan, members: tuple[Member, ...], tracked: bool, ranked: Sequence[Expr]
+    ) -> None:
         self.plan = plan
+        self.ranks = {predicate: rank for rank, predicate in enumerate(ranked)}
         self.members = members
-        self.tracked = tracked or len(members) > 1
+        self.tracked = tracked or len(members) > 1 or any(counts_unwanted(m.query) for m in members)
         self.queries = {member.name: member.query for member in members}
         self.users = _users(plan)
         self.intermediate = [store for store in plan.stores if not store.is_input]
@@ -128,7 +139,7 @@ class _Lowering:
     def _keep(self, store: SharedStore, root: _Node) -> None:
         """The edge that brings tuples of an input into one of its stores."""
         way = entering(store.layout)
-        name = self._store(store, root, way.kind, way.hop)
+        name = self._store(store, root, way)
         self.complete[store] = 1
         self.homes.setdefault(root.start, []).append((Home(name, store.layout), self.users[store]))
 
@@ -139,7 +150,7 @@ class _Lowering:
         hops = []
         for end in ends:
             way = storing(self._representative(self.users[store]), _placed(end), store.layout)
-            self._store(store, end, way.kind, way.hop)
+            self._store(store, end, way)
             hops.append(way.hop)
         self.complete[store] = max(hops)
 
@@ -177,10 +188,21 @@ class _Lowering:
             way = next_step(query, node.known, node.at, store.layout, complete)
         self.steps[node.start] += 1
         label = f"{node.start}: {self.steps[node.start]}"
-        edge = Edge("", "", self.names[store], way.kind, way.hop, way.by[0], way.rides)
+        edge = Edge(
+            "",
+            "",
+            self.names[store],
+            way.kind,
+            way.hop,
+            way.by[0],
+            way.rides,
+            until=way.until,
+            heavy=way.heavy,
+        )
         name = self._edge(label, node, edge)
         inside = frozenset(store.aliases)
-        lookups, predicates = probe_conditions(query, frozenset(node.known), inside)
+        lookups, checked = probe_conditions(query, frozenset(node.known), inside)
+        predicates = tuple(sorted(checked, key=lambda one: self.ranks.get(one, len(self.ranks))))
         known, users = node.known, tuple(sorted(following.users))
         estimate = self._estimate(node.start, store.aliases)
         self.rules.append(
@@ -199,12 +221,12 @@ class _Lowering:
         """One of the queries that share a step; up to there they are alike."""
         return self.queries[min(users)]
 
-    def _store(self, store: SharedStore, node: _Node, kind: str, hop: int) -> str:
+    def _store(self, store: SharedStore, node: _Node, way: Way) -> str:
         users = self.users[store]
-        by = store.layout.by if kind == GROUP_BY else None
         past = (self.tracked and store.is_input) or bool(self._closed_from(store))
-        nulls = kind == GROUP_BY and keeps_nulls([self.queries[n] for n in users], store.layout, past)
-        edge = Edge("", "", self.names[store], kind, hop, by, None, nulls)
+        nulls = way.kind == GROUP_BY and keeps_nulls([self.queries[n] for n in users], store.layout, past)
+        target = self.names[store]
+        edge = Edge("", "", target, way.kind, way.hop, way.by[0], None, nulls, heavy=way.heavy)
         name = self._edge(f"{node.start}: store {self.names[store]}", node, edge)
         self.rules.append(StoreRule(name, self.names[store], tuple(sorted(users))))
         return name

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from weft.errors import StatisticsError
 
-__all__ = ["EVENT_TIME", "WALL_CLOCK", "InputSeen", "Observation", "StepSeen", "StoreSeen"]
+__all__ = ["EVENT_TIME", "WALL_CLOCK", "FunctionSeen", "InputSeen", "Observation", "StepSeen", "StoreSeen"]
 
 EVENT_TIME, WALL_CLOCK = "event time", "wall-clock time"
 
@@ -51,6 +51,19 @@ class StoreSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionSeen:
+    """Rows that a user's function computed, whoever called it, and in how many seconds."""
+
+    rows: int
+    seconds: float
+
+    @property
+    def seconds_per_row(self) -> float | None:
+        """None if there was no row."""
+        return self.seconds / self.rows if self.rows else None
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """So many batches: inputs by alias, steps by the name of their edge, stores by name.
 
@@ -67,6 +80,8 @@ class Observation:
     hops: tuple[float, ...] = ()
     elapsed: float = 0.0
     closed: int = 0  # results that were closed, not found by probes
+    functions: Mapping[str, FunctionSeen] = field(default_factory=dict)  # of users
+    selectivities: Mapping[str, float] = field(default_factory=dict)  # of conditions that call them
 
     def __post_init__(self) -> None:
         if self.batches < 0 or not self.seconds >= 0:

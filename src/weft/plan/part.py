@@ -7,7 +7,7 @@ names to those of the part, so what was counted there can be shown here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.logical.canonical import joined_on
 from weft.logical.expr import rename
@@ -86,7 +86,7 @@ def _key(
 
 def _layout(node: StoreNode, names: Mapping[str, str]) -> str:
     by = node.layout.by
-    return f"{node.layout.kind} {rename(by, dict(names)) if by is not None else ''}"
+    return str(node.layout if by is None else replace(node.layout, by=rename(by, dict(names))))
 
 
 def _aliases(aliases: Names, names: Mapping[str, str]) -> Names:
@@ -97,7 +97,7 @@ def _renamed(node: StoreNode, query: Query, names: Mapping[str, str]) -> SharedS
     aliases = _aliases(node.aliases, names)
     layout = node.layout
     if layout.by is not None:
-        layout = type(layout)(layout.kind, layout.partitions, rename(layout.by, dict(names)))
+        layout = replace(layout, by=rename(layout.by, dict(names)))
     return SharedStore(aliases, layout, joined_on(query, aliases))
 
 

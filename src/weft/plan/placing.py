@@ -11,11 +11,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from weft.logical.expr import Expr
+from weft.logical.expr import Expr, Literal
 from weft.logical.query import Query
 from weft.plan.join_plan import Layout, Names
 from weft.plan.routing import Routing
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL, NO_KEY, SHUFFLE, Place, Spread, start, step, store_edge
+from weft.plan.schedule import (
+    ALL,
+    GROUP_BY,
+    LOCAL,
+    NO_KEY,
+    SHUFFLE,
+    SPAN,
+    Place,
+    Spread,
+    start,
+    step,
+    store_edge,
+)
 
 __all__ = ["At", "Home", "Way", "entering", "first_step", "is_foreign", "keeps_nulls", "next_step", "storing"]
 
@@ -25,21 +37,27 @@ _ELSEWHERE = -2
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Where matches are: their hop, and the value that decided their task."""
+    """Where matches are: their hop, and the value that decided their task, unless it is one of ``heavy``."""
 
     hop: int
     by: Expr | None
+    heavy: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """An edge to take: its kind, its hop, the values it may group by, the edge it rides on; where matches are then."""
+    """An edge to take: its kind, its hop, the values it may group by, the edge it rides on; where matches are then.
+
+    A span ends at the value ``until``. Tuples with a value of ``heavy`` take a way of their own.
+    """
 
     kind: str
     hop: int
     by: tuple[Expr | None, ...]
     rides: str | None
     at: At
+    until: Expr | None = None
+    heavy: tuple[Literal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,40 +97,59 @@ def keeps_nulls(queries: Iterable[Query], layout: Layout, past: bool) -> bool:
 def entering(layout: Layout) -> Way:
     """The way of an arriving tuple into a store of its input."""
     kind = {"partitioned": GROUP_BY, "scattered": SHUFFLE, "replicated": ALL}[layout.kind]
-    return Way(kind, 1, (layout.by if kind == GROUP_BY else None,), None, At(1, layout.by))
+    by = layout.by if kind == GROUP_BY else None
+    return Way(kind, 1, (by,), None, At(1, layout.by), heavy=layout.heavy)
 
 
 def first_step(query: Query, alias: str, homes: Iterable[Home], target: Layout, complete: int) -> Way:
     """The way of an arriving tuple to the first store it probes: along with being stored, if that leads there."""
-    spread = _spread(query, target)
-    ways = _routing(query).ways(spread.key, frozenset({alias}))
+    spread, known = _spread(query, target), frozenset({alias})
+    routable = _is_routable(query, spread, known)
     for home in homes:
         place = start(_spread(query, home.layout))
-        kind, there = step(place, spread, complete, bool(ways))
+        kind, there = step(place, spread, complete, routable)
         if kind == LOCAL and not is_foreign(query, home.layout):
-            return Way(LOCAL, there.hop, (None,), home.edge, At(there.hop, home.layout.by))
-    kind, there = step(Place(0, _ELSEWHERE, True), spread, complete, bool(ways))
-    return _sent(kind, there.hop, ways, target)
+            at = At(there.hop, home.layout.by, there.heavy)
+            sent = target.heavy or (home.layout.heavy and target.kind != "replicated")
+            by = _routing(query).ways(spread.key, known) if sent else (None,)
+            return Way(LOCAL, there.hop, by, home.edge, at, heavy=target.heavy)
+    kind, there = step(Place(0, _ELSEWHERE, True), spread, complete, routable)
+    return _sent(query, kind, there.hop, known, target)
 
 
 def next_step(query: Query, known: Names, at: At, target: Layout, complete: int) -> Way:
     """The way of matches to the next store."""
     spread = _spread(query, target)
-    ways = _routing(query).ways(spread.key, frozenset(known))
-    kind, there = step(Place(at.hop, _key(query, at.by)), spread, complete, bool(ways))
+    routable = _is_routable(query, spread, frozenset(known))
+    kind, there = step(Place(at.hop, _key(query, at.by), False, at.heavy), spread, complete, routable)
     if kind == LOCAL:
-        return Way(LOCAL, there.hop, (None,), None, At(there.hop, at.by))
-    return _sent(kind, there.hop, ways, target)
+        return Way(LOCAL, there.hop, (None,), None, At(there.hop, at.by, there.heavy))
+    return _sent(query, kind, there.hop, frozenset(known), target)
 
 
-def _sent(kind: str, hop: int, ways: tuple[Expr, ...], target: Layout) -> Way:
-    by: tuple[Expr | None, ...] = ways if kind == GROUP_BY else (None,)
-    return Way(kind, hop, by, None, At(hop, None if kind == SHUFFLE else target.by))
+def _is_routable(query: Query, spread: Spread, known: frozenset[str]) -> bool:
+    routing = _routing(query)
+    return bool(routing.ways(spread.key, known)) or routing.span(spread.key, known) is not None
+
+
+def _sent(query: Query, kind: str, hop: int, known: frozenset[str], target: Layout) -> Way:
+    routing, spread = _routing(query), _spread(query, target)
+    key, at = spread.key, At(hop, target.by, spread.heavy)
+    if kind == GROUP_BY:
+        return Way(kind, hop, routing.ways(key, known), None, at, heavy=target.heavy)
+    span = routing.span(key, known) if kind == SPAN else None
+    if span is not None:
+        return Way(kind, hop, (span.first,), None, at, span.last)
+    return Way(kind, hop, (None,), None, At(hop, None) if kind == SHUFFLE else at)
 
 
 def storing(query: Query, at: At, layout: Layout) -> Way:
     """The way of matches into a store of them."""
-    spread = Spread(layout.kind, _key(query, layout.by) if layout.by is not None else NO_KEY)
+    known = _routing(query).spread(layout)
+    spread = known._replace(key=_key(query, layout.by) if layout.by is not None else NO_KEY)
     here = _key(query, at.by)
-    kind, hop = store_edge(Place(at.hop, _ELSEWHERE - 1 if here == _ELSEWHERE else here), spread)
-    return Way(kind, hop, (layout.by if kind == GROUP_BY else None,), None, At(hop, layout.by))
+    place = Place(at.hop, _ELSEWHERE - 1 if here == _ELSEWHERE else here, False, at.heavy)
+    kind, hop = store_edge(place, spread)
+    sent = kind == GROUP_BY
+    there = At(hop, layout.by, spread.heavy)
+    return Way(kind, hop, (layout.by if sent else None,), None, there, heavy=layout.heavy if sent else ())

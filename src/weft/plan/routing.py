@@ -3,18 +3,28 @@
 Guarantees: a *route* is a value that several inputs agree on: an equality class, or one side of an equality over three
 or more inputs (`t.c` in `r.a + s.b = t.c`), which only those who know the other side can compute. Routes are numbered
 alike wherever a query is planned, priced or lowered.
+
+Where no equality leads to a store, a band may: its route are the *cells* of the stored value, pieces some times as wide
+as the band, and who knows the bounds knows the one or two cells between them (a `Span`). Bounds of event times are no
+such bands: all that arrives at once would be in one cell.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
+from typing import NamedTuple
 
 from weft.logical.expr import Call, Expr, aliases
+from weft.logical.horizon import is_time_bound
+from weft.logical.limits import Range, bounds, cell, last_cell, ranges
 from weft.logical.query import Query
+from weft.logical.user_functions import has_user_call
 from weft.plan.join_plan import Layout
-from weft.plan.schedule import NO_KEY, Spread
+from weft.plan.schedule import CELL, NO_KEY, Spread
 
-__all__ = ["Equality", "Routing", "equalities"]
+__all__ = ["Equality", "Routing", "Span", "equalities"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,14 @@ class Equality:
         return f"{self.probe} = {self.stored}"
 
 
+class Span(NamedTuple):
+    """A way to know between which cells partners are, and the inputs that must be known."""
+
+    needed: frozenset[str]
+    first: Expr
+    last: Expr
+
+
 class Routing:
     """The routes of a query."""
 
@@ -39,6 +57,21 @@ class Routing:
         for one, _ in self.derived:
             if len(aliases(one)) == 1 and self.number(one) == NO_KEY:
                 self.members.append({next(iter(aliases(one))): one})
+        self.bands: dict[int, Range] = {}
+        self.spans: dict[int, list[Span]] = {}
+        for alias, other in permutations(query.aliases, 2):
+            for band in _bands(query, other, alias):
+                self._add_band(alias, other, band)
+
+    def _add_band(self, alias: str, other: str, band: Range) -> None:
+        width = band.width * CELL
+        by = cell(band.stored, width)
+        if self.number(by) == NO_KEY:
+            self.members.append({alias: by})
+        route = self.number(by)
+        ends = (last_cell(band.low.limit, width), last_cell(band.high.limit, width))
+        self.bands.setdefault(route, band)
+        self.spans.setdefault(route, []).append(Span(frozenset({other}), *ends))
 
     def number(self, expr: Expr) -> int:
         """The route an expression belongs to."""
@@ -46,7 +79,8 @@ class Routing:
 
     def spread(self, layout: Layout) -> Spread:
         """A layout as routing sees it."""
-        return Spread(layout.kind, NO_KEY if layout.by is None else self.number(layout.by))
+        key = NO_KEY if layout.by is None else self.number(layout.by)
+        return Spread("ranged" if key in self.spans else layout.kind, key)
 
     def sources(self, route: int) -> list[tuple[frozenset[str], Expr]]:
         """The ways to know a route's value: the inputs needed, and the expression over them."""
@@ -60,10 +94,21 @@ class Routing:
             return ()
         return tuple(expr for needed, expr in self.sources(route) if needed <= known)
 
+    def span(self, route: int, known: frozenset[str]) -> Span | None:
+        """A way to know between which cells of a route partners are."""
+        return next((span for span in self.spans.get(route, ()) if span.needed <= known), None)
+
+
+def _bands(query: Query, other: str, alias: str) -> Iterator[Range]:
+    """The bands that one input sets to a value of another, times of events aside."""
+    plain = [predicate for predicate in query.predicates if not has_user_call(predicate)]
+    found = bounds(plain, frozenset({other}), frozenset({alias}))
+    return ranges([bound for bound in found if not is_time_bound(query, bound.predicate)])
+
 
 def _sides(residual: Expr) -> list[tuple[Expr, Expr]]:
     """An n-ary equality both ways round, if no input is on both sides."""
-    if isinstance(residual, Call) and residual.function == "=":
+    if isinstance(residual, Call) and residual.function == "=" and not has_user_call(residual):
         left, right = residual.args
         if not aliases(left) & aliases(right):
             return [(left, right), (right, left)]

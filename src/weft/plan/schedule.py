@@ -8,6 +8,12 @@ disagree. A hop is one shuffle; within a hop a tuple stays in its task.
   already decided the tuple's task.
 - A store can be probed from the hop in which this batch's additions to it are complete: hop 1 for an input, later for a
   stored intermediate result. A tuple that comes too early is sent to that hop directly.
+- A tuple that knows between which values of a store's key its partners are goes to the few partitions of the cells
+  between them (`ranged`): one, and at the border of a cell one more.
+- Of a store with *heavy* values, tuples that have one of these are anywhere, each in one partition. Probes for them go
+  everywhere; all others to the one partition, as ever. Afterwards, matches are placed by the key but for those values:
+  where the same key leads further, they have to be sent. Only a tuple that its source can still send may stay: if its
+  value is light, it is where it must be, together with being stored, and if it is heavy, the source sends it.
 - A tuple that cannot know the partition goes to all of them; the matches stay where the stored tuple was, so afterwards
   they are placed by that store's key.
 """
@@ -17,49 +23,94 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-__all__ = ["ALL", "GROUP_BY", "LOCAL", "NO_KEY", "SHUFFLE", "Place", "Spread", "start", "step", "store_edge"]
+__all__ = [
+    "ALL",
+    "ANYWHERE",
+    "CELL",
+    "GROUP_BY",
+    "LOCAL",
+    "NO_KEY",
+    "SHUFFLE",
+    "SPAN",
+    "Place",
+    "Spread",
+    "edge_copies",
+    "start",
+    "step",
+    "store_edge",
+]
 
-LOCAL, GROUP_BY, ALL, SHUFFLE = "local", "group-by", "all", "shuffle"
+LOCAL, GROUP_BY, SPAN, ALL, SHUFFLE = "local", "group-by", "span", "all", "shuffle"
+
+# How many times as wide as the band that is looked for a cell is.
+CELL = 8
 
 # The key of what no key decided.
 NO_KEY = -1
 
 
+_KEYED = ("partitioned", "ranged")
+
+
 class Spread(NamedTuple):
-    """A layout reduced to what routing needs; ``key`` identifies the equality class it is partitioned by."""
+    """A layout reduced to what routing needs; ``key`` identifies the equality class it is partitioned by.
+
+    A store that is partitioned by the cells of a value is ``ranged``. Tuples with a value of ``heavy``, given as SQL,
+    are scattered.
+    """
 
     kind: str
     key: int = NO_KEY
+    heavy: tuple[str, ...] = ()
 
 
 class Place(NamedTuple):
-    """Where a tuple is: its hop, the key that decided its task, and whether its source can still send it elsewhere."""
+    """Where a tuple is: its hop, the key that decided its task, and whether its source can still send it elsewhere.
+
+    A tuple with a value of ``heavy`` may be in any task.
+    """
 
     hop: int
     key: int
     fresh: bool = False
+    heavy: tuple[str, ...] = ()
+
+
+# Where a tuple is of which nothing is known.
+ANYWHERE = Place(0, NO_KEY)
+
+
+def edge_copies(kind: str, partitions: int) -> float:
+    """How many copies of a tuple take an edge; of a span, on average, where values are spread evenly."""
+    if kind == ALL:
+        return partitions
+    return min(partitions, 1 + 1 / CELL) if kind == SPAN else 1
 
 
 def start(home: Spread) -> Place:
     """A tuple of an input as it arrives at its own store; a replicated one has no task of its own."""
-    return Place(0, NO_KEY, True) if home.kind == "replicated" else Place(1, home.key, True)
+    return Place(0, NO_KEY, True) if home.kind == "replicated" else Place(1, home.key, True, home.heavy)
 
 
 @cache
 def step(place: Place, spread: Spread, complete: int, routable: bool) -> tuple[str, Place]:
     """The edge to a store that is ready in hop ``complete``, and where the matches are."""
-    here = spread.kind == "replicated" or (spread.kind == "partitioned" and spread.key == place.key)
-    if here and place.hop >= complete:
-        return LOCAL, Place(place.hop, place.key)
+    if spread.kind == "replicated" and place.hop >= complete:
+        return LOCAL, Place(place.hop, place.key, False, place.heavy)
+    apart = (spread.heavy or place.heavy) and not place.fresh
+    if spread.kind in _KEYED and spread.key == place.key and not apart and place.hop >= complete:
+        return LOCAL, Place(place.hop, place.key, False, spread.heavy)
     hop = max(1 if place.fresh else place.hop + 1, complete)
     if spread.kind == "replicated":
         return SHUFFLE, Place(hop, NO_KEY)
-    return (GROUP_BY if routable else ALL), Place(hop, spread.key)
+    found = SPAN if spread.kind == "ranged" else GROUP_BY
+    return (found if routable else ALL), Place(hop, spread.key, False, spread.heavy)
 
 
 @cache
 def store_edge(place: Place, spread: Spread) -> tuple[str, int]:
     """The edge by which a result is stored, and the hop in which it is there."""
-    if spread.kind == "scattered" or (spread.kind == "partitioned" and spread.key == place.key):
+    placed = spread.kind in _KEYED and spread.key == place.key and set(place.heavy) <= set(spread.heavy)
+    if spread.kind == "scattered" or placed:
         return LOCAL, place.hop
     return (ALL if spread.kind == "replicated" else GROUP_BY), place.hop + 1

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from weft.errors import PlanError
 from weft.logical.canonical import joined_on
+from weft.logical.expr import columns
 from weft.logical.outer import Closing
 from weft.logical.query import Query
-from weft.plan.derive import columns_of, indexes_of, probe_conditions, widest_retention
+from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.homes import located
 from weft.plan.join_plan import Names
 from weft.plan.placing import At, Home, Way, entering, first_step, is_foreign, keeps_nulls, next_step, storing
@@ -79,6 +80,8 @@ def _check_members(graph: PhysicalGraph) -> None:
         raise PlanError("the queries of a graph are not sorted, or two of them have one place")
     if not graph.tracked and len(names) != 1:
         raise PlanError("the tuples of many queries must carry query-sets")
+    if not graph.tracked and counts_unwanted(graph.members[0].query):
+        raise PlanError("tuples that count though their query does not want them must carry query-sets")
     read = sorted({alias for member in graph.members for alias in member.query.aliases})
     if [source.alias for source in graph.sources] != read:
         raise PlanError("not every input has exactly one source")
@@ -99,6 +102,17 @@ def _check_nodes(graph: PhysicalGraph) -> None:
             raise PlanError(f"store {store.name} is not indexed by what it is looked up by")
         if store.retention != widest_retention(users, _closed_from(graph, store.name), store.aliases):
             raise PlanError(f"store {store.name} does not keep its tuples for as long as they are of use")
+        _check_counted(graph, store)
+
+
+def _check_counted(graph: PhysicalGraph, store: StoreNode) -> None:
+    """Tuples that are counted together must be in one place: a store of their input, by what they have in common."""
+    for alias in store.aliases:
+        per = graph.input(alias).counted_per
+        by = store.layout.by
+        together = store.layout.kind == "replicated" or (by is not None and set(columns(by)) <= set(per))
+        if per and not (together and len(store.aliases) == 1):
+            raise PlanError(f"store {store.name} has tuples apart that {alias} counts together")
 
 
 def _closed_from(graph: PhysicalGraph, store: str) -> dict[str, Closing]:
@@ -206,7 +220,8 @@ class _Replay:
             query = self.queries[name]
             if not known | inside <= set(query.aliases):
                 raise PlanError(f"probe {rule.edge} joins what {name} does not")
-            if (rule.equalities, rule.predicates) != probe_conditions(query, known, inside):
+            lookups, checked = probe_conditions(query, known, inside)
+            if rule.equalities != lookups or sorted(rule.predicates, key=str) != sorted(checked, key=str):
                 raise PlanError(
                     f"probe {rule.edge} does not check just the predicates that can be checked there"
                 )
@@ -257,7 +272,9 @@ class _Replay:
         return point
 
     def _must_be(self, edge: Edge, way: Way) -> None:
-        if (edge.kind, edge.hop, edge.rides) != (way.kind, way.hop, way.rides) or edge.by not in way.by:
+        found = (edge.kind, edge.hop, edge.rides, edge.until, edge.heavy)
+        is_same = found == (way.kind, way.hop, way.rides, way.until, way.heavy)
+        if not is_same or edge.by not in way.by:
             raise PlanError(
                 f"edge {edge.name} is {edge} in hop {edge.hop}; it must be {way.kind} in hop {way.hop}"
             )

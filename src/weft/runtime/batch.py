@@ -34,6 +34,7 @@ __all__ = [
     "UNTIL",
     "View",
     "concat",
+    "counts",
     "full",
     "full_name",
     "has_range",
@@ -42,6 +43,7 @@ __all__ = [
     "longs",
     "micros",
     "newest",
+    "per_key",
     "seq_name",
     "shortest_range",
     "time_name",
@@ -118,10 +120,24 @@ def has_range(view: View, names: Iterable[str]) -> bool:
     return shortest_range(view, names) is not None
 
 
-def longest(view: View, alias: str) -> int | None:
-    """How many tuples an input's `ROWS` window holds; None if it has none."""
+def counts(view: View, alias: str) -> Rows | None:
+    """The `ROWS` window of an input, if it has one."""
     window = view.windows[alias]
-    return window.count if isinstance(window, Rows) else None
+    return window if isinstance(window, Rows) else None
+
+
+def longest(view: View, alias: str) -> int | None:
+    """How many tuples an input's `ROWS` window holds, whatever their keys; None if it has none, or counts per key."""
+    window = counts(view, alias)
+    return None if window is None or window.per else window.count
+
+
+def per_key(view: View, alias: str) -> tuple[int, tuple[str, ...]] | None:
+    """How many tuples of every key an input's window holds, and the columns of the key; None if it counts otherwise."""
+    window = counts(view, alias)
+    if window is None or not window.per:
+        return None
+    return window.count, tuple(f"{alias}.{name}" for name in window.per)
 
 
 def newest(view: View, batch: pa.RecordBatch, known: tuple[str, ...]) -> Longs:

@@ -64,7 +64,8 @@ class Manifest:
 
     ``marks`` to ``oldest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
     query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them; ``closed`` up to
-    which time rows of queries with outer joins are closed; ``held`` are results that wait to leave, by query.
+    which time rows of queries with outer joins are closed; ``dealt`` how many tuples have been dealt out to the
+    partitions of stores, by graph, store and read task; ``held`` are results that wait to leave, by query.
     """
 
     number: int = -1
@@ -81,6 +82,7 @@ class Manifest:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
+    dealt: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     held: Mapping[str, tuple[HeldRun, ...]] = field(default_factory=dict)
 
     def files(self) -> set[str]:

@@ -120,7 +120,7 @@ class _Sketch:
     def is_counted(self, graph: str, node: StoreNode) -> bool:
         """Whether a store's clock counts tuples."""
         window = self.graphs[graph].input(node.aliases[0]).window
-        return len(node.aliases) == 1 and isinstance(window, Rows)
+        return len(node.aliases) == 1 and isinstance(window, Rows) and not window.per
 
     def first(self, name: str) -> int:
         """The first batch that a query is in."""

@@ -16,19 +16,25 @@ import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
 from weft.bucket.compiled import Mask
+from weft.errors import FunctionError
 from weft.kernels import route
+from weft.kernels.heavy import dealt, heavy_rows
 from weft.kernels.query_set import (
     columns_of,
     nonempty,
     only,
     sets_of,
 )
-from weft.kernels.select import Columns, holds
-from weft.logical.expr import Column, columns
+from weft.kernels.sample import frequent
+from weft.kernels.select import Columns, passing
+from weft.kernels.user_functions import current
+from weft.logical.expr import Column, Expr, columns
 from weft.logical.expr import all_of as conjunction
+from weft.logical.limits import measured_in_cells
 from weft.plan.derive import filters_of
 from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE, SPAN
+from weft.runtime import heavy
 from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.census import count_keys
 from weft.runtime.closing import close_rows
@@ -52,15 +58,26 @@ Here = dict[str, list[pa.RecordBatch]]
 
 
 def leave_source(
-    program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, counting: Collection[str] = ()
+    program: Program,
+    alias: str,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    counting: Collection[str] = (),
+    dealt: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways."""
+    """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways.
+
+    ``dealt`` says how many tuples have been dealt out before to the partitions of each store: the next one goes on.
+    """
     outcome = Outcome(counting)
-    wanted = _filtered(program, alias, batch)
+    if turn.partitions > 1 and turn.number % heavy.EVERY == 0 and batch.num_rows:
+        outcome.heavy = _counted(program, alias, batch, turn)
+    every = _with_sets(program, alias, batch, outcome)
+    wanted = _wanted(program, alias, every, outcome)
     if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
         outcome.sample = _sampled(program, wanted)
-    _leave(program, alias, wanted, turn, outcome, None)
-    return outcome
+    _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None, dealt or {})
+    return _with_calls(outcome)
 
 
 def _sampled(program: Program, batch: pa.RecordBatch) -> dict[str, int]:
@@ -72,10 +89,37 @@ def _sampled(program: Program, batch: pa.RecordBatch) -> dict[str, int]:
     return {"".join(f"{word:016x}" for word in one): n for one, n in zip(words, counts.tolist(), strict=True)}
 
 
-def leave_past(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn, job: Boundary) -> Outcome:
+def _counted(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn) -> list[heavy.Counted]:
+    """The commonest values of the columns by which an input's tuples are placed."""
+    stream, found = program.graph.input(alias).stream.name, []
+    for item in program.watched(alias):
+        values = column(batch, full_name(item))
+        sampled, counts = frequent(values, heavy.SAMPLE, heavy.TOLD, turn.number)
+        often = tuple((value, count) for value, count in counts if count >= heavy.SEVERAL)
+        found.append(heavy.Counted(stream, item.name, batch.num_rows, sampled, often))
+    return found
+
+
+def leave_past(
+    program: Program,
+    alias: str,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    job: Boundary,
+    dealt: Mapping[str, int] | None = None,
+) -> Outcome:
     """Stored tuples of an input, as `weft.runtime.refresh` gives them, sent on their ways once more."""
     outcome = Outcome(job.counting, job.answering)
-    _leave(program, alias, batch, turn, outcome, job.edges)
+    _leave(program, alias, batch, turn, outcome, job.edges, dealt or {})
+    return _with_calls(outcome)
+
+
+def _with_calls(outcome: Outcome) -> Outcome:
+    """What a hop gives, with what users' functions did in it."""
+    calls = current()
+    outcome.calls = calls.take_counts()
+    for name, error in calls.take_failed().items():
+        outcome.fail([name], error)
     return outcome
 
 
@@ -86,30 +130,52 @@ def _leave(
     turn: Turn,
     outcome: Outcome,
     edges: Collection[str] | None,
+    dealt: Mapping[str, int],
 ) -> None:
+    """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
+    counted = program.apart(alias)
     for edge in program.leaving(alias):
         rule = program.rules[edge.name]
         if edges is not None and edge.name not in edges:
             continue
-        if edge.kind != LOCAL:
-            outcome.sent += _send(program, edge, _of_use(program, rule.users, batch), turn)
-        elif isinstance(rule, ResultRule) and batch.num_rows:  # a query of one input: nothing to join
-            finish(program, rule, Tuples(batch), turn, outcome)
+        stays = counted and isinstance(rule, StoreRule)
+        some = batch if stays else _of_use(program, rule.users, batch, also_empty=counted)
+        if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
+            store = program.stores[rule.store].identity
+            outcome.dealt[store] = some.num_rows
+            outcome.sent += _send(program, edge, some, turn, outcome, dealt.get(store, 0))
+        elif edge.kind != LOCAL or edge.by is not None:
+            outcome.sent += _send(program, edge, some, turn, outcome)
+        elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
+            finish(program, rule, Tuples(some), turn, outcome)
 
 
-def _filtered(program: Program, alias: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The tuples that some query wants; with the queries that do, if there are many."""
+def _with_sets(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
+    """The tuples with the queries that want them, if there are many."""
     if program.sets:
-        index = program.filters[alias]
-        sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows)
+        index, failed = program.filters[alias], dict[int, FunctionError]()
+        sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows, failed)
+        for member in program.graph.members:
+            if member.slot in failed:
+                outcome.fail([member.name], failed[member.slot])
         for name, values in columns_of(sets).items():
             batch = batch.append_column(name, values)
-        return _kept(batch, nonempty(sets))
+    return batch
+
+
+def _wanted(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
+    """The tuples that some query wants."""
+    if program.sets:
+        return _kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
     filters = filters_of(program.graph.query, alias)
     if not filters:
         return batch
-    predicate = conjunction(filters)
-    return _kept(batch, holds(predicate, _named(batch, columns(predicate)), batch.num_rows))
+    named = _named(batch, columns(conjunction(filters)))
+    try:
+        return _kept(batch, passing(filters, named, batch.num_rows))
+    except FunctionError as error:
+        outcome.fail([program.graph.members[0].name], error)
+        return batch.slice(0, 0)
 
 
 def _named(batch: pa.RecordBatch, items: Iterable[Column]) -> Columns:
@@ -120,9 +186,12 @@ def _kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def _of_use(program: Program, users: Users, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that are for any of some queries."""
-    if not program.sets or len(users) == len(program.members) or not batch.num_rows:
+def _of_use(
+    program: Program, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
+) -> pa.RecordBatch:
+    """The rows that are for any of some queries; there may be some that are for none at all."""
+    everybody = len(users) == len(program.members) and not also_empty
+    if not program.sets or everybody or not batch.num_rows:
         return batch
     sets = sets_of([column(batch, name) for name in program.sets])
     return _kept(batch, nonempty(only(sets, program.slots(users))))
@@ -149,7 +218,8 @@ def run_hop(
     if hop == CLOSING and job is None:
         _count(program, here, state, outcome, limit)
     for name in list(here):
-        here |= {rider: list(here[name]) for rider in program.riders[name]}
+        for rider in program.riders[name]:
+            here[rider] = [*_riding(program, rider, here[name]), *here.get(rider, ())]
     rules = program.hops[hop] if hop < len(program.hops) else ()  # other graphs of the batch may have more
     for rule in rules:
         batches = [batch for batch in here.pop(rule.edge, ()) if batch.num_rows]
@@ -158,13 +228,13 @@ def run_hop(
         batch = concat(batches)
         if isinstance(rule, StoreRule):
             plan = program.stores[rule.store]
-            kept = _of_use(program, rule.users, batch)
+            kept = batch if plan.per_key else _of_use(program, rule.users, batch)
             state.add(plan, program.starts[rule.edge], make_run(plan, kept, turn.number))
         elif isinstance(rule, ProbeRule):
             _probe(program, rule, batch, state, turn, here, outcome, edges)
     if hop == CLOSING and job is None:
         _close(program, state, turn, partition, outcome)
-    return outcome
+    return _with_calls(outcome)
 
 
 def _count(program: Program, here: Here, state: State, outcome: Outcome, limit: int) -> None:
@@ -202,7 +272,11 @@ def _probe(
 ) -> None:
     """Probe a store, and pass the matches on: within the task, or to another."""
     step = program.steps[rule.edge]
-    probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
+    try:
+        probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
+    except FunctionError as error:
+        outcome.fail(rule.users, error)
+        return
     outcome.steps.append(StepCount(rule.edge, probes, 0 if found is None else found.num_rows))
     if found is None:
         return
@@ -216,7 +290,7 @@ def _probe(
     for name in onward:
         edge, after = program.edges[name], program.rules[name]
         if edge.kind != LOCAL:
-            outcome.sent += _send(program, edge, _of_use(program, after.users, matches), turn)
+            outcome.sent += _send(program, edge, _of_use(program, after.users, matches), turn, outcome)
         elif not isinstance(after, ResultRule):
             here.setdefault(name, []).append(matches)
 
@@ -231,19 +305,76 @@ def visible(program: Program, rule: ProbeRule, state: State, turn: Turn) -> list
     return runs
 
 
-def _send(program: Program, edge: Edge, batch: pa.RecordBatch, turn: Turn) -> Iterator[Parcel]:
-    """A batch as parcels over an edge, with the columns that are needed at its end."""
+def _riding(program: Program, rider: str, stored: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What rides on an edge that stores: all of it, or all whose value is light; the source sends the others."""
+    by, apart = program.edges[rider].by, program.heavy(rider)
+    for batch in stored:
+        if by is None:
+            yield batch
+            continue
+        past = (BATCH,) if BATCH in batch.schema.names else ()
+        slim = batch.select([*program.carried[rider], *past])
+        yield _kept(slim, ~heavy_rows(values_of(batch, by), apart.rides))
+
+
+def _send(
+    program: Program,
+    edge: Edge,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    outcome: Outcome,
+    begin: int | None = None,
+) -> Iterator[Parcel]:
+    """A batch as parcels over an edge, with the columns that are needed at its end.
+
+    What may go anywhere is dealt out one by one, to begin with a given partition.
+    """
     if not batch.num_rows:
         return
     past = (BATCH,) if BATCH in batch.schema.names else ()
     slim = batch.select([*program.carried[edge.name], *past])
     if edge.kind == ALL:
         parts = route.everywhere(slim, turn.partitions)
+    elif edge.kind == SPAN:
+        first, last = (values_of(batch, value) for value in edge.values)
+        parts = route.spanned(slim, first, last, turn.partitions)
+    elif edge.by is not None and (edge.heavy or edge.kind == LOCAL):
+        yield from _send_apart(program, edge, edge.by, batch, slim, turn, outcome)
+        return
     elif edge.kind == GROUP_BY and edge.by is not None:
-        targets = route.partitions([values_of(batch, edge.by)], turn.partitions, nulls=edge.nulls)
-        parts = route.split(slim, targets, turn.partitions)
+        values = values_of(batch, edge.by)
+        place = route.by_cell if measured_in_cells(edge.by) else route.partitions
+        parts = route.split(slim, place([values], turn.partitions, nulls=edge.nulls), turn.partitions)
     else:
-        parts = route.round_robin(slim, turn.partitions, turn.number)
+        parts = route.round_robin(slim, turn.partitions, turn.number if begin is None else begin)
     for partition, part in enumerate(parts):
         if part.num_rows:
             yield Parcel(edge.name, partition, part)
+
+
+def _send_apart(
+    program: Program,
+    edge: Edge,
+    by: Expr,
+    batch: pa.RecordBatch,
+    slim: pa.RecordBatch,
+    turn: Turn,
+    outcome: Outcome,
+) -> Iterator[Parcel]:
+    """Tuples over an edge with heavy values: dealt out if they are stored at its end, else everywhere."""
+    values, apart, count = values_of(batch, by), program.heavy(edge.name), turn.partitions
+    rows = heavy_rows(values, apart.words)
+    targets = route.partitions([values], count, nulls=edge.nulls)
+    if isinstance(program.rules[edge.name], StoreRule):
+        parts = route.split(slim, dealt(targets, rows, count, turn.number), count)
+    else:
+        alone = ~rows
+        if edge.kind == LOCAL:  # what rides is there already
+            alone &= heavy_rows(values, apart.rides)
+        parts = route.split(slim, np.where(alone, targets, np.int32(-1)), count)
+        copied = slim.filter(pa.array(rows))
+        parts += route.everywhere(copied, count)
+        outcome.steps.append(StepCount(edge.name, 0, 0, copied.num_rows * (count - 1)))
+    for number, part in enumerate(parts):
+        if part.num_rows:
+            yield Parcel(edge.name, number % count, part)

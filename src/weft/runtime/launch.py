@@ -18,6 +18,7 @@ from weft.logical.schema import Stream
 from weft.runtime.asked import Asked
 from weft.runtime.checkpoint import Checkpoint
 from weft.runtime.driver import DEFAULT
+from weft.runtime.functions import PackedFunction
 from weft.runtime.interpret import LIMIT
 from weft.runtime.resume import Restore
 from weft.runtime.spark import SetAside, SparkRunner
@@ -79,6 +80,7 @@ def launch(
     set_aside: SetAside | None = None,
     state_limit: int | None = None,
     key_limit: int = LIMIT,
+    functions: Mapping[str, PackedFunction] | None = None,
 ) -> Running:
     """Start queries on a Spark session."""
     runner = SparkRunner(
@@ -93,6 +95,7 @@ def launch(
         set_aside,
         state_limit,
         key_limit,
+        {} if functions is None else functions,
     )
     trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
     try:

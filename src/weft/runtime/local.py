@@ -19,14 +19,24 @@ from weft.bucket.bucket import Bucket
 from weft.errors import CatalogError, nearest
 from weft.kernels.arrow import result_schema
 from weft.kernels.punctuation import Punctuations
+from weft.kernels.user_functions import CallCounts, Function, calling
 from weft.logical.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census
 from weft.runtime.driver import DEFAULT, Observed, driver_order
 from weft.runtime.gather import gathered
+from weft.runtime.heavy import Counted, next_heavy
 from weft.runtime.held import Held
 from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
-from weft.runtime.metrics import BatchMetrics, InputMetrics, next_keys, sum_steps, sum_stores
+from weft.runtime.metrics import (
+    BatchMetrics,
+    InputMetrics,
+    next_keys,
+    sum_conditions,
+    sum_functions,
+    sum_steps,
+    sum_stores,
+)
 from weft.runtime.outcome import Boundary, Outcome, Parcel, StepCount
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
@@ -55,6 +65,8 @@ class _Done:
     seconds: list[float] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)
     census: list[tuple[str, Census]] = field(default_factory=list)
+    calls: list[CallCounts] = field(default_factory=list)
+    heavy: list[Counted] = field(default_factory=list)
 
 
 class LocalRunner:
@@ -67,11 +79,12 @@ class LocalRunner:
         partitions: int | None = None,
         driver: str = DEFAULT,
         limit: int = LIMIT,
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
         self.program = Program(graph)
         layouts = [store.layout.partitions for store in graph.stores]
         self.partitions = partitions or max(layouts, default=1)
-        self.driver, self.limit = driver, limit
+        self.driver, self.limit, self.functions = driver, limit, functions or {}
         self.states = [PartitionState() for _ in range(self.partitions)]
         self.watermarks = Watermarks()
         self.arrived: dict[str, int] = {}  # by stream
@@ -80,6 +93,7 @@ class LocalRunner:
         self.kept = kept_after(None, self.program, Relay(), Facts())
         self.evicted: dict[str, int] = {}
         self.closed: dict[str, int] = {}  # by query: up to which time
+        self.dealt: dict[str, int] = {}  # by store: how many tuples have been dealt out to its partitions
         self.waiting: dict[str, list[Held]] = {}  # results that are held back, by query
         self.punctuations: dict[str, Punctuations] = {}  # of all batches, by query
         self.metrics: list[BatchMetrics] = []
@@ -96,7 +110,13 @@ class LocalRunner:
 
         What is known of the streams is still known.
         """
-        runner = LocalRunner(graph, partitions=self.partitions, driver=self.driver, limit=self.limit)
+        runner = LocalRunner(
+            graph,
+            partitions=self.partitions,
+            driver=self.driver,
+            limit=self.limit,
+            functions=self.functions,
+        )
         runner.watermarks, runner.arrived = self.watermarks, self.arrived
         runner.newest, runner.oldest = self.newest, self.oldest
         runner.number, runner.metrics, runner.closed = number, self.metrics, self.closed
@@ -136,7 +156,8 @@ class LocalRunner:
         time = now if isinstance(now, int) else (_aware(now) - _EPOCH) // timedelta(microseconds=1)
         admitted = {alias: self._admit(alias, table, time) for alias, table in data.items()}
         turn = self._turn(admitted, ended)
-        done = self._run(admitted, turn, began)
+        with calling(self.functions):
+            done = self._run(admitted, turn, began)
         self._commit(admitted, turn, time, done)
         for name, batches in done.results.items():
             self._results.setdefault(name, []).extend(batches)
@@ -158,12 +179,17 @@ class LocalRunner:
         old, new, facts = self.program, Program(graph), self.facts
         self.kept = kept_after(old, new, relay, facts)
         self.evicted = evicted_after(new, relay, facts)
-        filled, done = self._relayed(new, relay)
-        for state, made in zip(self.states, filled, strict=True):
-            runs = {plan.identity: tuple(self._refreshed(new, plan, state)) for plan in new.stores.values()}
-            state.runs = {
-                name: made.runs.get(name, ()) if name in relay.fills else runs[name] for name in runs
-            }
+        with calling(self.functions) as calls:
+            filled, done = self._relayed(new, relay)
+            for state, made in zip(self.states, filled, strict=True):
+                runs = {
+                    plan.identity: tuple(self._refreshed(new, plan, state)) for plan in new.stores.values()
+                }
+                state.runs = {
+                    name: made.runs.get(name, ()) if name in relay.fills else runs[name] for name in runs
+                }
+            for error in calls.failed.values():
+                raise error
         self.program = new
         for name in [name for name in done.results if new.members[name].held]:
             self.waiting[name] = [Held(run) for run in done.results.pop(name)]
@@ -186,7 +212,7 @@ class LocalRunner:
             for partition, state in enumerate(self.states):
                 for run in state.runs.get(read.store, ()) if read.is_read_in(partition) else ():
                     rows = past_rows(new, read.alias, run.batch, turn.number - 1, read.users, read.copies)
-                    self._take(leave_past(new, read.alias, rows, turn, job), waiting, done, new)
+                    self._take(leave_past(new, read.alias, rows, turn, job, self.dealt), waiting, done, new)
         for hop in range(1, len(new.hops)):
             for partition, state in enumerate(states):
                 arrived = waiting.pop((hop, partition), {})
@@ -228,7 +254,7 @@ class LocalRunner:
         done = _Done(began)
         for alias, one in admitted.items():
             batch = numbered(self.program, alias, one.batch, self._before(alias))
-            self._take(leave_source(self.program, alias, batch, turn), waiting, done)
+            self._take(leave_source(self.program, alias, batch, turn, dealt=self.dealt), waiting, done)
         done.seconds.append(perf_counter() - began)
         for hop in range(1, len(self.program.hops)):
             began = perf_counter()
@@ -237,17 +263,21 @@ class LocalRunner:
                 outcome = run_hop(
                     self.program, hop, arrived, state, turn, partition=partition, limit=self.limit
                 )
-                for error in outcome.failed.values():
-                    raise error
                 self._take(outcome, waiting, done)
             done.seconds.append(perf_counter() - began)
         return done
 
     def _take(self, outcome: Outcome, waiting: Waiting, done: _Done, program: Program | None = None) -> None:
+        for error in outcome.failed.values():
+            raise error
         for name, batches in outcome.results.items():
             done.results.setdefault(name, []).extend(batches)
         done.steps.extend(outcome.steps)
+        done.calls.append(outcome.calls)
         done.census.extend(outcome.census.items())
+        done.heavy.extend(outcome.heavy)
+        for store, rows in outcome.dealt.items():
+            self.dealt[store] = self.dealt.get(store, 0) + rows
         for name, rows in outcome.closed.items():
             done.closed[name] = done.closed.get(name, 0) + rows
         parcel: Parcel
@@ -319,6 +349,9 @@ class LocalRunner:
             now / 1e6,
             perf_counter() - done.began,
             closed=done.closed,
+            functions=sum_functions(done.calls),
+            conditions=sum_conditions(done.calls, self.graph),
+            heavy=next_heavy(self.metrics[-1].heavy if self.metrics else {}, done.heavy),
             keys=next_keys(
                 self.metrics[-1].keys if self.metrics else {},
                 done.census,

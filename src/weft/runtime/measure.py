@@ -1,4 +1,4 @@
-"""What batches tell the optimiser: rates, and the selectivities of filters and join predicates.
+"""What batches tell the optimiser: rates, selectivities, what functions cost, and heavy values of keys.
 
 Guarantees: pure. A query planned again by what was measured is predicted to do what it did, as far as the estimates
 (`weft.stats.estimate`) can express it; what batches do not tell stays as it was.
@@ -9,6 +9,8 @@ Guarantees: pure. A query planned again by what was measured is predicted to do 
 - A *join predicate*'s selectivity is matches over compared pairs, summed over all steps that check it: which of two
   inputs finds a pair depends on batches and driver order, the sum does not. Compared are the tuples that windows and
   time bounds let a probe meet, at the measured rates, and never more than were stored.
+- Conditions that call users' functions are counted one by one, where they are checked.
+- The *cost* of a user's function is the seconds that all its calls took, by the rows that they computed.
 
 Where conditions are only ever checked together, each gets a part of what they let through, the larger the more
 selective it was thought to be. Conditions that let nothing through count as half a tuple, since 0 would make all plans
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from weft.logical.expr import BOOLEAN, Expr, make_call
 from weft.logical.horizon import is_time_bound
@@ -27,11 +30,11 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Names
 from weft.plan.rules import ProbeRule
 from weft.runtime.metrics import BatchMetrics, StepMetrics
-from weft.runtime.observe import observed, probe_copies, store_copies
+from weft.runtime.observe import called_pairs, observed, probe_copies, store_copies
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics, predicate_name
 
-__all__ = ["measured"]
+__all__ = ["heavy_known", "measured"]
 
 Batches = Sequence[BatchMetrics]
 Before = Sequence[BatchMetrics | None]  # what was there when a batch began is what the one before it left
@@ -42,6 +45,7 @@ def measured(
     statistics: Statistics, graph: PhysicalGraph, metrics: Batches, last: int | None = None
 ) -> Statistics:
     """The statistics with what a query's batches tell, or its last so many; without time or tuples, as they were."""
+    statistics = _with_costs(statistics, metrics[-last:] if last else metrics)
     before: Before = [None, *metrics[:-1]]
     if metrics and metrics[0].number > 0:  # what was stored before it is not known
         before, last = before[1:], min(last or len(metrics), len(metrics) - 1)
@@ -52,20 +56,51 @@ def measured(
         return statistics
     recent = metrics[-seen.batches :]
     rows = {graph.query.input(alias).stream.name: one.rows for alias, one in seen.inputs.items()}
-    entered = statistics.measured(seen.seconds, rows, _filters(statistics, graph, recent))
-    pairs = _predicates(entered, graph, recent, before[-seen.batches :])
+    exact = called_pairs(graph, recent)
+    entered = statistics.measured(seen.seconds, rows, exact | _filters(statistics, graph, recent, exact))
+    pairs = _predicates(entered, graph, recent, before[-seen.batches :], exact)
     return entered.measured(seen.seconds, rows, pairs)
 
 
-def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches) -> Pairs:
+def heavy_known(statistics: Statistics, last: BatchMetrics | None) -> Statistics:
+    """The statistics with the heavy values that the last batch knew of: each batch goes on from the one before."""
+    if last is None:
+        return statistics
+    found = {
+        stream: {name: dict(shares) for name, shares in columns.items()}
+        for stream, columns in last.heavy.items()
+    }
+    return statistics.with_heavy(found)
+
+
+def _with_costs(statistics: Statistics, metrics: Batches) -> Statistics:
+    rows: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    for batch in metrics:
+        for name, one in batch.functions.items():
+            rows[name] = rows.get(name, 0) + one.rows
+            seconds[name] = seconds.get(name, 0.0) + one.seconds
+    found = {name: seconds[name] / count for name, count in rows.items() if count}
+    return replace(statistics, costs={**statistics.costs, **found}) if found else statistics
+
+
+def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches, exact: Pairs) -> Pairs:
     found: Pairs = {}
     for source in graph.sources:
-        rows = sum(batch.inputs[source.alias].rows for batch in metrics if source.alias in batch.inputs)
-        filters = filters_of(graph.query, source.alias)
+        rows = float(sum(b.inputs[source.alias].rows for b in metrics if source.alias in b.inputs))
+        filters, known = _apart(graph, filters_of(graph.query, source.alias), exact)
+        rows *= math.prod(known)
         if filters and rows:
             passed = sum(_passed(graph, source.alias, batch) for batch in metrics)
             found |= _shared(statistics, graph, filters, rows, min(passed, rows))
     return found
+
+
+def _apart(graph: PhysicalGraph, checked: Sequence[Expr], exact: Pairs) -> tuple[list[Expr], list[float]]:
+    """The conditions that were not counted one by one, and the selectivities of those that were."""
+    names = {p: predicate_name(graph.query, p) for p in checked}
+    known = [passed / rows for rows, passed in (exact[name] for name in names.values() if name in exact)]
+    return [p for p, name in names.items() if name not in exact], known
 
 
 def _passed(graph: PhysicalGraph, alias: str, batch: BatchMetrics) -> float:
@@ -74,15 +109,17 @@ def _passed(graph: PhysicalGraph, alias: str, batch: BatchMetrics) -> float:
     if first is None:
         return float(batch.results)  # a query of one input
     step = batch.steps.get(first.edge)
-    return step.probes / probe_copies(graph, first) if step else 0.0
+    return step.tuples / probe_copies(graph, first) if step else 0.0
 
 
-def _predicates(statistics: Statistics, graph: PhysicalGraph, metrics: Batches, before: Before) -> Pairs:
+def _predicates(
+    statistics: Statistics, graph: PhysicalGraph, metrics: Batches, before: Before, exact: Pairs
+) -> Pairs:
     """Of every set of predicates that some steps check together, what they compared and matched.
 
     Small joins come first, since what they let through is what larger ones probe.
     """
-    found: Pairs = {}
+    found: Pairs = dict(exact)
     for checked, rules in _groups(graph):
         known = [p for p in checked if predicate_name(graph.query, p) in found]
         unknown = [p for p in checked if p not in known]
@@ -147,7 +184,7 @@ def _window_pairs(
         return None
     apart = estimator.selectivity(known) * estimator.selectivity(store)
     met = estimator.tuples(start, known | store) * apart / alone
-    return met * sum(step.probes for step in _steps(rule, metrics)) / probe_copies(graph, rule)
+    return met * sum(step.tuples for step in _steps(rule, metrics)) / probe_copies(graph, rule)
 
 
 def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, before: Before) -> float:
@@ -161,7 +198,7 @@ def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, befor
         for other in graph.store(rule.store).aliases:
             if batch.order.index(other) < batch.order.index(rule.start):
                 visible += _added(graph, rule.store, other, batch)
-        total += visible * batch.steps[rule.edge].probes / probe_copies(graph, rule)
+        total += visible * batch.steps[rule.edge].tuples / probe_copies(graph, rule)
     return total
 
 

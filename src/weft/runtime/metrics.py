@@ -9,18 +9,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from weft.logical.expr import to_sql
+from weft.plan.graph import PhysicalGraph
+from weft.runtime.heavy import HeavyShares
+from weft.stats.statistics import predicate_name
+
 if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels
     from weft.bucket.bounds import Bounds
+    from weft.kernels.user_functions import CallCounts
     from weft.runtime.census import Census
     from weft.runtime.outcome import StepCount
 
 __all__ = [
     "BatchMetrics",
+    "ConditionMetrics",
+    "FunctionMetrics",
     "InputMetrics",
     "KeyMetrics",
     "StepMetrics",
     "StoreMetrics",
     "next_keys",
+    "sum_conditions",
+    "sum_functions",
     "sum_steps",
     "sum_stores",
 ]
@@ -44,15 +54,24 @@ class InputMetrics:
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """Tuples that probed over an edge, and what they found."""
+    """Tuples that probed over an edge, and what they found.
+
+    ``copies`` of the probes are further ones of tuples with a heavy value, which probe everywhere.
+    """
 
     probes: int
     matches: int
+    copies: int = 0
+
+    @property
+    def tuples(self) -> int:
+        """How many tuples probed, those with a heavy value once."""
+        return self.probes - self.copies
 
     @property
     def matches_per_probe(self) -> float:
         """How many matches a tuple had on average."""
-        return self.matches / self.probes if self.probes else 0.0
+        return self.matches / self.tuples if self.tuples else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +108,22 @@ class KeyMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionMetrics:
+    """Rows that a user's function computed, and in how many seconds of all tasks together."""
+
+    rows: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionMetrics:
+    """Rows for which a condition that calls users' functions was checked, and those that fulfilled it."""
+
+    rows: int = 0
+    passed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class BatchMetrics:
     """One batch.
 
@@ -111,6 +146,12 @@ class BatchMetrics:
     closed: Mapping[str, int] = field(default_factory=dict)  # results that were closed, by query
     files: int = 0  # that were read
     keys: Mapping[str, KeyMetrics] = field(default_factory=dict)  # of queries on one key
+    functions: Mapping[str, FunctionMetrics] = field(default_factory=dict)  # of users
+    conditions: Mapping[str, ConditionMetrics] = field(
+        default_factory=dict
+    )  # that call them, by `predicate_name`
+    busiest: tuple[float, ...] = ()  # per hop: the part of the work that its slowest task did
+    heavy: HeavyShares = field(default_factory=dict)  # common values of keys, as far as they are known by now
     punctuated: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict
     )  # the last punctuation, by query
@@ -129,6 +170,13 @@ class BatchMetrics:
             "steps": {edge: StepMetrics(**one) for edge, one in data["steps"].items()},
             "stores": {store: StoreMetrics(**one) for store, one in data["stores"].items()},
             "seconds": tuple(data.get("seconds", ())),
+            "functions": {name: FunctionMetrics(**one) for name, one in data.get("functions", {}).items()},
+            "conditions": {n: ConditionMetrics(**one) for n, one in data.get("conditions", {}).items()},
+            "busiest": tuple(data.get("busiest", ())),
+            "heavy": {
+                stream: {name: tuple(map(tuple, shares)) for name, shares in columns.items()}
+                for stream, columns in data.get("heavy", {}).items()
+            },
             "keys": {
                 name: KeyMetrics(**{**one, "too_many": tuple(one["too_many"])})
                 for name, one in data.get("keys", {}).items()
@@ -158,8 +206,31 @@ def sum_steps(counts: Iterable[StepCount]) -> dict[str, StepMetrics]:
     found: dict[str, StepMetrics] = {}
     for count in counts:
         old = found.get(count.edge, StepMetrics(0, 0))
-        found[count.edge] = StepMetrics(old.probes + count.probes, old.matches + count.matches)
+        sums = (old.probes + count.probes, old.matches + count.matches, old.copies + count.copies)
+        found[count.edge] = StepMetrics(*sums)
     return found
+
+
+def sum_functions(counts: Iterable[CallCounts]) -> dict[str, FunctionMetrics]:
+    """The calls of users' functions in all partitions, by name."""
+    found: dict[str, FunctionMetrics] = {}
+    for one in counts:
+        for name, spent in one.functions.items():
+            old = found.get(name, FunctionMetrics())
+            found[name] = FunctionMetrics(old.rows + spent.rows, old.seconds + spent.seconds)
+    return dict(sorted(found.items()))
+
+
+def sum_conditions(counts: Iterable[CallCounts], graph: PhysicalGraph) -> dict[str, ConditionMetrics]:
+    """The conditions that call users' functions, checked in all partitions, by `predicate_name`."""
+    named = {to_sql(p): predicate_name(m.query, p) for m in graph.members for p in m.query.conditions}
+    found: dict[str, ConditionMetrics] = {}
+    for one in counts:
+        for text, checked in one.conditions.items():
+            if text in named:
+                old = found.get(named[text], ConditionMetrics())
+                found[named[text]] = ConditionMetrics(old.rows + checked.rows, old.passed + checked.passed)
+    return dict(sorted(found.items()))
 
 
 def sum_stores(bounds: Iterable[tuple[str, Bounds]]) -> dict[str, StoreMetrics]:

@@ -14,13 +14,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.errors import StatisticsError
+from weft.logical.user_functions import has_user_call, user_functions
 from weft.plan.graph import PhysicalGraph
-from weft.plan.observation import EVENT_TIME, WALL_CLOCK, InputSeen, Observation, StepSeen, StoreSeen
+from weft.plan.observation import (
+    EVENT_TIME,
+    WALL_CLOCK,
+    FunctionSeen,
+    InputSeen,
+    Observation,
+    StepSeen,
+    StoreSeen,
+)
 from weft.plan.rules import ProbeRule
-from weft.plan.schedule import ALL
+from weft.plan.schedule import edge_copies
 from weft.runtime.metrics import BatchMetrics
+from weft.stats.statistics import predicate_name
 
-__all__ = ["observed", "probe_copies", "store_copies"]
+__all__ = ["called_pairs", "observed", "probe_copies", "store_copies"]
 
 Batches = Sequence[BatchMetrics]
 
@@ -42,12 +52,14 @@ def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) ->
         hops=_hops(graph, recent),
         elapsed=sum(batch.elapsed for batch in recent) / max(1, len(recent)),
         closed=sum(sum(batch.closed.values()) for batch in recent),
+        functions=_functions(graph, recent),
+        selectivities={n: passed / rows for n, (rows, passed) in called_pairs(graph, recent).items()},
     )
 
 
-def probe_copies(graph: PhysicalGraph, rule: ProbeRule) -> int:
+def probe_copies(graph: PhysicalGraph, rule: ProbeRule) -> float:
     """How many times a tuple is sent that probes."""
-    return graph.store(rule.store).layout.partitions if graph.edge(rule.edge).kind == ALL else 1
+    return edge_copies(graph.edge(rule.edge).kind, graph.store(rule.store).layout.partitions)
 
 
 def store_copies(graph: PhysicalGraph, store: str) -> int:
@@ -99,7 +111,7 @@ def _steps(graph: PhysicalGraph, batches: Batches) -> dict[str, StepSeen]:
     found = {}
     for rule in rules:
         steps = [batch.steps[rule.edge] for batch in batches if rule.edge in batch.steps]
-        probes = sum(step.probes for step in steps) / probe_copies(graph, rule)
+        probes = sum(step.tuples for step in steps) / probe_copies(graph, rule)
         found[rule.edge] = StepSeen(probes, sum(step.matches for step in steps))
     return found
 
@@ -115,6 +127,25 @@ def _stores(graph: PhysicalGraph, batches: Batches) -> dict[str, StoreSeen]:
         for store in graph.stores
         if store.name in held
     }
+
+
+def _functions(graph: PhysicalGraph, batches: Batches) -> dict[str, FunctionSeen]:
+    """The functions that the query calls."""
+    found = {}
+    for name in user_functions(graph.members[0].query.expressions()):
+        seen = [batch.functions[name] for batch in batches if name in batch.functions]
+        found[name] = FunctionSeen(sum(one.rows for one in seen), sum(one.seconds for one in seen))
+    return found
+
+
+def called_pairs(graph: PhysicalGraph, batches: Batches) -> dict[str, tuple[float, float]]:
+    """Of the query's conditions that call users' functions, by `predicate_name`: rows checked, and rows passed."""
+    query, found = graph.query, {}
+    for name in {predicate_name(query, p) for p in query.conditions if has_user_call(p)}:
+        seen = [batch.conditions[name] for batch in batches if name in batch.conditions]
+        if rows := sum(one.rows for one in seen):
+            found[name] = float(rows), float(sum(one.passed for one in seen))
+    return found
 
 
 def _hops(graph: PhysicalGraph, batches: Batches) -> tuple[float, ...]:

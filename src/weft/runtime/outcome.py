@@ -6,7 +6,7 @@ that cannot be answered fails alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,12 +17,14 @@ from weft.bucket.compiled import Ints
 from weft.kernels.materialise import taken
 from weft.kernels.query_set import count_per_query, rows_per_query, sets_of
 from weft.kernels.select import Columns, evaluate
+from weft.kernels.user_functions import CallCounts
 from weft.logical.expr import columns
 from weft.logical.query import Query
 from weft.plan.graph import Member
 from weft.plan.rules import ResultRule
 from weft.runtime.batch import full_name
 from weft.runtime.census import Census
+from weft.runtime.heavy import Counted
 from weft.runtime.ordered import arranged
 from weft.runtime.program import Program
 from weft.runtime.refine import refined
@@ -52,11 +54,12 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class StepCount:
-    """How many tuples a probe had, and how many matches it found."""
+    """How many tuples a probe had, and how many matches it found; ``copies`` of them were sent beyond one of each."""
 
     edge: str
     probes: int
     matches: int
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,15 @@ class Outcome:
     steps: list[StepCount] = field(default_factory=list)
     census: dict[str, Census] = field(default_factory=dict)  # of the keys of queries on one key
     sample: dict[str, int] = field(default_factory=dict)  # how many of some tuples have which query-set
+    heavy: list[Counted] = field(default_factory=list)  # how often some tuples have which key
     failed: dict[str, Exception] = field(default_factory=dict)
+    calls: CallCounts = field(default_factory=CallCounts)  # of users' functions
+    dealt: dict[str, int] = field(default_factory=dict)  # how many tuples were dealt out, by store
+
+    def fail(self, names: Iterable[str], error: Exception) -> None:
+        """Queries cannot be answered."""
+        for name in names:
+            self.failed.setdefault(name, error)
 
     def answers(self, name: str) -> bool:
         """Whether results of a query are wanted."""

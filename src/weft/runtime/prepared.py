@@ -23,7 +23,7 @@ from weft.plan.homes import located
 from weft.plan.join_plan import Names
 from weft.plan.rules import ProbeRule
 from weft.runtime.access import Access
-from weft.runtime.batch import View, key_name, micros
+from weft.runtime.batch import View, key_name, micros, per_key
 from weft.runtime.turn import ENDED, Clock
 
 __all__ = ["Lifetime", "Step", "StorePlan", "SweepPlan", "closed_lifetime", "lifetime", "sweep_plan"]
@@ -74,6 +74,11 @@ class StorePlan:
     def counted(self) -> bool:
         """Whether the clock counts tuples."""
         return self.clock != self.time
+
+    @property
+    def per_key(self) -> tuple[int, tuple[str, ...]] | None:
+        """How many of the last tuples of every key are kept, and the columns of the key; None: it does not count so."""
+        return per_key(self.view, self.node.aliases[0]) if len(self.node.aliases) == 1 else None
 
     @property
     def by(self) -> Expr:

@@ -11,15 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
+import numpy as np
+
+from weft.bucket.compiled import Longs
 from weft.bucket.index import Order, by_hash
+from weft.kernels.heavy import heavy_words
 from weft.kernels.predicate_index import PredicateIndex
 from weft.logical.expr import Column, Expr, columns
 from weft.plan.derive import filters_of
 from weft.plan.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.rules import ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.runtime.access import Access, choose
-from weft.runtime.batch import BATCH, MAX, UNTIL, full_name, has_range, key_name, longest, seq_name
+from weft.runtime.batch import BATCH, MAX, UNTIL, counts, full_name, has_range, key_name, per_key, seq_name
 from weft.runtime.prepared import (
     Lifetime,
     Step,
@@ -36,6 +41,13 @@ __all__ = ["Program", "program_of"]
 Item = tuple[str, str]  # (input, name of a column in a batch)
 
 
+class Apart(NamedTuple):
+    """Words of heavy values: of those at the end of an edge, and of those that do not ride on another."""
+
+    words: Longs
+    rides: Longs
+
+
 class Program(Wiring):
     """A graph with what follows from it."""
 
@@ -44,6 +56,7 @@ class Program(Wiring):
         self._needs: dict[str, frozenset[Item]] = {}
         self._access: dict[str, Access] = {}
         self._ends: dict[str, bool] = {}
+        self._apart: dict[str, Apart] = {}
         self.stores = {store.name: self._store_plan(store) for store in graph.stores}
         self.steps = {rule.edge: self._step(rule) for rule in self.order if isinstance(rule, ProbeRule)}
         self.carried = {edge.name: self._carried(edge.name) for edge in graph.edges}
@@ -61,6 +74,15 @@ class Program(Wiring):
         readers = [member for member in self.graph.members if alias in member.query.aliases]
         found = {member.slot: filters_of(member.query, alias) for member in readers}
         return PredicateIndex.of(found, max(1, self.words))
+
+    def heavy(self, edge: str) -> Apart:
+        """The heavy values of an edge; those of what it rides on, too, do not ride."""
+        if edge not in self._apart:
+            own, rides = self.edges[edge].heavy, self.edges[edge].rides
+            other = self.edges[rides].heavy if rides is not None else ()
+            words = heavy_words(own)
+            self._apart[edge] = Apart(words, np.union1d(words, heavy_words(other)))
+        return self._apart[edge]
 
     def keeps_nulls(self, store: StorePlan) -> bool:
         """Whether an input's store has the tuples that have no value for its key."""
@@ -137,8 +159,7 @@ class Program(Wiring):
     def _read_behind(self, outputs: Iterable[str]) -> frozenset[Item]:
         found: set[Item] = set()
         for output in outputs:
-            by = self.edges[output].by
-            found |= self._need(output) | _items(() if by is None else (by,))
+            found |= self._need(output) | _items(self.edges[output].values)
         return frozenset(found)
 
     def _content(self, store: StoreNode) -> frozenset[Item]:
@@ -147,7 +168,7 @@ class Program(Wiring):
         if len(names) == 1:
             found.add((names[0], self.view.times[names[0]]))
             found |= _items(self.source(names[0]).columns)
-        found |= {(alias, seq_name(alias)) for alias in names if longest(self.view, alias) is not None}
+        found |= {(alias, seq_name(alias)) for alias in names if counts(self.view, alias) is not None}
         for rule in self._probing.get(store.name, ()):
             access = self._accessed(rule)
             plain = (key for key in access.stored if isinstance(key, Column))
@@ -203,8 +224,14 @@ class Program(Wiring):
         by = store.layout.by
         if by is not None and self._closed_from(store):
             orders.append(by_hash(key_name(by)))
+        orders += self._counting(store)
         own = by_hash(key_name(by)) if by is not None and self.graph.tracked else None
         return tuple(sorted(dict.fromkeys(orders), key=lambda order: (order != own, -orders.count(order))))
+
+    def _counting(self, store: StoreNode) -> list[Order]:
+        """What tuples are looked up by to be counted per key."""
+        found = [per_key(self.view, alias) for alias in store.aliases]
+        return [by_hash(*window[1]) for window in found if window is not None]
 
     def _lifetimes(self, store: StoreNode) -> tuple[Lifetime, ...]:
         walked = [m for name in store.users if (m := self.members[name]).walked]

@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, assemble, build, column
 from weft.bucket.compiled import Longs, Mask
+from weft.errors import FunctionError
 from weft.kernels.arrow import arrow_type
 from weft.kernels.query_set import columns_of, nonempty, only, set_bit
-from weft.kernels.select import Columns, holds
+from weft.kernels.select import Columns, passing
+from weft.kernels.user_functions import current
 from weft.logical.expr import all_of as conjunction
 from weft.logical.expr import columns
 from weft.logical.query import PRESENT
@@ -64,14 +66,14 @@ def past_rows(
     Copies of tuples that are read elsewhere too came, for those who come later, before all batches.
     """
     time, clock = program.clock(alias)
-    number = (seq_name(alias),) if alias in program.counted else ()
-    names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, *number, BATCH))
+    numbers = (seq_name(alias),) if alias in program.counted else ()
+    names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, *numbers, BATCH))
     batch = pa.RecordBatch.from_pydict({name: _column(program, (alias,), name, rows) for name in names})
     newcomers = _newcomers(program, users, written)
     sets = _old_sets(program, rows, newcomers)
     _add_newcomers(sets, newcomers, alias, clock, batch)
     sets = only(sets, program.slots(users))
-    kept = nonempty(sets)
+    kept = np.ones(rows.num_rows, np.bool_) if program.apart(alias) else nonempty(sets)
     if copies:
         place = batch.schema.get_field_index(BATCH)
         batch = batch.set_column(place, BATCH, pa.array(full(batch.num_rows, COPIED)))
@@ -148,9 +150,13 @@ def _seen(member: Member, alias: str, clock: str, batch: pa.RecordBatch) -> Mask
         seen &= longs(column(batch, clock)) >= sight.since
     filters = filters_of(member.query, alias)
     if filters and seen.any():
-        predicate = conjunction(filters)
-        found: Columns = {(c.alias, c.name): column(batch, full_name(c)) for c in columns(predicate)}
-        seen &= holds(predicate, found, batch.num_rows)
+        named = columns(conjunction(filters))
+        found: Columns = {(c.alias, c.name): column(batch, full_name(c)) for c in named}
+        try:
+            seen &= passing(filters, found, batch.num_rows)
+        except FunctionError as error:  # it is this query's, and the others see their rows
+            current().failed.setdefault(member.name, error)
+            seen[:] = False
     return seen
 
 

@@ -18,6 +18,7 @@ from weft.logical.implies import implied
 from weft.logical.ordering import Ordering
 from weft.logical.outer import Closing
 from weft.logical.query import PRESENT, Query
+from weft.logical.window import Rows, Window
 from weft.plan.derive import closed_retention, columns_of, filters_of
 from weft.plan.graph import Member, PhysicalGraph, Sight
 from weft.plan.placing import is_foreign
@@ -200,9 +201,21 @@ def _sight(old: Program | None, store: StorePlan, asks: _Asks, alias: str, facts
     blind = _blind(asks.query, alias, facts)
     users = [] if old is None else [old.members[name] for name in store.node.users]
     filters = filters_of(asks.query, alias)
-    covering = [m for m in users if implied(filters_of(m.query, alias), filters)]
+    window = asks.query.input(alias).window
+    covering = [
+        m
+        for m in users
+        if implied(filters_of(m.query, alias), filters) and _sees_as_far(m.query.input(alias).window, window)
+    ]
     sights = [_through(member, store, asks, alias, facts) for member in covering]
     return min((sight for sight in sights if sight.batch < facts.number), key=_breadth, default=blind)
+
+
+def _sees_as_far(theirs: Window, mine: Window) -> bool:
+    """Whether what is kept per key for another is enough; of anything else it is known what was forgotten."""
+    if not isinstance(theirs, Rows) or not isinstance(mine, Rows) or not mine.per:
+        return True
+    return theirs.count >= mine.count
 
 
 def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> Sight:

@@ -29,7 +29,9 @@ from weft.runtime.changes import Changelog
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.deliver import deliver, figures_of, gather_all, hold
 from weft.runtime.driver import DEFAULT, driver_order, expected
+from weft.runtime.functions import PackedFunction, check_registered
 from weft.runtime.gather import Gathered
+from weft.runtime.heavy import Lookout
 from weft.runtime.interpret import LIMIT
 from weft.runtime.log import log_batch
 from weft.runtime.messages import Exchange
@@ -42,7 +44,7 @@ from weft.runtime.relay import Relay
 from weft.runtime.resume import Restore, resumed
 from weft.runtime.spark_session import is_on_one_machine
 from weft.runtime.stages import run_boundary, run_stages
-from weft.runtime.standing import Decide, Samples, Standing, changed
+from weft.runtime.standing import Decide, Samples, Standing, changed, relaid
 from weft.runtime.told import Told, facts_of, next_manifest, relaid_manifest, samples_of
 from weft.runtime.turn import ENDED, Turn
 from weft.runtime.watermark import Watermarks, clocks
@@ -78,6 +80,9 @@ class SparkRunner:
     set_aside: SetAside | None = None
     state_limit: int | None = None  # bytes per query
     key_limit: int = LIMIT  # results of one key
+    functions: Mapping[str, PackedFunction] = field(
+        default_factory=dict
+    )  # those that users have registered by now
     log: Changelog = field(default_factory=Changelog)
     standing: Standing = field(default_factory=Standing)
     sinks: dict[str, Any] = field(default_factory=dict)
@@ -87,6 +92,7 @@ class SparkRunner:
     query: StreamingQuery | None = None
     busy: threading.Lock = field(default_factory=threading.Lock)  # held while a batch runs
     ending: bool = False  # whether all input has come
+    lookout: Lookout = field(default_factory=Lookout)
     pulse: Pulse = field(init=False)
     _identity: str = ""
     _attempt: str = ""  # at a batch
@@ -118,6 +124,7 @@ class SparkRunner:
         """The queries that ran before go on as they were; those that are new begin with the next batch."""
         before = self.checkpoint.manifest(last) or Manifest()
         found = resumed(self.checkpoint, queries, self.restore, before, last)
+        check_registered({name: one.query for name, one in found.standing.asked.items()}, self.functions)
         self.standing = found.standing
         self.sinks |= found.sinks
         if GRAPH in before.metrics and self.standing.program:
@@ -180,14 +187,16 @@ class SparkRunner:
 
     def _plan(self, number: int, before: Manifest) -> Plan:
         """What a batch will do; queries that were asked for, or stopped, since the last one are in it."""
-        changes = self.log.take()
+        changes, facts = self.log.take(), facts_of(before, GRAPH)
         relay = None
         if changes:
-            facts = facts_of(before, GRAPH)
             self.standing, relay = changed(
                 self.standing, changes.known(self.sinks), self.decide, facts, self.samples
             )
-        if changes or not self._blueprint:
+        elif self._sees_heavy(number) and (found := relaid(self.standing, self.decide, facts, self.samples)):
+            self.standing, relay = found
+            _LOG.info("heavy keys have come or gone: what is stored is laid out anew before batch %d", number)
+        if relay is not None or not self._blueprint:
             self._blueprint = self.checkpoint.write_blueprint(self.standing.to_blueprint())
         program = self.standing.program
         turns = {}
@@ -206,6 +215,13 @@ class SparkRunner:
         untimed = [name for name, stream in self.streams.items() if stream.event_time is None]
         known = [before.marks[name] for name in untimed if name in before.marks]
         return max([time.time_ns() // 1000, *known])
+
+    def _sees_heavy(self, number: int) -> bool:
+        """Whether keys have become heavy, or are no more, since the queries were planned."""
+        program, last = self.standing.program, self.history.last
+        return (
+            program is not None and last is not None and self.lookout.asks(program.graph, last.heavy, number)
+        )
 
     def _turn(self, program: Program, number: int, before: Manifest) -> Turn:
         """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""
@@ -251,6 +267,8 @@ class SparkRunner:
                 continue
             if told.errors:
                 raise told.errors[0]
+            if told.broken and told.broken.keys() >= self.standing.asked.keys():  # no other goes on
+                raise next(iter(told.broken.values()))
             return told
         raise RuntimeError("there is no last attempt")
 
@@ -269,6 +287,7 @@ class SparkRunner:
             boundary,
             self._attempt,
             self.key_limit,
+            {name: one.data for name, one in dict(self.functions).items()},
         )
 
     def _writes(self, name: str) -> bool:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.errors import WeftError
 from weft.plan.graph import CODEC, PhysicalGraph
+from weft.plan.join_plan import Layout, Names
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.asked import Asked
 from weft.runtime.changes import Changes
@@ -18,7 +19,7 @@ from weft.runtime.checkpoint import Blueprint, Checkpoint
 from weft.runtime.program import Program, program_of
 from weft.runtime.relay import Facts, Relay
 
-__all__ = ["Decide", "Decision", "Samples", "Standing", "changed", "refused"]
+__all__ = ["Decide", "Decision", "Samples", "Standing", "changed", "refused", "relaid"]
 
 _LOG = logging.getLogger("weft")
 
@@ -73,8 +74,9 @@ class Samples:
     sets: Mapping[str, Mapping[int, float]]
 
 
-# From what stands, the queries that are to run, what is known of the state, and a sample of query-sets, if any.
-Decide = Callable[[Standing, Mapping[str, Asked], Facts, Samples | None], Decision]
+# From what stands, the queries that are to run, what is known of the state, and a sample of query-sets, if any. With
+# the last argument all are planned afresh, whether or not they changed.
+Decide = Callable[[Standing, Mapping[str, Asked], Facts, Samples | None, bool], Decision]
 
 
 def changed(
@@ -88,7 +90,7 @@ def changed(
     wanted = {**asked, **begun}
 
     def decided(queries: Mapping[str, Asked]) -> Decision | None:
-        return decide(standing, queries, facts, samples) if queries else None
+        return decide(standing, queries, facts, samples, False) if queries else None
 
     try:
         decision = decided(wanted)
@@ -101,6 +103,28 @@ def changed(
     if decision is None:
         return Standing(stopped=gone), Relay()
     return Standing(wanted, decision.plan, Program(decision.graph), gone, decision.fresh), decision.relay
+
+
+def relaid(
+    standing: Standing, decide: Decide, facts: Facts, samples: Samples | None
+) -> tuple[Standing, Relay] | None:
+    """Plan afresh for the queries that run; None if that would scatter the heavy values that are scattered now.
+
+    No other difference is worth reading all that is stored; nor is it a reason to stop that planning fails.
+    """
+    try:
+        decision = decide(standing, standing.asked, facts, samples, True)
+    except WeftError as error:
+        _LOG.warning("the queries cannot be planned again: %s", error.message)
+        return None
+    if standing.plan is not None and _heavy(decision.plan) == _heavy(standing.plan):
+        return None
+    found = replace(standing, plan=decision.plan, program=Program(decision.graph), fresh=decision.fresh)
+    return found, decision.relay
+
+
+def _heavy(plan: WorkloadPlan) -> set[tuple[Names, Layout]]:
+    return {(store.aliases, store.layout) for store in plan.stores if store.layout.heavy}
 
 
 def refused(

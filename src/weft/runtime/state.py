@@ -18,9 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, build, column
+from weft.bucket.compiled import Mask
 from weft.bucket.merge import due, expired, merge
 from weft.kernels.materialise import taken
 from weft.runtime.batch import BATCH, full, key_name, longs, values_of
+from weft.runtime.counting import ranks_within
 from weft.runtime.prepared import StorePlan
 
 __all__ = ["FANOUT", "Forget", "PartitionState", "State", "make_run", "settle"]
@@ -51,12 +53,14 @@ class State(Protocol):
 class Forget:
     """What a store need not keep: rows whose clock is below `since`, tuples of inputs numbered below `numbers`.
 
-    ``reach`` is how much time a run may cover and still be merged, so that it can expire as a whole.
+    ``reach`` is how much time a run may cover and still be merged, so that it can expire as a whole. Where tuples are
+    counted per key, the ``newest`` of every key stay.
     """
 
     since: int | None = None
     reach: int | None = None
     numbers: Mapping[str, int] = field(default_factory=dict)
+    newest: int | None = None
 
 
 @dataclass
@@ -105,7 +109,7 @@ def settle(
     if first is None:
         return tuple(alive)
     some = [kept for run in alive[first:] if (kept := _without_dead(plan, run, forget.numbers)) is not None]
-    merged = [merge(some, since)] if some else []
+    merged = [_newest(plan, merge(some, since), forget.newest)] if some else []
     return (*alive[:first], *(run for run in merged if run.bounds.rows))
 
 
@@ -129,10 +133,19 @@ def _without_dead(plan: StorePlan, run: Bucket, numbers: Mapping[str, int]) -> B
     alive = np.ones(run.bounds.rows, np.bool_)
     for name, oldest in numbers.items():
         alive &= longs(column(run.batch, name)) >= oldest
+    return _only(plan, run, alive) if alive.any() else None
+
+
+def _newest(plan: StorePlan, run: Bucket, count: int | None) -> Bucket:
+    """A run without tuples that so many newer ones of their key follow."""
+    if count is None or plan.per_key is None:
+        return run
+    return _only(plan, run, ranks_within(plan, run.batch) <= count)
+
+
+def _only(plan: StorePlan, run: Bucket, alive: Mask) -> Bucket:
     if alive.all():
         return run
-    if not alive.any():
-        return None
     rows = np.flatnonzero(alive).astype(np.int32)
     columns = {
         name: taken(values, rows)

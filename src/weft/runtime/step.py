@@ -18,13 +18,16 @@ from weft.bucket.compiled import Ints, Longs, Mask
 from weft.bucket.memory import take
 from weft.bucket.words import validity
 from weft.kernels.band import Band, band_portions
+from weft.kernels.datum import numbers, with_nulls
+from weft.kernels.grid import Grid, grid, grid_ranges
 from weft.kernels.materialise import stored_column, taken
 from weft.kernels.probe import Keys, in_order, probe_portions
 from weft.kernels.query_set import bits_of, columns_of, compact, meet, nonempty, only, sets_of
-from weft.kernels.ranges import Matches, Window, join_matches
-from weft.kernels.theta import Sides, residual, theta_portions
+from weft.kernels.ranges import Matches, Window, join_matches, pairs, reachable
+from weft.kernels.theta import CANDIDATES, Sides, residual, theta_portions
 from weft.logical.expr import BOOLEAN, Expr, Literal, columns
-from weft.runtime.access import Access, Limit
+from weft.logical.limits import FINE, Limit
+from weft.runtime.access import Access
 from weft.runtime.batch import (
     FOREVER,
     MAX,
@@ -34,11 +37,13 @@ from weft.runtime.batch import (
     longest,
     longs,
     newest,
+    per_key,
     seq_name,
     shortest_range,
     until,
     values_of,
 )
+from weft.runtime.counting import ranks_of
 from weft.runtime.prepared import Step
 from weft.runtime.turn import Turn
 
@@ -61,8 +66,12 @@ def execute(
     matches = join_matches(search.found(run) for run in runs)
     if not len(matches):
         return probes.num_rows, None
-    found = Found(search, batch, rows, matches, runs)
-    return probes.num_rows, found.shared() if step.sets else found
+    found: Found | None = Found(search, batch, rows, matches, runs)
+    if found is not None and step.sets:
+        found = found.shared()
+    if found is not None and step.store.per_key is not None:
+        found = found.recent()
+    return probes.num_rows, found
 
 
 def _of_use(step: Step, batch: pa.RecordBatch) -> tuple[Ints | None, pa.RecordBatch]:
@@ -91,6 +100,9 @@ class Found:
     matches: Matches
     runs: Sequence[Bucket]
     sets: Longs | None = None
+    ranks: Longs | None = (
+        None  # where tuples are counted per key: how many of theirs have come since, and they
+    )
 
     @property
     def num_rows(self) -> int:
@@ -114,8 +126,23 @@ class Found:
         kept = Matches(probe[: splits[-1]], stored[: splits[-1]], tuple(splits))
         return replace(self, matches=kept, sets=np.ascontiguousarray(sets[:, : splits[-1]]))
 
+    def recent(self) -> Found | None:
+        """Those whose stored tuple is among the last of its key that the probe sees."""
+        (alias,) = self.search.step.store.node.aliases
+        window = per_key(self.search.view, alias)
+        if window is None:
+            return self
+        ranks = ranks_of(self.search.step.store, self.matches, self.runs)
+        rows = np.flatnonzero(ranks <= window[0]).astype(np.int32)
+        if not rows.size:
+            return None
+        sets = None if self.sets is None else np.ascontiguousarray(self.sets[:, rows])
+        return replace(self, matches=_only(self.matches, rows), sets=sets, ranks=take(ranks, rows))
+
     def column(self, name: str, rows: Ints | None = None) -> Any:
         """A column of the matches, or of some of them, in order."""
+        if self.ranks is not None and name == seq_name(self.search.step.store.node.aliases[0]):
+            return self._number(self.ranks if rows is None else take(self.ranks, rows))
         if name == MAX:
             newest = self._newest()
             return pa.array(newest if rows is None else take(newest, rows))
@@ -123,6 +150,12 @@ class Found:
         if name in self.batch.schema.names:
             return taken(column(self.batch, name), self.origins(matches))
         return stored_column(matches, self.runs, name)
+
+    def _number(self, ranks: Longs) -> Any:
+        """The numbers that tuples counted per key would have if no others had come since: so windows are told alike."""
+        search = self.search
+        (alias,) = search.step.store.node.aliases
+        return pa.array(search.turn.arrived(alias, search.step.rule.start) - ranks)
 
     def only(self, rows: Ints | None) -> Matches:
         """All matches, or some of them, given by ascending numbers."""
@@ -182,21 +215,30 @@ class _Search:
         self.until = until(self.view, self.batch, rule.known)
         self.window = self._window()
         self.keys, self.band = _keys(self.step.access, self.batch), _band(self.step.access, self.batch)
+        self.grid = _grid(self.step.access, self.batch)
 
     def found(self, run: Bucket) -> Portions:
         """The pairs of one run."""
         access, step = self.step.access, self.step
-        if self.keys is not None and access.order is not None:
-            pairs = probe_portions(self.keys, run, access.order, window=self.window)
+        if access.grid:
+            found = self._in_grid(run)
+        elif self.keys is not None and access.order is not None:
+            found = probe_portions(self.keys, run, access.order, window=self.window)
         elif self.band is not None and access.order is not None:
-            pairs = band_portions(self.band, run, access.order, window=self.window)
+            found = band_portions(self.band, run, access.order, window=self.window)
         else:
             predicate = access.rest or _TRUE
             sides = _sides(predicate, step)
             return self._inside(theta_portions(predicate, sides, self.batch, run, window=self.window), run)
         if access.rest is not None:
-            pairs = residual(access.rest, _sides(access.rest, step), self.batch, run, pairs)
-        return self._inside(pairs, run)
+            found = residual(access.rest, _sides(access.rest, step), self.batch, run, found)
+        return self._inside(found, run)
+
+    def _in_grid(self, run: Bucket) -> Portions:
+        order = self.step.access.order
+        if self.grid is None or order is None or not reachable(run, self.window, None):
+            return iter(())
+        return pairs(grid_ranges(self.grid, run, order), run, window=self.window, portion=CANDIDATES)
 
     def _window(self) -> Window | None:
         """The bounds on the store's clock: the windows' and those of predicates."""
@@ -275,9 +317,30 @@ def _keys(access: Access, batch: pa.RecordBatch) -> Keys | None:
 def _band(access: Access, batch: pa.RecordBatch) -> Band | None:
     if not access.limits:
         return None
-    sides: dict[bool, Any] = {limit.lower: values_of(batch, limit.value) for limit in access.limits}
+    sides: dict[bool, Any] = {limit.lower: _limits(limit, batch) for limit in access.limits}
     is_open = {limit.lower: limit.open for limit in access.limits}
     return Band(sides.get(True), sides.get(False), is_open.get(True, False), is_open.get(False, False))
+
+
+def _grid(access: Access, batch: pa.RecordBatch) -> Grid | None:
+    if not access.grid:
+        return None
+    first, second = access.grid
+    bounds = [tuple(_limits(end.limit, batch) for end in (one.low, one.high)) for one in (first, second)]
+    return grid(bounds[0], first.width, bounds[1], second.width / FINE)
+
+
+def _limits(limit: Limit, batch: pa.RecordBatch) -> Any:
+    """The bound that each tuple sets, moved by what rounding may have cost; from infinity, without end."""
+    values = values_of(batch, limit.value)
+    if limit.slack == (0.0, 0.0):
+        return values
+    part, more = limit.slack
+    plain = numbers(values).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved = plain + (np.abs(plain) * part + more) * (-1 if limit.lower else 1)
+    moved = np.where(np.isfinite(plain), moved, -np.inf if limit.lower else np.nan)
+    return with_nulls(moved, validity(values), pa.float64())
 
 
 def _bound(limit: Limit, batch: pa.RecordBatch) -> Longs:

@@ -13,16 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.errors import WeftError
+from weft.errors import FunctionError, WeftError
+from weft.kernels.user_functions import CallCounts
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census, TooMany
 from weft.runtime.checkpoint import Manifest, Plan, RunFile, Runs
+from weft.runtime.heavy import Counted, HeavyShares, next_heavy
 from weft.runtime.messages import NOTE, Message, error_of, unpacked
 from weft.runtime.metrics import (
     BatchMetrics,
     InputMetrics,
     KeyMetrics,
     next_keys,
+    sum_conditions,
+    sum_functions,
     sum_steps,
     sum_stores,
 )
@@ -57,11 +61,18 @@ class Told:
         default_factory=dict
     )  # tuples that are counted, by input and task
     failed: dict[str, str] = field(default_factory=dict)  # why, by query
+    broken: dict[str, FunctionError] = field(
+        default_factory=dict
+    )  # those of them that a user's function failed
+    calls: dict[str, list[CallCounts]] = field(default_factory=dict)  # of users' functions, by graph
     samples: dict[str, dict[int, float]] = field(
         default_factory=dict
     )  # query-sets and their number, by input
+    heavy: list[Counted] = field(default_factory=list)  # common values of keys
+    dealt: list[tuple[str, str, str, int]] = field(default_factory=list)  # graph, store, read task, tuples
     bad: list[bytes] = field(default_factory=list)
-    times: dict[int, float] = field(default_factory=dict)
+    times: dict[int, float] = field(default_factory=dict)  # of the slowest task, by hop
+    work: dict[int, float] = field(default_factory=dict)  # of all tasks, by hop
     errors: list[WeftError] = field(default_factory=list)
 
     @classmethod
@@ -102,12 +113,25 @@ class Told:
             sample = self.samples.setdefault(content["alias"], {})
             for bits, number in content["sets"].items():
                 sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
+        elif kind == "heavy":
+            self.heavy += [Counted.from_dict(one) for one in content["counted"]]
+        elif kind == "dealt":
+            self.dealt.append((content["graph"], content["store"], str(content["task"]), content["rows"]))
         elif kind == "failed":
             self.failed.setdefault(content["query"], content["message"])
+            if "function" in content:
+                error = FunctionError(content["function"], hint=content["hint"])
+                self.broken.setdefault(content["query"], error)
+        elif kind == "calls":
+            self.calls.setdefault(content["graph"], []).append(CallCounts.from_dict(content["calls"]))
         elif kind == "seconds":
-            self.times[content["hop"]] = max(content["seconds"], self.times.get(content["hop"], 0.0))
+            self._worked(content["hop"], content["seconds"])
         elif kind == "error":
             self.errors.append(error_of(content))
+
+    def _worked(self, hop: int, seconds: float) -> None:
+        self.times[hop] = max(seconds, self.times.get(hop, 0.0))
+        self.work[hop] = seconds + self.work.get(hop, 0.0)
 
     def _answered(self, content: dict[str, Any]) -> None:
         for query, rows in content["counts"].items():
@@ -120,7 +144,7 @@ class Told:
     def with_past(self, past: Told) -> Told:
         """What the job at the boundary answered is part of the batch's answers."""
         told = replace(self, parts={**self.parts}, counts={**self.counts}, sent={**self.sent})
-        told.failed = {**past.failed, **self.failed}
+        told.failed, told.broken = {**past.failed, **self.failed}, {**past.broken, **self.broken}
         for query, rows in past.counts.items():
             told.counts[query] = rows + told.counts.get(query, 0)
         for query, names in past.parts.items():
@@ -155,6 +179,10 @@ class Told:
     def seconds(self) -> tuple[float, ...]:
         """The slowest task of every hop, the sources' first."""
         return tuple(self.times[hop] for hop in sorted(self.times))
+
+    def busiest(self) -> tuple[float, ...]:
+        """The part of every hop's work that its slowest task did, the sources' first."""
+        return tuple(self.times[hop] / (self.work[hop] or 1.0) for hop in sorted(self.times))
 
     def brought(self, graph: PhysicalGraph, name: str) -> dict[str, InputMetrics]:
         """What the inputs of a graph brought."""
@@ -227,7 +255,20 @@ def next_manifest(
             for turn in map(Turn.from_dict, plan.turns.values())
             for query, clock in turn.clocks.items()
         },
+        {name: _dealt(name, program, before, told) for name, program in programs.items()},
     )
+
+
+def _dealt(name: str, program: Program, before: Manifest, told: Told) -> dict[str, dict[str, int]]:
+    """How many tuples read tasks have dealt out, by store, of those stores that there still are."""
+    stores = {store.identity for store in program.stores.values()}
+    known = before.dealt.get(name, {})
+    found = {store: dict(tasks) for store, tasks in known.items() if store in stores}
+    for graph, store, task, rows in told.dealt:
+        if graph == name:
+            tasks = found.setdefault(store, {})
+            tasks[task] = tasks.get(task, 0) + rows
+    return found
 
 
 def _streams(
@@ -317,6 +358,10 @@ def _measured(
         dict(water.marks),
         told.seconds(),
         closed={name: rows for name, rows in told.closed.items() if name in program.members},
+        functions=sum_functions(told.calls.get(name, [])),
+        conditions=sum_conditions(told.calls.get(name, []), program.graph),
+        busiest=told.busiest(),
+        heavy=next_heavy(_heavy_before(before, name), told.heavy),
         keys=next_keys(_keys_before(before, name, program), told.census, _ended(plan, name)),
         **figures,
     )
@@ -326,6 +371,10 @@ def _keys_before(before: Manifest, name: str, program: Program) -> dict[str, Key
     """The keys that queries had, those that still run."""
     known = BatchMetrics.from_dict(before.metrics[name]).keys if name in before.metrics else {}
     return {query: keys for query, keys in known.items() if query in program.members}
+
+
+def _heavy_before(before: Manifest, name: str) -> HeavyShares:
+    return BatchMetrics.from_dict(before.metrics[name]).heavy if name in before.metrics else {}
 
 
 def _ended(plan: Plan, name: str) -> list[str]:

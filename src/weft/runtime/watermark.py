@@ -117,6 +117,8 @@ def forgettable(plan: StorePlan, watermarks: Watermarks, turn: Turn) -> Forget:
     later than that tuple's time and its retention; it goes when it is dead for all. In a match the largest time stands
     for all, which errs on the safe side.
     """
+    if plan.per_key is not None:  # a tuple that can join nothing any more may count all the same
+        return Forget(newest=plan.per_key[0])
     if plan.counted:
         return Forget(since=_oldest(plan.view, plan.node.aliases[0], turn))
     numbers = {

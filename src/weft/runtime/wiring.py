@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from weft.kernels.query_set import set_names, words_for
+from weft.logical.expr import Column
 from weft.logical.window import Window
 from weft.plan.graph import Member, PhysicalGraph, Source
 from weft.plan.join_plan import Names
 from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
-from weft.runtime.batch import View, longest, seq_name
+from weft.runtime.batch import View, counts, longest, per_key, seq_name
+from weft.runtime.heavy import watched
 from weft.runtime.refine import Limits, limits_of
 
 __all__ = ["Wiring"]
@@ -33,6 +35,7 @@ class Wiring:
         self._nodes = {store.name: store for store in graph.stores}
         self._probing = _by_store(self.order)
         self._views: dict[Users, View] = {}
+        self._watched: dict[str, tuple[Column, ...]] = {}
         self.view = self.view_of(tuple(self.members))
         self.starts = self._starts()
         self.limits = {r.edge: self._limits(r) for r in self.order if isinstance(r, ResultRule)}
@@ -83,12 +86,22 @@ class Wiring:
             for alias in member.query.aliases
         }
         aliases = self.graph.aliases
-        return tuple(a for a in aliases if a in ordered or longest(self.view, a) is not None)
+        return tuple(a for a in aliases if a in ordered or counts(self.view, a) is not None)
+
+    def apart(self, alias: str) -> bool:
+        """Whether tuples of an input count, per key, whoever wants them."""
+        return per_key(self.view, alias) is not None
 
     def clock(self, alias: str) -> tuple[str, str]:
         """The columns of an input's tuples that tell their time, and how long they live."""
         time = self.view.times[alias]
         return time, time if longest(self.view, alias) is None else seq_name(alias)
+
+    def watched(self, alias: str) -> tuple[Column, ...]:
+        """The columns of an input in which heavy values are looked for."""
+        if alias not in self._watched:
+            self._watched[alias] = watched(self.graph, alias)
+        return self._watched[alias]
 
     def leaving(self, alias: str) -> tuple[Edge, ...]:
         """The edges out of an input's source."""

@@ -9,6 +9,10 @@ An error of the user's is returned as a note, since no further attempt would men
 Tuples that count for a `ROWS` window are numbered in two steps, so that no pass over the input is needed before the
 first hop: a read task numbers those it reads, and tells every partition how many there were; a hop begins when it has
 all that was sent to it, and then knows how many tuples came before each read task's.
+
+Tuples that may be stored anywhere are dealt out in turn. Every read task goes on where the task of its number ended, as
+the manifest says, so the partitions of a store were given numbers of tuples that differ by the number of read tasks at
+most, over all batches.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -25,11 +30,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from weft.errors import WeftError
+from weft.errors import FunctionError, WeftError
+from weft.kernels.user_functions import calling
 from weft.logical.schema import Stream
 from weft.runtime.census import Census
 from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.file_state import FileState, forget_files, mapped, written_in
+from weft.runtime.functions import loaded
 from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
 from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, unpacked
 from weft.runtime.outcome import Boundary, Outcome
@@ -63,6 +70,7 @@ class Job:
     boundary: bool = False
     attempt: str = ""  # when a batch is tried again, what it begins with may be in other files
     limit: int = LIMIT  # results of one key
+    functions: Mapping[str, bytes] = field(default_factory=dict)  # of users
 
     def load(self) -> tuple[Plan, Manifest]:
         """The batch's plan and the state it starts from."""
@@ -116,10 +124,11 @@ _TASKS = itertools.count()
 def read_task(job: Job, task: int, files: Iterable[File]) -> Iterator[Message]:
     """Decode files, admit their tuples and send them on their ways."""
     began = perf_counter()
-    try:
-        yield from _Reading(job, task, *job.load()).run(files)
-    except WeftError as error:
-        yield error_note(error)
+    with calling(loaded(job.functions)):
+        try:
+            yield from _Reading(job, task, *job.load()).run(files)
+        except WeftError as error:
+            yield error_note(error)
     yield note(0, "seconds", hop=0, seconds=perf_counter() - began)
 
 
@@ -175,21 +184,34 @@ class _Reading:
                 counted = {"graph": graph, "alias": alias, "task": self.task, "rows": rows}
                 yield from (note(each, "count", **counted) for each in range(turn.partitions))
             batch = numbered(program, alias, one.batch, 0)
-            outcome = leave_source(program, alias, batch, turn, self.job.counting)
+            outcome = leave_source(
+                program, alias, batch, turn, self.job.counting, self._dealt(graph, program)
+            )
+            for store, count in outcome.dealt.items():
+                yield note(0, "dealt", graph=graph, store=store, task=self.task, rows=count)
             yield from _outgoing(self.job, graph, Sender(0, self.task), outcome)
             if outcome.sample:
                 yield note(0, "sample", graph=graph, alias=alias, sets=outcome.sample)
+            if outcome.heavy:
+                yield note(0, "heavy", counted=[asdict(one) for one in outcome.heavy])
             figures = {"rows": rows, "late": one.late, "untimed": one.untimed}
             times = {"oldest": one.oldest, "newest": one.newest}
             yield note(0, "input", graph=graph, alias=alias, stream=stream, **figures, **times)
 
+    def _dealt(self, graph: str, program: Program) -> dict[str, int]:
+        """Where to go on dealing out tuples, by store; every task begins with another partition."""
+        known = self.manifest.dealt.get(graph, {})
+        stores = [store.identity for store in program.stores.values()]
+        return {store: self.task + known.get(store, {}).get(str(self.task), 0) for store in stores}
+
 
 def past_task(job: Job, task: int) -> Iterator[Message]:
     """Read what a partition has stored of the inputs that a boundary needs, and send it on its ways once more."""
-    try:
-        yield from _past(job, task)
-    except WeftError as error:
-        yield error_note(error)
+    with calling(loaded(job.functions)):
+        try:
+            yield from _past(job, task)
+        except WeftError as error:
+            yield error_note(error)
 
 
 def _past(job: Job, task: int) -> Iterator[Message]:
@@ -198,12 +220,14 @@ def _past(job: Job, task: int) -> Iterator[Message]:
         relay, program = Relay.from_dict(data), job.program(plan.graphs[graph])
         turn = _past_turn(plan, graph, program)
         bounds = _boundary(job, program, relay)
+        dealt = Counter({store.identity: task for store in program.stores.values()})
         for read in relay.reads:
             runs = manifest.of(graph, read.store, task)
             for run in runs if read.is_read_in(task) else ():
                 rows = mapped(job.folder / run.name).batch
                 past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
-                outcome = leave_past(program, read.alias, past, turn, bounds)
+                outcome = leave_past(program, read.alias, past, turn, bounds, dealt)
+                dealt.update(outcome.dealt)
                 yield from _outgoing(job, graph, Sender(0, task, read.alias, run.name), outcome)
 
 
@@ -241,6 +265,8 @@ def _outgoing(job: Job, graph: str, sender: Sender, outcome: Outcome) -> Iterato
             yield note(at, "census", graph=graph, query=query, **asdict(census))
     if outcome.steps:
         yield note(at, "steps", graph=graph, steps=[asdict(count) for count in outcome.steps])
+    if outcome.calls:
+        yield note(at, "calls", graph=graph, calls=asdict(outcome.calls))
     yield from _answers(job, at, sender, outcome)
 
 
@@ -261,8 +287,14 @@ def _answers(job: Job, at: int, sender: Sender, outcome: Outcome) -> Iterator[Me
             failed[query] = error
     if outcome.counts or parts:
         yield note(at, "answers", counts=outcome.counts, parts=parts, closed=outcome.closed)
+    yield from _failures(at, failed)
+
+
+def _failures(at: int, failed: Mapping[str, Exception]) -> Iterator[Message]:
+    """Queries that cannot be answered."""
     for query, why in failed.items():
-        yield note(at, "failed", query=query, message=f"{type(why).__name__}: {why}")
+        called = {"function": why.message, "hint": why.hint} if isinstance(why, FunctionError) else {}
+        yield note(at, "failed", query=query, message=f"{type(why).__name__}: {why}", **called)
 
 
 @dataclass
@@ -312,10 +344,12 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
         yield message
     for graph, here in arrived.items():
         run = _past_hop if job.boundary else _hop
-        try:
-            yield from run(job, plan, manifest, graph, here, hop, partition)
-        except WeftError as error:
-            yield error_note(error)
+        with calling(loaded(job.functions)) as calls:
+            try:
+                yield from run(job, plan, manifest, graph, here, hop, partition)
+            except WeftError as error:
+                yield error_note(error)
+            yield from _failures(partition, calls.failed)
     yield note(partition, "seconds", hop=hop, seconds=perf_counter() - began)
 
 

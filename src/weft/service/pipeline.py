@@ -12,6 +12,8 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
         statistics:                            # optional; what is missing gets the documented defaults
           rate: 500                            # tuples per second
           distinct: {vid: 100000, geo: 50}
+    functions:                                 # optional; `pipeline_functions` says where modules are looked for
+      similar: {python: "my_functions:similar", returns: boolean, selectivity: 0.1, cost: 0.000001}
     statistics:                                # optional
       horizon: 1 hour                          # how long unbounded windows are expected to grow
       selectivity: {"videos.vid = views.vid": 0.00001}
@@ -45,6 +47,7 @@ from weft.optimizer.optimizer import STRATEGIES
 from weft.optimizer.space import Options
 from weft.planned import PlannedQuery
 from weft.service.document import Node, read_document
+from weft.service.pipeline_functions import add_function
 from weft.service.pipeline_settings import SETTINGS, read_settings
 from weft.service.pipeline_sinks import read_query
 from weft.service.pipeline_streams import add_stream
@@ -106,7 +109,7 @@ def load_pipeline(path: Path, **given: Any) -> Pipeline:
     return read_pipeline(text, str(path), root=path.absolute().parent, **given)
 
 
-_TOP = ("streams", "statistics", "options", "queries", *SETTINGS)
+_TOP = ("streams", "functions", "statistics", "options", "queries", *SETTINGS)
 
 
 def read_pipeline(text: str, file: str, *, root: Path | None = None, **given: Any) -> Pipeline:
@@ -122,6 +125,8 @@ def read_pipeline(text: str, file: str, *, root: Path | None = None, **given: An
     found = {name: add_stream(session, name, node, root) for name, node in streams.mapping().items()}
     known = {name: one.statistics for name, one in found.items() if one.statistics is not None}
     session.statistics = Statistics(known, origin="given" if known else "default")
+    for name, node in top.entry("functions").mapping().items():
+        add_function(session, name, node, root)
     _statistics(session, top.entry("statistics"))
     asked = {name: read_query(name, node, root) for name, node in queries.mapping().items()}
     return Pipeline(

@@ -16,12 +16,15 @@ from weft.logical.expr import Expr, all_of
 from weft.logical.horizon import check_times
 from weft.logical.join import TESTS, Join
 from weft.logical.query import Input, Query, connected, make_query
+from weft.logical.schema import Stream
+from weft.logical.user_functions import UserFunction
+from weft.logical.window import Rows, Window
 from weft.sql.expressions import bind_conditions
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_statement
 from weft.sql.scope import Merged, Scope
-from weft.sql.statement import JoinRef, Relation, Statement, StreamRef, streams
+from weft.sql.statement import JoinRef, Name, Relation, Statement, StreamRef, streams
 
 __all__ = ["bind", "input_order", "parse_predicate", "parse_query"]
 
@@ -49,7 +52,9 @@ def input_order(query: str | Statement, catalog: Catalog) -> tuple[str, ...]:
     return tuple(input_.alias for input_ in _inputs(statement, catalog).values())
 
 
-def parse_predicate(text: str, inputs: Mapping[str, Input] | Sequence[Input]) -> Expr:
+def parse_predicate(
+    text: str, inputs: Mapping[str, Input] | Sequence[Input], functions: tuple[UserFunction, ...] = ()
+) -> Expr:
     """The predicate that a text means among some inputs, in normal form.
 
     >>> from weft.logical.schema import Schema, Stream
@@ -57,9 +62,9 @@ def parse_predicate(text: str, inputs: Mapping[str, Input] | Sequence[Input]) ->
     >>> print(parse_predicate("v.vid > w.vid", [Input("v", videos), Input("w", videos)]))
     w.vid < v.vid
     """
-    known = tuple(inputs.values() if isinstance(inputs, Mapping) else inputs)
+    scope = Scope(tuple(inputs.values() if isinstance(inputs, Mapping) else inputs), functions=functions)
     try:
-        return all_of(bind_conditions(parse_fragment(text), Scope(known), "a predicate"))
+        return all_of(bind_conditions(parse_fragment(text), scope, "a predicate"))
     except RecursionError:
         raise SqlError("the predicate is nested too deeply", text=text, start=0, end=len(text)) from None
 
@@ -72,8 +77,16 @@ def bind(
 ) -> Query:
     """The query that a statement means; ``crossing`` is how a cross product is asked for where it comes from."""
     inputs = _inputs(statement, catalog)
-    bound = _Joins(tuple(inputs.values()), inputs, statement.is_tree).all(statement.relations)
-    scope = Scope(bound.inputs, bound.merged, tested=bound.tested, padded=statement.is_outer)
+    bound = _Joins(tuple(inputs.values()), inputs, statement.is_tree, catalog.functions).all(
+        statement.relations
+    )
+    scope = Scope(
+        bound.inputs,
+        bound.merged,
+        tested=bound.tested,
+        padded=statement.is_outer,
+        functions=catalog.functions,
+    )
     where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
     if not statement.items:
         raise statement.source.error(
@@ -111,8 +124,22 @@ def _inputs(statement: Statement, catalog: Catalog) -> dict[StreamRef, Input]:
         alias = ref.alias.text if ref.alias else stream.name
         if any(alias.lower() == other.alias.lower() for other in inputs.values()):
             raise ref.shown.error(f"two streams go by the name {alias}", "name one with AS")
-        inputs[ref] = Input(alias, stream, ref.window)
+        inputs[ref] = Input(alias, stream, _window(ref, stream))
     return inputs
+
+
+def _window(ref: StreamRef, stream: Stream) -> Window:
+    """The window of a stream, with the columns that it counts per."""
+    if not isinstance(ref.window, Rows):
+        return ref.window
+    names = set()
+    for name in ref.per or map(Name.plain, ref.window.per):
+        field = stream.schema.find(name.text)
+        if field is None:
+            hint = nearest(name.text, stream.schema.names)
+            raise name.error(f"{stream.name} has no column {name.text} to count per", hint)
+        names.add(field.name)
+    return Rows(ref.window.count, tuple(sorted(names)))
 
 
 def _refs(statement: Statement) -> Iterator[StreamRef]:
@@ -144,6 +171,7 @@ class _Joins:
     every: tuple[Input, ...]
     inputs: dict[StreamRef, Input]
     is_tree: bool
+    functions: tuple[UserFunction, ...]
 
     def all(self, relations: Sequence[Relation]) -> _Bound:
         """What stands between commas, joined."""
@@ -187,8 +215,14 @@ class _Joins:
     def _scope(self, both: _Bound) -> Scope:
         elsewhere = tuple(input_ for input_ in self.every if input_ not in both.inputs)
         if self.is_tree:
-            return Scope(both.inputs, both.merged, hidden=elsewhere, tested=both.tested)
-        return Scope(both.inputs, both.merged, beyond=elsewhere)
+            return Scope(
+                both.inputs,
+                both.merged,
+                hidden=elsewhere,
+                tested=both.tested,
+                functions=self.functions,
+            )
+        return Scope(both.inputs, both.merged, beyond=elsewhere, functions=self.functions)
 
     def _using(
         self, join: JoinRef, left: _Bound, right: _Bound

@@ -12,16 +12,17 @@ from typing import Any
 
 from sqlglot import TokenType, exp
 
-from weft.errors import CatalogError, QueryError
+from weft.errors import CatalogError, QueryError, SqlError
 from weft.logical.conditions import check_condition
 from weft.logical.expr import BOOLEAN, Call, Expr, conjuncts, to_sql
 from weft.logical.functions import NULL, call, cast, named_functions
 from weft.sql.constants import interval, literal_of, type_of
+from weft.sql.parse import parse_fragment
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
 from weft.sql.scope import Scope
 from weft.sql.source import Piece, Source
 
-__all__ = ["bind_conditions", "bind_expression"]
+__all__ = ["bind_conditions", "bind_expression", "is_function_name"]
 
 _DEEPEST = 100
 _LARGEST = 2_000
@@ -59,6 +60,19 @@ _SYNONYMS = {
 def bind_expression(piece: Piece, scope: Scope) -> Expr:
     """The typed expression that a piece of text means."""
     return _Binder(piece.source, scope).bind(piece.node, 0)
+
+
+def is_function_name(name: str) -> bool:
+    """Whether a name, followed by arguments in parentheses, reads as the call of a function that is not built in."""
+    if not (name.isascii() and name.isidentifier()):
+        return False
+    try:
+        node = parse_fragment(f"{name}(x)").node
+    except SqlError:
+        return False
+    folded = name.lower()
+    taken = folded in _SYNONYMS or folded in named_functions()
+    return isinstance(node, exp.Anonymous) and node.name == name and not taken
 
 
 def bind_conditions(
@@ -226,7 +240,10 @@ class _Binder:
         name = node.name.lower()
         name = _SYNONYMS.get(name, name)
         if name not in named_functions() and name != "%":
-            raise unknown_function(node.name)
+            own = self.scope.function(node.name)
+            if own is None:
+                raise unknown_function(node.name, (function.name for function in self.scope.functions))
+            return own.call([self.bind(arg, depth) for arg in node.expressions])
         return call(name, *(self.bind(arg, depth) for arg in node.expressions))
 
     def _repeated(self, node: exp.Expr, depth: int, times: int) -> Expr:

@@ -150,8 +150,8 @@ class _FromReader:
     def _stream(self, table: exp.Table) -> StreamRef:
         name = _name(self.source, table.this)
         bracket = self.brackets.get(name.span[1])
-        window = read_bracket(bracket) if bracket else UNBOUNDED
-        return StreamRef(name, self._alias(table.args.get("alias")), window)
+        window, per = read_bracket(bracket) if bracket else (UNBOUNDED, ())
+        return StreamRef(name, self._alias(table.args.get("alias")), window, per)
 
     def _alias(self, alias: exp.Expr | None) -> Name | None:
         if alias is None:

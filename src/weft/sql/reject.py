@@ -114,15 +114,15 @@ _VOLATILE = frozenset(
 )
 
 
-def unknown_function(written: str) -> QueryError:
-    """The error for a function that there is not, or not here."""
+def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
+    """The error for a function that there is not, or not here; ``own`` are those that users registered."""
     name = written.lower()
     if name in _AGGREGATES:
         hint = "Weft only joins; aggregate the result with Spark"
         return QueryError(f"{written} is an aggregate, and aggregates are not supported", hint=hint)
     if name in _VOLATILE:
         return QueryError(f"{written} is not supported", hint=_NO_CLOCK)
-    return QueryError(f"there is no function {written}", hint=similar_functions(name))
+    return QueryError(f"there is no function {written}", hint=similar_functions(name, own))
 
 
 def unsupported(source: Source, node: exp.Expr) -> SqlError:

@@ -13,6 +13,7 @@ from weft.errors import QueryError, nearest
 from weft.logical.expr import Column, Expr
 from weft.logical.functions import call, literal
 from weft.logical.query import PRESENT, Input
+from weft.logical.user_functions import UserFunction
 
 __all__ = ["PROVENANCE", "Merged", "Scope"]
 
@@ -36,7 +37,7 @@ class Scope:
 
     ``beyond`` are the other inputs of the query, which ON may also name as long as all joins are inner: its conditions
     are then one pool with those of WHERE. Otherwise the others are ``hidden``, and those of them ``tested`` that a semi
-    or anti join below only looks for. Rows that may be ``padded`` have a `provenance`.
+    or anti join below only looks for. Rows that may be ``padded`` have a `provenance`. ``functions`` are the users'.
     """
 
     inputs: tuple[Input, ...]
@@ -45,6 +46,7 @@ class Scope:
     hidden: tuple[Input, ...] = ()
     tested: tuple[Input, ...] = ()
     padded: bool = False
+    functions: tuple[UserFunction, ...] = ()
 
     def input(self, name: str) -> Input:
         """The input that goes by this name."""
@@ -63,6 +65,11 @@ class Scope:
         renamed = next((i.alias for i in everywhere if i.stream.name.lower() == folded), None)
         hint = f"it goes by the name {renamed} here" if renamed else _listing(name, everywhere)
         raise QueryError(f"there is no {name} in FROM", hint=hint)
+
+    def function(self, name: str) -> UserFunction | None:
+        """The function of a user's that goes by this name."""
+        folded = name.lower()
+        return next((function for function in self.functions if function.name == folded), None)
 
     def qualified(self, input_: Input, name: str) -> Column:
         """A column of one input."""

@@ -40,6 +40,7 @@ class StreamRef:
     name: Name
     alias: Name | None = None
     window: Window = UNBOUNDED
+    per: tuple[Name, ...] = ()  # the columns that the window counts per, as written
 
     @property
     def shown(self) -> Name:

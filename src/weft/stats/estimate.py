@@ -20,9 +20,11 @@ from itertools import combinations, permutations
 
 from weft.logical.expr import BOOLEAN, Column, Expr, aliases, make_call
 from weft.logical.horizon import is_time_bound, retention, time_bounds
+from weft.logical.limits import Range as Band
+from weft.logical.limits import bounds, ranges
 from weft.logical.query import Key, Query
 from weft.logical.window import Range, Rows
-from weft.stats.statistics import Statistics
+from weft.stats.statistics import DEFAULTS, Statistics
 
 __all__ = ["Estimator", "bits"]
 
@@ -70,6 +72,14 @@ class Estimator:
             found = self._tuples[start, mask] = self.rates[start] * product / (unbounded + 1)
         return found
 
+    def looked_up(self, start: int, known: int, store: int) -> float:
+        """Pairs per second that equalities let meet, before conditions other than these are checked."""
+        both = frozenset(self.query.aliases[i] for i in bits(known | store))
+        inside = [frozenset(self.query.aliases[i] for i in bits(mask)) for mask in (known, store)]
+        new = [f for names, f in self._theta if names <= both and not any(names <= one for one in inside)]
+        passed = math.prod(new)
+        return self.tuples(start, known | store) / passed if passed else 0.0
+
     def rate(self, mask: int) -> float:
         """Results per second over the inputs of ``mask``."""
         return sum(self.tuples(i, mask) for i in bits(mask))
@@ -93,8 +103,25 @@ class Estimator:
     def _theta(self) -> list[tuple[frozenset[str], float]]:
         """Selectivities of all but equalities; event-time bounds are part of the windows already."""
         query = self.query
+        said = {bound.predicate for band in self.bands for bound in (band.low, band.high)}
         stated = [p for p in query.predicates if not is_time_bound(query, p)] + list(query.residuals)
-        return [(aliases(p), self.statistics.selectivity(query, p)) for p in stated]
+        found = [(aliases(b.low.predicate), self.statistics.band(query, b)) for b in self.bands]
+        return found + [(aliases(p), self.statistics.selectivity(query, p)) for p in stated if p not in said]
+
+    @cached_property
+    def bands(self) -> tuple[Band, ...]:
+        """Values that one input bounds for another from both sides; those of event times are part of the windows."""
+        return tuple(self._find_bands())
+
+    def _find_bands(self) -> Iterator[Band]:
+        stated = [p for p in self.query.predicates if not is_time_bound(self.query, p)]
+        for one, other in combinations(self.query.aliases, 2):
+            taken: set[Expr] = set()
+            for band in ranges(list(bounds(stated, frozenset({other}), frozenset({one})))):
+                ends = {band.low.predicate, band.high.predicate}
+                if not ends & taken:
+                    taken |= ends
+                    yield band
 
     def _key_selectivity(self, key: Key, names: frozenset[str]) -> float:
         """Selectivity of an equality class: a spanning tree of its least selective equalities.
@@ -139,11 +166,17 @@ class Estimator:
         """How many tuples of ``other`` a tuple of ``start`` meets, and whether they are ever more."""
         i = self._index[other]
         window = self.query.inputs[i].window
-        counts = [window.count * self._passed[i]] if isinstance(window, Rows) else []
+        counts = [self._counted(i, window)] if isinstance(window, Rows) else []
         span = self._spans[start, other] if start != other else 0.0
         if span is not None:
             counts.append(self.rates[i] * span)
         return (min(counts), False) if counts else (self.rates[i] * self._horizon, True)
+
+    def _counted(self, i: int, window: Rows) -> float:
+        """How many tuples a `ROWS` window holds: so many, or so many of every key."""
+        known = self.statistics.stream(self.query.inputs[i].stream.name).distinct
+        keys = math.prod(known.get(name, DEFAULTS.distinct) for name in window.per)
+        return window.count * keys * self._passed[i]
 
     @cached_property
     def _spans(self) -> dict[tuple[str, str], float | None]:
@@ -200,8 +233,9 @@ class Estimator:
 
     def _resident(self, i: int, alias: str) -> float:
         window = self.query.inputs[i].window
-        counts = [window.count * self._passed[i]] if isinstance(window, Rows) else []
-        kept = retention(self.query, alias, self._bounds)
+        counts = [self._counted(i, window)] if isinstance(window, Rows) else []
+        apart = bool(self.query.inputs[i].counted_per)  # then time decides nothing
+        kept = None if apart else retention(self.query, alias, self._bounds)
         counts.append(self.rates[i] * (self._horizon if kept is None else kept.total_seconds()))
         return min(counts)
 

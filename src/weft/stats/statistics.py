@@ -12,8 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from weft.errors import StatisticsError
-from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, rename, to_sql
+from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, conjuncts, rename, to_sql
+from weft.logical.limits import Range
 from weft.logical.query import Query
+from weft.logical.user_functions import user_calls
+from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy
 
 __all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_name"]
 
@@ -27,9 +30,11 @@ class Defaults:
     horizon: timedelta = timedelta(hours=1)  # how long an unbounded window is expected to grow
     equal: float = 0.1  # selectivity of column = constant, where the distinct count is unknown
     compare: float = 1 / 3  # of <, ≤
+    band: float = 0.01  # of two bounds that are always as far apart
     like: float = 0.1
     null: float = 0.05
     other: float = 0.5  # of any other condition
+    call: float = 1e-6  # seconds that a user's function takes for a row
 
 
 DEFAULTS = Defaults()
@@ -37,10 +42,15 @@ DEFAULTS = Defaults()
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """The arrival rate of a stream in tuples per second, and its columns' numbers of distinct values."""
+    """The arrival rate of a stream in tuples per second, and its columns' numbers of distinct values.
+
+    ``heavy`` says which values of a column are far more frequent than others, as the part of tuples that have them:
+    ``{"user": {42: 0.18}}``.
+    """
 
     rate: float = DEFAULTS.rate
     distinct: Mapping[str, float] = field(default_factory=dict)
+    heavy: Heavy = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (self.rate >= 0 and math.isfinite(self.rate)):
@@ -48,19 +58,31 @@ class StreamStatistics:
         for name, count in self.distinct.items():
             if not (count >= 1 and math.isfinite(count)):
                 raise StatisticsError(f"column {name} cannot have {count} distinct values")
+        check_heavy(self.heavy)
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Figures per stream and per predicate; predicates go by the text of `predicate_name`."""
+    """Figures per stream and per predicate; predicates go by the text of `predicate_name`.
+
+    Of users' functions, ``costs`` are the seconds that they take for a row, and ``likely`` the part of rows for which
+    those that are conditions are thought to be true; both by name.
+    """
 
     streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
     selectivities: Mapping[str, float] = field(default_factory=dict)
     horizon: timedelta = DEFAULTS.horizon
     origin: str = "default"
+    costs: Mapping[str, float] = field(default_factory=dict)
+    likely: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, selectivity in self.selectivities.items():
+        for name, seconds in self.costs.items():
+            if not (seconds >= 0 and math.isfinite(seconds)):
+                raise StatisticsError(
+                    f"function {name} cannot take {seconds} seconds a row", hint="use 0 or more"
+                )
+        for name, selectivity in (*self.selectivities.items(), *self.likely.items()):
             if not 0 <= selectivity <= 1:
                 raise StatisticsError(
                     f"the selectivity {selectivity} of {name} is not between 0 and 1",
@@ -72,6 +94,16 @@ class Statistics:
     def stream(self, name: str) -> StreamStatistics:
         """What is known of a stream."""
         return self.streams.get(name) or StreamStatistics()
+
+    def given(self, predicate: Expr, value: float) -> Statistics:
+        """These figures with what is said of a predicate over streams; its conditions get an equal part of it.
+
+        Bounds of one value belong together, so that what is said of a band is not what each of them lets through.
+        """
+        parts = conjuncts(predicate) or (predicate,)
+        each = value ** (1 / len(parts)) if 0 <= value <= 1 else value
+        found = {**self.selectivities, **{to_sql(part): each for part in parts}}
+        return replace(self, selectivities=found, origin="given")
 
     def measured(
         self, seconds: float, rows: Mapping[str, int], pairs: Mapping[str, tuple[float, float]]
@@ -85,7 +117,32 @@ class Statistics:
         streams = {name: replace(self.stream(name), rate=count / seconds) for name, count in rows.items()}
         found = {name: matched / compared for name, (compared, matched) in pairs.items() if compared}
         selectivities = {**self.selectivities, **found}
-        return Statistics({**self.streams, **streams}, selectivities, self.horizon, "measured")
+        return replace(
+            self, streams={**self.streams, **streams}, selectivities=selectivities, origin="measured"
+        )
+
+    def cost(self, expr: Expr) -> float:
+        """The seconds that users' functions take to compute an expression for a row."""
+        return sum(self.function_cost(call.function) for call in user_calls(expr))
+
+    def function_cost(self, name: str) -> float:
+        """The seconds that a user's function takes for a row."""
+        return self.costs.get(name, DEFAULTS.call)
+
+    def with_heavy(self, heavy: Mapping[str, Heavy]) -> Statistics:
+        """These figures with heavy values that were measured, by stream, in place of those given of a column."""
+        found = {
+            name: replace(self.stream(name), heavy={**self.stream(name).heavy, **columns})
+            for name, columns in heavy.items()
+        }
+        return replace(self, streams={**self.streams, **found}, origin="measured") if found else self
+
+    def distribution(self, query: Query, column: Column) -> Distribution:
+        """How the values of a column are spread."""
+        stream = self.stream(query.input(column.alias).stream.name)
+        distinct = stream.distinct.get(column.name, DEFAULTS.distinct)
+        heavy = stream.heavy.get(column.name, {})
+        return Distribution(heavy, max(1.0, distinct - len(heavy)))
 
     def _distinct_column(self, query: Query, column: Column) -> float | None:
         return self.stream(query.input(column.alias).stream.name).distinct.get(column.name)
@@ -94,6 +151,13 @@ class Statistics:
         """The part of tuples, or of pairs, that a predicate lets through."""
         given = self.selectivities.get(predicate_name(query, predicate))
         return self._guess(query, predicate) if given is None else given
+
+    def band(self, query: Query, band: Range) -> float:
+        """The part of pairs that two bounds let through together."""
+        bounds = [bound.predicate for bound in (band.low, band.high)]
+        if any(predicate_name(query, predicate) in self.selectivities for predicate in bounds):
+            return math.prod(self.selectivity(query, predicate) for predicate in bounds)
+        return DEFAULTS.band
 
     def _guess(self, query: Query, predicate: Expr) -> float:
         if not isinstance(predicate, Call):
@@ -120,10 +184,13 @@ class Statistics:
                 return DEFAULTS.like
             case "is null":
                 return DEFAULTS.null
-        return DEFAULTS.other
+        return self.likely.get(predicate.function, DEFAULTS.other)
 
     def _equality(self, query: Query, predicate: Call) -> float:
         """1 / the larger distinct count; the default for a comparison with a constant of an unknown column."""
+        skewed = self._skewed(query, predicate)
+        if skewed is not None:
+            return skewed
         sides = [arg for arg in predicate.args if not isinstance(arg, Literal)]
         constant = len(sides) < len(predicate.args) and len(aliases(predicate)) == 1
         counts = [self._distinct_column(query, column) for side in sides for column in columns(side)]
@@ -131,6 +198,20 @@ class Statistics:
         if known:
             return 1 / max(known)
         return DEFAULTS.equal if constant else 1 / DEFAULTS.distinct
+
+    def _skewed(self, query: Query, predicate: Call) -> float | None:
+        """The same where heavy values are known: of two columns, or of a column and the constant it is compared to."""
+        if predicate.function == "in":
+            return None
+        found = [self.distribution(query, arg) for arg in predicate.args if isinstance(arg, Column)]
+        if not any(one.heavy for one in found):
+            return None
+        if len(found) == 2:
+            return agreement(found)
+        constants = [arg.value for arg in predicate.args if isinstance(arg, Literal)]
+        if len(constants) == 1 and isinstance(constants[0], HeavyValue):
+            return found[0].share(constants[0])
+        return None
 
 
 _LOGIC = ("and", "or", "not")

@@ -11,49 +11,64 @@ tuples, as far as there are any, lie within the windows of their inputs; WHERE i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import sqlglot
 from numpy.typing import NDArray
+from sqlglot import exp
 
 from weft.errors import ConfigError, QueryError
-from weft.logical.expr import Expr, identifier, to_sql
+from weft.logical.expr import Expr, identifier, to_sql, type_sql
 from weft.logical.join import Join
 from weft.logical.query import PRESENT, Input, Query
+from weft.logical.schema import DataType
+from weft.logical.user_functions import has_user_call, user_calls
 from weft.logical.window import Range, Rows
 
-__all__ = ["POSITION", "TIME", "inside_counts", "reference_join", "timely"]
+__all__ = ["POSITION", "TIME", "groups_of", "inside_counts", "reference_join", "timely"]
 
 TIME, POSITION = "__time", "__position"
 
 _ROW = "__row"
 
 
-def reference_join(query: Query, tables: Mapping[str, pa.Table]) -> pa.Table:
+def reference_join(
+    query: Query, tables: Mapping[str, pa.Table], functions: Mapping[str, Callable[..., Any]] | None = None
+) -> pa.Table:
     """The results of a query over tables by alias, in no particular order.
 
-    Without `ROWS` windows a table needs only the columns of its stream.
+    Without `ROWS` windows a table needs only the columns of its stream. ``functions`` are those that the query calls.
     """
-    found = timely(query, tables)
+    found = timely(query, tables, functions)
     if any(isinstance(input_.window, Rows) for input_ in query.inputs):
         positions = {alias: _column(tables, alias, POSITION) for alias in query.aliases}
-        found = found.filter(pa.array(inside_counts(query, found, positions)))
+        found = found.filter(pa.array(inside_counts(query, found, positions, groups_of(query, tables))))
     return found.select([output.name for output in query.projection])
 
 
-def timely(query: Query, tables: Mapping[str, pa.Table]) -> pa.Table:
+def timely(
+    query: Query, tables: Mapping[str, pa.Table], functions: Mapping[str, Callable[..., Any]] | None = None
+) -> pa.Table:
     """What fulfils all but the `ROWS` windows: the columns of the result, and per input the number of its row.
 
     That number is NULL where an outer join found no tuple. Inputs that a semi or anti join looks for have none.
     """
     if query.outer is not None and any(isinstance(input_.window, Rows) for input_ in query.inputs):
         raise QueryError("ROWS windows have no meaning in outer, semi and anti joins", hint="use RANGE")
-    connection = _connection()
+    if any(map(has_user_call, query.expressions())):
+        with _connected() as connection:  # functions stay with the connection that they are defined for
+            _define(connection, query, functions or {})
+            return _timely(connection, query, tables)
+    return _timely(_connection(), query, tables)
+
+
+def _timely(connection: Any, query: Query, tables: Mapping[str, pa.Table]) -> pa.Table:
     for place, alias in enumerate(query.aliases):
         connection.register(f"input_{place}", _plain(tables[alias]))
     # DuckDB 2.0 fails on some trees of joins when it optimises them; without, it joins along the tree.
@@ -70,10 +85,31 @@ def row_column(alias: str) -> str:
     return f"{_ROW}.{alias}"
 
 
+def groups_of(query: Query, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[np.int64]]:
+    """For every input with a `ROWS` window, which tuples are counted together: those with the same number."""
+    found = {}
+    connection = _connection()
+    for input_ in query.inputs:
+        if not isinstance(input_.window, Rows):
+            continue
+        per = ", ".join(map(_quoted, input_.window.per)) or "1"
+        connection.register("counted", _plain(tables[input_.alias]))
+        text = f"SELECT dense_rank() OVER (ORDER BY {per}) AS number FROM counted ORDER BY {_ROW}"
+        found[input_.alias] = connection.sql(text).to_arrow_table()["number"].to_numpy()
+        connection.unregister("counted")
+    return found
+
+
 def inside_counts(
-    query: Query, found: pa.Table, positions: Mapping[str, NDArray[np.int64]]
+    query: Query,
+    found: pa.Table,
+    positions: Mapping[str, NDArray[np.int64]],
+    groups: Mapping[str, NDArray[np.int64]],
 ) -> NDArray[np.bool_]:
-    """Which results have, of every input with `ROWS n`, one of its last n tuples when their last tuple arrives."""
+    """Which results have, of every input with `ROWS n`, one of its last n tuples when their last tuple arrives.
+
+    ``groups`` says which tuples of these inputs are counted together.
+    """
     inside = np.ones(found.num_rows, np.bool_)
     if not any(isinstance(input_.window, Rows) for input_ in query.inputs):
         return inside
@@ -81,16 +117,23 @@ def inside_counts(
     last = np.max(list(places.values()), axis=0)
     for input_ in query.inputs:
         if isinstance(input_.window, Rows):
-            every = np.sort(positions[input_.alias])
-            newer = np.searchsorted(every, last, "right") - np.searchsorted(
-                every, places[input_.alias], "right"
-            )
-            inside &= newer < input_.window.count
+            group = groups[input_.alias]
+            mine = group[found[row_column(input_.alias)].to_numpy()]
+            for number in np.unique(mine):
+                every = np.sort(positions[input_.alias][group == number])
+                some = mine == number
+                newer = np.searchsorted(every, last[some], "right")
+                newer -= np.searchsorted(every, places[input_.alias][some], "right")
+                inside[some] &= newer < input_.window.count
     return inside
 
 
 @lru_cache(maxsize=1)
 def _connection() -> Any:
+    return _connected()
+
+
+def _connected() -> Any:
     try:
         import duckdb
     except ImportError:
@@ -102,6 +145,43 @@ def _connection() -> Any:
     connection.execute("SET nested_loop_join_threshold = 1000000000")
     connection.execute("SET merge_join_threshold = 1000000000")
     return connection
+
+
+def _define(connection: Any, query: Query, functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Make users' functions DuckDB's, each for the types it is called with."""
+    kinds: dict[str, tuple[list[str], str]] = {}
+    for expr in query.expressions():
+        for call in user_calls(expr):
+            kind = [_duckdb_type(arg.type) for arg in call.args], _duckdb_type(call.type)
+            if kinds.setdefault(call.function, kind) != kind:
+                raise QueryError(f"the reference takes {call.function} with one kind of arguments only")
+    for name, (parameters, returns) in kinds.items():
+        connection.create_function(
+            name,
+            _adapted(functions[name], len(parameters)),
+            parameters,
+            returns,
+            type="arrow",
+            null_handling="special",
+        )
+
+
+def _adapted(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """A function of so many arrays; DuckDB reads off its signature how many it takes."""
+
+    def adapted(*columns: Any) -> Any:
+        return function(*(c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns))
+
+    names = (Parameter(f"x{i}", Parameter.POSITIONAL_ONLY) for i in range(count))
+    adapted.__signature__ = Signature(list(names))  # type: ignore[attr-defined]
+    return adapted
+
+
+def _duckdb_type(type_: DataType) -> str:
+    """A type by DuckDB's name; times are plain, as in `_plain`."""
+    if type_.name == "timestamp":
+        return "TIMESTAMP"
+    return str(sqlglot.exp.DataType.build(type_sql(type_), dialect="spark").sql("duckdb"))
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -176,7 +256,17 @@ def _time(input_: Input) -> str:
 
 
 def _transpiled(expr: Expr) -> str:
-    return sqlglot.transpile(to_sql(expr), read="spark", write="duckdb")[0]
+    """An expression in DuckDB's words; what overflows is NULL, where DuckDB would stop."""
+    text: str = sqlglot.parse_one(to_sql(expr), read="spark").transform(_or_null).sql("duckdb")
+    return text
+
+
+def _or_null(node: Any) -> Any:
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Neg | exp.Abs) and not isinstance(
+        node.parent, exp.Anonymous
+    ):
+        return exp.Anonymous(this="TRY", expressions=[node.copy()])
+    return node
 
 
 def _quoted(name: str) -> str:

@@ -140,6 +140,18 @@ def test_bands(
     check(matches, expected(probes, runs, match, windowed))
 
 
+@pytest.mark.parametrize("finite", [[], [0.0], [0.0, 0.0], [-1.7e308, 1.7e308], [-1.0, 0.5, 2.0]])
+def test_bands_over_infinities(finite: list[float]) -> None:
+    """However few finite values there are to scale by, the least comes before the greatest, and NaN last."""
+    stored = [-INF, *finite, INF, float("nan")]
+    run = build(pa.RecordBatch.from_pydict({"k": pa.array(stored)}), indexes=[by_value("k")])
+    for place, bound in enumerate(stored):
+        below = band(Band(high=pa.array([bound])), [run], by_value("k"))
+        last = max(i for i, value in enumerate(stored) if i == place or value == bound)
+        assert sorted(below.stored.tolist()) == list(range(last + 1))
+
+
+INF = float("inf")
 LONG = DataType("long")
 SIDES = Sides(
     {("p", "k"): "k", ("p", "u"): "u"},

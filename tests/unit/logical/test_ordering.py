@@ -57,6 +57,10 @@ def test_orders_that_a_query_cannot_have_are_refused() -> None:
         session_of(late="join").query(PAIR, order=order)
         with pytest.raises(QueryError, match="lie in the stored past"):
             session_of().query(PAIR, order=order, backfill=True)
+    counted = PAIR.replace("views AS w", "views [ROWS 3 PER id] AS w")
+    with pytest.raises(QueryError, match="partners of w have no order of arrival"):
+        session_of().query(counted, order="inner")
+    session_of().query(counted, order="outer")
     session_of().query(PAIR, order="event", backfill=True)
     session_of(event_time=None).query(PAIR, order="event")
 

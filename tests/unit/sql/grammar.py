@@ -297,11 +297,24 @@ class Grammar:
         """Brackets that may be a window."""
         if self.chance(10):
             return self.random.choice(
-                (" [NOW]", "[1]", " [ROWS 1.5]", " [ROWS 0]", " [RANGE 5 BANANAS]", " [RANGE 5]", " []")
+                (
+                    " [NOW]",
+                    "[1]",
+                    " [ROWS 1.5]",
+                    " [ROWS 5 PER]",
+                    " [ROWS 5 PER a.b, 7]",
+                    " [RANGE 5 DAYS PER ts]",
+                    " [ROWS 0]",
+                    " [RANGE 5 BANANAS]",
+                    " [RANGE 5]",
+                    " []",
+                )
             )
         count = self.random.choice(("10", "1", "1000"))
         unit = self.random.choice(("SECONDS", "minute", "HOURS", "days", "weeks", "MILLISECONDS"))
-        return self.random.choice((f" [RANGE {count} {unit}]", f" [ROWS {count}]", " [UNBOUNDED]"))
+        return self.random.choice(
+            (f" [RANGE {count} {unit}]", f" [ROWS {count}]", f" [ROWS {count} PER ts]", " [UNBOUNDED]")
+        )
 
     def join(self, alias: str, stream: str) -> str:
         """One more stream."""

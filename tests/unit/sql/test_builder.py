@@ -116,6 +116,9 @@ def test_cross() -> None:
         (timedelta(seconds=5), Range(timedelta(seconds=5))),
         (7, Rows(7)),
         (Rows(3), Rows(3)),
+        ("3 rows per geo", Rows(3, ("geo",))),
+        ("1 ROW PER vid, Geo , vid", Rows(1, ("geo", "vid"))),
+        (Rows(3, ("geo",)), Rows(3, ("geo",))),
         (None, UNBOUNDED),
     ],
 )
@@ -125,13 +128,34 @@ def test_windows(given: WindowLike | None, window: object) -> None:
     assert input_.window == window
 
 
-@pytest.mark.parametrize("given", ["5 bananas", "0 rows", "1.5 rows", "0 seconds", "", "rows"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "5 bananas",
+        "0 rows",
+        "1.5 rows",
+        "0 seconds",
+        "",
+        "rows",
+        "3 rows per",
+        "3 rows per geo,",
+        "5 minutes per geo",
+    ],
+)
 def test_window_texts_that_make_no_sense(given: str) -> None:
     """A misspelt window would be no window."""
     with pytest.raises(SqlError) as caught:
         from_("videos", window=given)
     assert str(caught.value).split("\n")[1] == f"1 | {given}"
-    assert caught.value.hint == 'write "10 minutes", "1000 rows" or "unbounded"'
+    assert caught.value.hint == 'write "10 minutes", "1000 rows", "10 rows per symbol" or "unbounded"'
+
+
+def test_a_column_to_count_per_that_is_not_there() -> None:
+    """Tuples would be counted as if they all had one key."""
+    with pytest.raises(SqlError, match="videos has no column goe to count per") as caught:
+        select("vid").from_("videos", window="3 rows per goe").build(CATALOG)
+    assert caught.value.hint
+    assert caught.value.hint.startswith("did you mean geo?")
 
 
 @pytest.mark.parametrize("given", [0, -3, True, 1.5, timedelta(0)])

@@ -319,19 +319,31 @@ def test_semi_joins_have_one_direction() -> None:
         ("[RANGE 0.0000001 SECONDS]", "'0.0000001 SECONDS' is finer than a microsecond", "microseconds"),
         ("[RANGE]", "cannot read '' as a duration", "as in 10 MINUTES"),
         ("[ROWS 0]", "a window of 0 rows makes no sense", "1 or more"),
+        (
+            "[ROWS 9999999999999999999]",
+            "a window of 9999999999999999999 rows makes no sense",
+            "less than 2⁶³",
+        ),
+        ("[ROWS -5 PER geo]", "cannot read '-5' as a number of rows", "ROWS 1000"),
+        ("[ROWS 0 PER geo]", "a window of 0 rows makes no sense", "1 or more"),
+        ("[ROWS PER geo]", "cannot read '' as a number of rows", "ROWS 1000"),
         ("[ROWS 1.5]", "cannot read '1.5' as a number of rows", "ROWS 1000"),
         ("[ROWS 99999999999999999999]", "cannot read '99999999999999999999' as a number", "ROWS 1000"),
         (
             "[UNBOUNDED 5]",
             "cannot read the window [UNBOUNDED 5]",
-            "[RANGE 10 MINUTES], [ROWS 1000] or [UNBOUNDED]",
+            "[RANGE 10 MINUTES], [ROWS 1000], [ROWS 10 PER symbol] or [UNBOUNDED]",
         ),
         (
             "[5 MINUTES]",
             "cannot read the window [5 MINUTES]",
-            "[RANGE 10 MINUTES], [ROWS 1000] or [UNBOUNDED]",
+            "[RANGE 10 MINUTES], [ROWS 1000], [ROWS 10 PER symbol] or [UNBOUNDED]",
         ),
-        ("[]", "cannot read the window []", "[RANGE 10 MINUTES], [ROWS 1000] or [UNBOUNDED]"),
+        (
+            "[]",
+            "cannot read the window []",
+            "[RANGE 10 MINUTES], [ROWS 1000], [ROWS 10 PER symbol] or [UNBOUNDED]",
+        ),
     ],
 )
 def test_windows_that_make_no_sense(window: str, message: str, hint: str) -> None:
@@ -339,6 +351,29 @@ def test_windows_that_make_no_sense(window: str, message: str, hint: str) -> Non
     lines = refusal(f"SELECT v.vid FROM videos {window} v").split("\n")
     assert lines[0].startswith(f"SQL: {message}")
     assert lines[2] == " " * 29 + "^" * len(window)
+    assert hint in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("window", "at", "message", "hint"),
+    [
+        ("[ROWS 5 PER goe]", "goe", "videos has no column goe to count per", "did you mean geo?"),
+        ("[ROWS 5 PER geo, vd]", "vd", "videos has no column vd to count per", "did you mean vid?"),
+        ("[RANGE 5 MINUTES PER geo]", "PER", "a window of RANGE is the same for every key", "leave out PER"),
+        ("[UNBOUNDED PER geo]", "PER", "a window of UNBOUNDED is the same for every key", "leave out PER"),
+        ("[ROWS 5 PER]", "PER", "a column is missing after PER", "[ROWS 10 PER symbol]"),
+        ("[ROWS 5 PER geo,]", ",", "a column is missing after ,", "[ROWS 10 PER symbol]"),
+        ("[ROWS 5 PER v.geo]", ".", "PER takes columns of the stream", "names alone"),
+        ("[ROWS 5 PER lower(geo)]", "(", "PER takes columns of the stream", "names alone"),
+        ("[ROWS 5 PER 'geo']", "'geo'", "geo is no column", "the name of a column"),
+        ("[ROWS 5 PER 7]", "7", "7 is no column", "the name of a column"),
+    ],
+)
+def test_what_cannot_be_counted_per(window: str, at: str, message: str, hint: str) -> None:
+    """Tuples would be counted otherwise than was asked for, and the answer be another."""
+    lines = refusal(f"SELECT v.vid FROM videos {window} v").split("\n")
+    assert lines[0] == f"SQL: {message}"
+    assert lines[2] == " " * (29 + window.rindex(at)) + "^" * len(at)
     assert hint in lines[3]
 
 

@@ -47,6 +47,21 @@ def test_windows() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "per"),
+    [
+        ("ROWS 5 PER geo", ("geo",)),
+        ("rows 5 per GEO , `vid`", ("geo", "vid")),
+        ("ROWS 5 PER vid, geo, vid", ("geo", "vid")),
+    ],
+)
+def test_windows_that_count_per_key(text: str, per: tuple[str, ...]) -> None:
+    """Two spellings of one window would be two stores."""
+    query = parse(f"SELECT geo FROM videos [{text}]")
+    assert query.inputs[0].window == Rows(5, per)
+    assert str(query.inputs[0]) == f"videos [ROWS 5 PER {', '.join(per)}]"
+
+
+@pytest.mark.parametrize(
     ("text", "span"),
     [
         ("RANGE 1 HOUR 30 MINUTES", timedelta(minutes=90)),

@@ -1,0 +1,234 @@
+"""SplitJoin's benchmark: a band join in two dimensions over large windows of time and count.
+
+R(x int, y float, z char[20]) and S(a int, b float, c double, d bool), uniform over 1 to 10,000, are joined where
+r.x BETWEEN s.a - 10 AND s.a + 10 AND r.y BETWEEN s.b - 10 AND s.b + 10 (section 7.1). Windows of time are 15 minutes.
+
+  throughput   tuples a second of both streams with full windows, from Parquet files to a sink (Figures 12 and 16)
+  peers        the new tuples of one of these batches, joined with its windows by others: compiled nested loops over
+               the same buckets, DuckDB, Polars; counts that differ give the exit code 1
+  selectivity  the same while values are spread over more and less (Figure 17)
+  precision    what ordered output costs (Figure 19)
+  latency      from a tuple's arrival to its results at the sink, below saturation (Figures 13 and 15)
+
+Windows are filled with large files; then every batch is a file of each stream. A batch lasts until the next one
+begins, so Spark's bookkeeping is in its time. Every run has a process of its own. Peers have their tuples in memory,
+as Arrow, and only count; Weft's rate is end to end. Those that are slow take only some of a batch's tuples. All
+sections together take a quarter of an hour on two cores; --sections takes some of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks._process import ContenderError, run_alone, say
+from benchmarks._splitjoin import Shape, kept_data
+from benchmarks._splitjoin_figures import Case, Latency, Peer, Report, Steady, verdicts
+from benchmarks._splitjoin_latency import LatencyTask, run_latency
+from benchmarks._splitjoin_peers import PEERS, PeerTask, is_installed, run_peer
+from benchmarks._splitjoin_plan import (
+    latency_cases,
+    parse,
+    peer_cases,
+    precision_cases,
+    selectivity_cases,
+    throughput_cases,
+)
+from benchmarks._splitjoin_report import (
+    latency_table,
+    peers_table,
+    precision_table,
+    selectivity_table,
+    throughput_table,
+)
+from benchmarks._splitjoin_run import WeftTask, can_order, run_steady
+from rich.console import Console
+
+__all__ = ["Track", "main"]
+
+ROUGHLY = 5  # seconds of input that warm the latency's run up
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """Where runs work, how they are made, and what they found."""
+
+    root: Path
+    options: argparse.Namespace
+    report: Report = field(default_factory=Report)
+
+    def steady(self, case: Case) -> Steady | None:
+        """Run Weft; None if that fails, and the report says why."""
+        options = self.options
+        shape = self._shape(case, options.batch_rows, options.warm_up + options.batches + 1)
+        found = self._run(str(case), "_splitjoin_run", run_steady, lambda work: self._task(case, shape, work))
+        return None if found is None else Steady(skip=shape.filling + options.warm_up, **found)
+
+    def peer(self, name: str, case: Case, weft: Steady) -> Peer:
+        """Have a peer join the last of Weft's measured batches."""
+        options = self.options
+        if not is_installed(name):
+            return Peer(note="not installed: pip install 'weft[bench]'")
+        shape = self._shape(case, options.batch_rows, options.warm_up + options.batches + 1)
+        batch, rows = weft.measured.stop - 1, options.batch_rows
+        most = min(rows, {"loops": options.loop_rows, "cells": rows}.get(name, options.peer_rows))
+
+        def task(_: Path) -> PeerTask:
+            where = (name, str(self._data(shape)), case.kind, case.size, case.domain, case.cores)
+            first, second = weft.orders[batch]
+            return PeerTask(*where, sum(shape.files[:batch]), rows, (first, second), most)
+
+        found = self._run(f"{PEERS[name][0]}, {case.kind}", "_splitjoin_peers", run_peer, task)
+        if found is None:
+            return Peer(note="it failed: see below")
+        return Peer(**(found | {"expected": weft.results[batch]} if most == rows else found))
+
+    def latency(self, case: Case) -> Latency | None:
+        """Run Weft at a rate, and see how long tuples wait for their results."""
+        options = self.options
+        rows = max(1, round(options.latency_rate * options.interval / 2))
+        warm_up = round(min(ROUGHLY, options.latency_seconds) / options.interval)
+        files = warm_up + max(1, round(options.latency_seconds / options.interval))
+        shape = self._shape(case, rows, files)
+
+        def task(work: Path) -> LatencyTask:
+            return LatencyTask(
+                asdict(self._task(case, shape, work)), shape.filling, warm_up, options.interval
+            )
+
+        found = self._run(f"latency, {case}", "_splitjoin_latency", run_latency, task)
+        if found is None:
+            return None
+        return Latency(case, 2 * rows / options.interval, options.interval, found["visits"])
+
+    def _run(
+        self, what: str, module: str, here: Callable[[Any], dict[str, Any]], task: Callable[[Path], Any]
+    ) -> dict[str, Any] | None:
+        """What a run says, in a process of its own unless all run together; its files are removed."""
+        began, work = time.perf_counter(), Path(tempfile.mkdtemp(dir=self.root))
+        say(what)
+        try:
+            made = task(work)
+            if self.options.together:
+                found: dict[str, Any] = json.loads(json.dumps(here(made)))
+                return found
+            return run_alone(f"benchmarks.{module}", asdict(made), self.options.timeout)
+        except ContenderError as error:
+            self.report.troubles.append(f"{what}: {error}")
+            return None
+        finally:
+            shutil.rmtree(work)
+            say(f"{what}: done in {time.perf_counter() - began:.0f} s")
+
+    def _shape(self, case: Case, batch_rows: int, batches: int) -> Shape:
+        fill = self.options.fill_rows
+        return Shape(case.size, fill, batch_rows, batches, case.domain, self.options.seed)
+
+    def _data(self, shape: Shape) -> Path:
+        root = Path(self.options.cache).absolute() if self.options.cache else self.root
+        if not (root / shape.name).exists():
+            say(f"writing 2 streams of {sum(shape.files):,} tuples")
+        return kept_data(root, shape)
+
+    def _task(self, case: Case, shape: Shape, work: Path) -> WeftTask:
+        return WeftTask(data=str(self._data(shape)), work=str(work), **asdict(case))
+
+
+def throughput(track: Track, console: Console) -> None:
+    """Fill the table of throughput, and print it."""
+    for case in throughput_cases(track.options):
+        found = track.steady(case)
+        if found is not None:
+            track.report.throughput[case] = found
+    if track.report.throughput:
+        console.print(throughput_table(track.report.throughput, track.options.batch_rows))
+
+
+def peers(track: Track, console: Console) -> None:
+    """Compare the peers with runs of Weft: those of the throughput, or of their own."""
+    report = track.report
+    for case in peer_cases(track.options):
+        weft = report.throughput.get(case) or track.steady(case)
+        if weft is None:
+            continue
+        report.throughput[case] = weft
+        found = report.peers[case] = {name: track.peer(name, case, weft) for name in track.options.peers}
+        console.print(peers_table(case, weft, found))
+        for name, one in found.items():
+            if one.differs:
+                text = f"{one.results} results instead of {one.expected}"
+                report.troubles.append(f"{PEERS[name][0]}, {case}: {text}")
+
+
+def selectivity(track: Track, console: Console) -> None:
+    """Fill the table of selectivity, and print it."""
+    report = track.report
+    for case in selectivity_cases(track.options):
+        found = report.throughput.get(case) or track.steady(case)
+        if found is not None:
+            report.selectivity[case] = found
+    if report.selectivity:
+        console.print(selectivity_table(report.selectivity))
+
+
+def precision(track: Track, console: Console) -> None:
+    """Fill the table of orders, and print it."""
+    report = track.report
+    cases = precision_cases(track.options)
+    if not can_order():
+        report.notes.append(
+            "order: this version of Weft has no ordered output, so there is nothing to compare"
+        )
+        cases = [case for case in cases if case.order == "none"]
+    for case in cases:
+        found = track.steady(case)
+        if found is not None:
+            report.precision[case] = found
+    if report.precision:
+        console.print(precision_table(report.precision))
+
+
+def latency(track: Track, console: Console) -> None:
+    """Measure the visiting latency, and print it."""
+    found = [one for case in latency_cases(track.options) if (one := track.latency(case)) is not None]
+    track.report.latency.extend(found)
+    if found:
+        console.print(latency_table(found))
+
+
+RUNS = {
+    "throughput": throughput,
+    "peers": peers,
+    "selectivity": selectivity,
+    "precision": precision,
+    "latency": latency,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Print tables and verdicts; 1 if results differ, a run fails or, with ``--strict``, a target is missed."""
+    options = parse(__doc__ or "", arguments)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
+        track = Track(Path(folder), options)
+        for section in options.sections:
+            RUNS[section](track, console)
+    report = track.report
+    for line in (*report.notes, *report.troubles):
+        console.print(line, highlight=False, markup=False)
+    words = {True: "reached", False: "missed ", None: "unknown"}
+    found = verdicts(report)
+    for target, reached in found:
+        console.print(f"verdict: {words[reached]}  {target}", highlight=False)
+    if options.json:
+        Path(options.json).write_text(json.dumps(report.to_dict(), indent=2), encoding="utf-8")
+    missed = any(reached is False for _, reached in found)
+    return int(bool(report.troubles) or (options.strict and missed))

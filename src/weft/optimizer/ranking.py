@@ -1,0 +1,34 @@
+"""Which predicates a probe is searched by: the most selective ones come first.
+
+Guarantees: a band counts as one, whatever its two bounds let through by themselves. What runs already keeps its order,
+since what is stored was brought into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from weft.logical.expr import Expr
+from weft.logical.query import Query
+from weft.plan.graph import PhysicalGraph
+from weft.plan.rules import ProbeRule
+from weft.stats.estimate import Estimator
+from weft.stats.statistics import Statistics
+
+__all__ = ["ranked"]
+
+
+def ranked(
+    queries: Iterable[Query], statistics: Statistics, running: PhysicalGraph | None = None
+) -> tuple[Expr, ...]:
+    """The predicates between inputs of some queries, in the order in which they are worth searching by."""
+    found: dict[Expr, float] = {}
+    for query in queries:
+        for predicate in query.predicates:
+            found.setdefault(predicate, statistics.selectivity(query, predicate))
+        for band in Estimator(query, statistics).bands:
+            for bound in (band.low, band.high):
+                found[bound.predicate] = statistics.band(query, band)
+    rules = () if running is None else (r for r in running.rules if isinstance(r, ProbeRule))
+    before = dict.fromkeys(predicate for rule in rules for predicate in rule.predicates)
+    return (*before, *(p for p in sorted(found, key=lambda p: (found[p], str(p))) if p not in before))

@@ -1,0 +1,129 @@
+"""What heavy values of keys mean for a query's plans: which of them may be scattered, and what a step costs by them.
+
+Guarantees: without known heavy values nothing costs more or less than before. What is scattered depends on a store's
+own values alone, not on the query, so that queries can share the store: scattering a value that only the other side
+has often would send its many tuples everywhere, for few that are stored. The formulas are in `cost.py`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from weft.logical.expr import Column, Literal, to_sql
+from weft.logical.query import Query
+from weft.logical.schema import DataType
+from weft.optimizer.cost import Weights, heavy_copies, waiting
+from weft.plan.routing import Routing
+from weft.plan.schedule import NO_KEY, Place, Spread
+from weft.stats.estimate import Estimator
+from weft.stats.skew import Distribution, HeavyValue, fits, joined, key_column
+
+__all__ = ["Skew"]
+
+# Of what a partition has on average: a value with less is not scattered. With many tasks at once, smaller values
+# matter too, and cost more copies; so both are offered.
+BOUNDS = (0.5, 0.125)
+MOST = 16  # values of a store are scattered
+
+
+class Skew:
+    """Answers for one query; asked twice, it does not compute twice."""
+
+    def __init__(
+        self,
+        query: Query,
+        routing: Routing,
+        estimator: Estimator,
+        weights: Weights,
+        partitions: int,
+        tasks: int,
+        scatters: bool,
+    ) -> None:
+        self.query, self._routing, self._estimator, self._weights = query, routing, estimator, weights
+        self._partitions, self._tasks = partitions, min(tasks, partitions)
+        self._scatters = scatters and partitions > 1
+        columns = [key_column(expr) for route in routing.members for expr in route.values()]
+        known = (self._distribution(column) for column in columns if column is not None)
+        self.is_known = partitions > 1 and any(one.heavy for one in known)
+        self.of = lru_cache(None)(self._of)
+        self.heavy = lru_cache(None)(self._heavy)
+        self._unit = lru_cache(None)(self._extra_of_one)
+
+    def _distribution(self, column: Column) -> Distribution:
+        return self._estimator.statistics.distribution(self.query, column)
+
+    def _of(self, key: int, mask: int) -> Distribution | None:
+        """How a key's values are spread over what some inputs give together; None: evenly, as far as is known."""
+        members = self._routing.members[key] if key >= 0 else {}
+        columns = [key_column(members.get(alias)) for alias in self._names(mask)]
+        parts = [self._distribution(column) for column in columns if column is not None]
+        return joined(parts) if any(part.heavy for part in parts) else None
+
+    def _heavy(self, key: int, mask: int) -> dict[tuple[str, ...], tuple[Literal, ...]]:
+        """The values that a store of these inputs may scatter if it is partitioned by a key, as SQL and as they are."""
+        found = self.of(key, mask) if self.is_known and self._scatters else None
+        members = self._routing.members[key]
+        by = next((members[a] for a in self._names(mask) if a in members), None)
+        if found is None or by is None or key_column(by) is None:
+            return {}
+        ranked = sorted(found.heavy.items(), key=lambda item: (-item[1], str(item[0])))
+        shares = [(share * self._partitions, Literal(v, by.type)) for v, share in ranked if fits(v, by.type)]
+        often = [[value for share, value in shares[:MOST] if share > bound] for bound in BOUNDS]
+        sets = [tuple(sorted(some, key=to_sql)) for some in often if some]
+        return {tuple(map(to_sql, some)): some for some in sets}
+
+    def _names(self, mask: int) -> list[str]:
+        return [alias for i, alias in enumerate(self.query.aliases) if mask >> i & 1]
+
+    def copies(self, spread: Spread, known: int) -> float:
+        """The copies of a tuple that knows where to go, on average."""
+        return heavy_copies(self._probing(spread, known), self._partitions)
+
+    def _probing(self, spread: Spread, known: int) -> float:
+        """The part of probing tuples that have a value which is scattered."""
+        found = self.of(spread.key, known) if spread.heavy else None
+        if found is None:
+            return 0.0
+        return sum(share for value, share in found.heavy.items() if _text(value) in spread.heavy)
+
+    def extra(
+        self, start: int, known: int, store: int, spread: Spread, place: Place, tuples: float, shipped: bool
+    ) -> float:
+        """What a step of some tuples costs beyond even work: copies of heavy ones, and tasks that others wait for."""
+        if not self.is_known:
+            return 0.0
+        if spread.kind == "replicated" and not shipped:  # they are where their own key has put them
+            spread = Spread("partitioned", place.key, place.heavy)
+            return tuples * self._unit(start, known, store, spread, shipped, False)
+        if spread.kind != "partitioned":
+            return 0.0
+        return tuples * self._unit(start, known, store, spread, shipped, True)
+
+    def _extra_of_one(
+        self, start: int, known: int, store: int, spread: Spread, shipped: bool, copied: bool
+    ) -> float:
+        weights, count = self._weights, self._partitions
+        probes = self.of(spread.key, known) if spread.key != NO_KEY else None
+        if probes is None:
+            return 0.0
+        one = weights.probe + (weights.ship if shipped else 0.0)
+        share = self._probing(spread, known) if copied else 0.0
+        copying = share * (count * (weights.probe + weights.ship) - one)
+        matches = self.of(spread.key, known | store) or probes
+        pairs = weights.match * self._pairs(start, known, store)
+        light = [value for value in matches.heavy if _text(value) not in spread.heavy]
+        waits = (
+            waiting([(one, probes.share(v)), (pairs, matches.share(v)), (copying, 0.0)], count, self._tasks)
+            for v in light
+        )
+        return copying + max(waits, default=0.0)
+
+    def _pairs(self, start: int, known: int, store: int) -> float:
+        """The pairs that a tuple is compared with."""
+        tuples = self._estimator.tuples(start, known)
+        return self._estimator.looked_up(start, known, store) / tuples if tuples else 0.0
+
+
+def _text(value: HeavyValue) -> str:
+    """A value as `Spread` has it."""
+    return to_sql(Literal(value, DataType("string" if isinstance(value, str) else "long")))

@@ -1,0 +1,61 @@
+"""By which values of a store a probe without equalities is searched.
+
+Guarantees: explaining and executing a graph say the same. Predicates are in the order of their selectivity, so what
+comes first is taken: two values that are bounded from both sides make a grid, one such value a band; of a value with
+one bound the order is of use only where no window narrows the search better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.logical.expr import Expr
+from weft.logical.limits import Bound, Range, bounds, ranges
+from weft.logical.window import UNBOUNDED
+from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.rules import ProbeRule
+
+__all__ = ["band_of", "grid_of", "timely", "what_is_searched"]
+
+
+def grid_of(found: Sequence[Bound]) -> tuple[Range, ...]:
+    """The two values of a grid, the first ones there are; none if there are fewer."""
+    values: dict[Expr, Range] = {}
+    for one in ranges(found):
+        values.setdefault(one.stored, one)
+    both = tuple(values.values())[:2]
+    return both if len(both) == 2 else ()
+
+
+def band_of(found: Sequence[Bound], windowed: bool) -> tuple[Bound, ...]:
+    """The bounds of one value, from both sides if there is such a value; none where a window is better."""
+    for first in found:
+        for second in found:
+            if first.stored == second.stored and first.limit.lower != second.limit.lower:
+                return (first, second)
+    return () if windowed else tuple(found[:1])
+
+
+def timely(found: Sequence[Bound], time: Expr | None) -> list[Bound]:
+    """Those that bound a store's event time, which joins the window."""
+    return [one for one in found if time is not None and one.stored == time]
+
+
+def what_is_searched(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
+    """How probes that have no equality find rows of a store, in words, each way once."""
+    probes = (rule for rule in graph.rules if isinstance(rule, ProbeRule) and rule.store == store.name)
+    return tuple(dict.fromkeys(_way(graph, store, rule) for rule in probes if not rule.equalities))
+
+
+def _way(graph: PhysicalGraph, store: StoreNode, rule: ProbeRule) -> str:
+    found = list(bounds(rule.predicates, frozenset(rule.known), frozenset(store.aliases)))
+    windows = [graph.member(name).query.input(alias).window for name in rule.users for alias in store.aliases]
+    time = graph.input(store.aliases[0]).event_time if len(store.aliases) == 1 else None
+    bounded = timely(found, time)
+    others = [one for one in found if one not in bounded]
+    if grid := grid_of(others):
+        return f"grid of {grid[0].stored} and {grid[1].stored}"
+    windowed = bool(bounded) or any(window != UNBOUNDED for window in windows)
+    if band := band_of(others, windowed):
+        return f"order of {band[0].stored}"
+    return "window" if windowed else "every row"

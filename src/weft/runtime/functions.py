@@ -1,0 +1,73 @@
+"""Users' functions on their way to the tasks that call them.
+
+Guarantees: a function is what it was when it was registered; a process makes it once, however many tasks call it. A
+checkpoint does not hold it: who resumes must register it again, and what is missing is refused before anything starts.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from weft.errors import FunctionError, StateError, nearest
+from weft.logical.query import Query
+from weft.logical.schema import DataType
+from weft.logical.user_functions import UserFunction, user_functions
+
+__all__ = ["PackedFunction", "check_registered", "loaded"]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFunction:
+    """A function as queries call it, and as bytes."""
+
+    declared: UserFunction
+    data: bytes
+
+
+def loaded(functions: Mapping[str, bytes]) -> dict[str, Callable[..., Any]]:
+    """The functions, by name."""
+    return {name: _Lazy(name, data) for name, data in functions.items()}
+
+
+class _Lazy:
+    """A function that is made when it is called: a task needs few of all that there are."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name, self.data = name, data
+
+    def __call__(self, *columns: Any) -> Any:
+        return _made(self.name, self.data)(*columns)
+
+
+@lru_cache(maxsize=256)
+def _made(name: str, data: bytes) -> Callable[..., Any]:
+    try:
+        function: Callable[..., Any] = pickle.loads(data)
+    except Exception as error:
+        raise FunctionError(
+            f"function {name} cannot be made in a worker: {type(error).__name__}: {error}",
+            hint="the modules it uses must be installed where Spark's workers run",
+        ) from None
+    return function
+
+
+def check_registered(queries: Mapping[str, Query], registered: Mapping[str, PackedFunction]) -> None:
+    """Refuse queries of a checkpoint that call functions which are not there, or are there with another type."""
+    known: dict[str, DataType] = {name: one.declared.returns for name, one in registered.items()}
+    for query, one in sorted(queries.items()):
+        for name, type_ in user_functions(one.expressions()).items():
+            if name not in known:
+                raise StateError(
+                    f"query {query} of the checkpoint calls a function {name}, which is not registered",
+                    hint=f"session.function({name!r}, …, returns={str(type_)!r}) before start(); "
+                    + nearest(name, known),
+                )
+            if known[name] != type_:
+                raise StateError(
+                    f"query {query} of the checkpoint calls a function {name} that gives {type_}, not {known[name]}",
+                    hint="register it as it was, or use a new checkpoint directory",
+                )

@@ -1,0 +1,111 @@
+"""Tuples that may be stored anywhere are dealt out in turn, whatever their batches and filters."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from tests.unit.runtime.joins import graph, v, w
+from weft.plan.graph import PhysicalGraph
+from weft.runtime.checkpoint import Blueprint, Checkpoint, Manifest, Plan
+from weft.runtime.local import LocalRunner
+from weft.runtime.messages import NOTE, Message, unpacked
+from weft.runtime.program import Program
+from weft.runtime.told import Told, next_manifest
+from weft.runtime.turn import Turn
+from weft.runtime.worker import Job, read_task
+from weft.sources.records import Decoded
+
+PARTITIONS = 4
+TASKS = 3
+BATCHES = 25
+
+# Every other tuple of v is wanted: dealt out before that, all that are would go to every other partition.
+THETA = "SELECT v.x, w.uid FROM v, w WHERE v.x < w.uid AND v.vid = 1"
+
+
+def scattered() -> PhysicalGraph:
+    """A plan both of whose stores are scattered."""
+    found = graph(THETA)
+    assert {store.layout.kind for store in found.stores} == {"scattered"}
+    assert found.stores[0].layout.partitions == PARTITIONS
+    return found
+
+
+def test_partitions_differ_by_one_tuple() -> None:
+    """Many small batches that all began with the same partition would fill it alone."""
+    rng, runner = random.Random(0), LocalRunner(scattered())
+    for second in range(BATCHES):
+        left = v(*((n % 2, n, float(second)) for n in range(rng.randint(0, 5))))
+        right = w(*((0, n, "", float(second)) for n in range(rng.randint(0, 3))))
+        runner.process({"v": left, "w": right})
+        for plan in runner.program.stores.values():
+            held = [sum(run.bounds.rows for run in state.settled(plan)) for state in runner.states]
+            assert max(held) - min(held) <= 1
+    assert sum(runner.dealt.values()) > 2 * PARTITIONS
+
+
+@dataclass(frozen=True)
+class Made:
+    """A source whose files are what their names make of them: few tuples each."""
+
+    def decode(self, stream: str, path: str, *_: object, **__: object) -> Decoded:
+        count = random.Random(f"{stream} {path}").randint(0, 3)
+        made = (
+            v(*((1, n, 1.0) for n in range(count)))
+            if stream == "v"
+            else w(*((1, n, "", 1.0) for n in range(count)))
+        )
+        columns = {name: made[name].combine_chunks() for name in made.schema.names}
+        return Decoded(pa.RecordBatch.from_pydict(columns))
+
+
+def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
+    """Without coordination, over many batches: partitions differ by the number of read tasks at most."""
+    program = Program(scattered())
+    streams = {name: program.graph.input(name).stream for name in "vw"}
+    checkpoint = Checkpoint(tmp_path)
+    identity = checkpoint.open({})
+    blueprint = checkpoint.write_blueprint(Blueprint(program.graph.to_json(), "", {}))
+    held = {store.name: [0] * PARTITIONS for store in program.graph.stores}
+    manifest = Manifest()
+    for number in range(BATCHES):
+        turn = Turn(number, ("v", "w"), PARTITIONS)
+        plan = Plan(number, 0, blueprint, {"queries": blueprint}, {"queries": turn.to_dict()})
+        checkpoint.write_plan(plan)
+        job = Job(str(tmp_path), identity, number, dict.fromkeys("vw", Made()), streams, {})
+        sent = [m for task in range(TASKS) for m in read_task(job, task, _files(number, task))]
+        again = [
+            m
+            for task in range(TASKS)
+            for m in read_task(replace(job, attempt="2"), task, _files(number, task))
+        ]
+        assert _parcels(sent) == _parcels(again)
+        for message in sent:
+            _count(program, held, message)
+        told = Told.of(m for m in sent if m.target.startswith(NOTE) and m.target != f"{NOTE}count")
+        manifest = next_manifest(plan, manifest, told, {"queries": program}, {})
+        checkpoint.commit(manifest)
+        for counts in held.values():
+            assert max(counts) - min(counts) <= TASKS
+    checkpoint.close()
+    assert all(sum(counts) > BATCHES for counts in held.values())
+
+
+def _files(number: int, task: int) -> list[tuple[str, str, bytes | None]]:
+    return [(stream, f"{number} {task}", b"") for stream in "vw"]
+
+
+def _parcels(messages: list[Message]) -> list[tuple[int, str, bytes]]:
+    return [(m.partition, m.target, m.data.to_pybytes()) for m in messages if not m.target.startswith(NOTE)]
+
+
+def _count(program: Program, held: dict[str, list[int]], message: Message) -> None:
+    if not message.target.startswith(NOTE):
+        _, edge, _, how = message.target.split("\t")
+        target = program.edges[edge].target
+        if edge.endswith(f"store {target}"):
+            held[target][message.partition] += sum(b.num_rows for b in unpacked(how, message.data))
