@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -160,19 +161,20 @@ def _parser() -> argparse.ArgumentParser:
         prog="weft bench skew", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--rows", type=int, default=20_000, help="of each stream in a batch, which is a second")
-    add("--batches", type=int, default=30, help="of each round")
-    add("--drop", type=int, default=14, help="batches that do not count at the beginning of a round")
+    add("--rows", type=int, default=100_000, help="of each stream in a batch, which is a second")
+    add("--batches", type=int, default=18, help="of each round")
+    add("--drop", type=int, default=12, help="batches that do not count at the beginning of a round")
     add("--window", type=int, default=1, help="seconds")
     add("--keys", type=int, default=100_000, help="different ones")
     add("--exponent", type=float, default=1.2, help="of Zipf's law")
     add("--partitions", type=int, default=8, help="of every store")
     add("--cores", type=int, default=2, help="of Spark")
-    add("--rounds", type=int, default=2, help="how often each way runs")
+    add("--rounds", type=int, default=1, help="how often each way runs")
     add("--seed", type=int, default=1, help="of the data")
     add(
         "--only", type=lambda text: [w for w in WAYS if w in text.split(",")], default=list(WAYS), help="ways"
     )
+    add("--timeout", type=float, default=3_600, help="seconds after which no further way is begun")
     add("--directory", help="where data, results and checkpoints go; a temporary directory")
     add("--json", metavar="FILE", help="write the figures there, too")
     add("--strict", action="store_true", help="exit with 1 if the target is missed")
@@ -187,11 +189,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--drop must be less than --batches")
     zipf = Zipf(options.rows, options.batches, options.keys, options.exponent)
     runs: dict[str, list[Run]] = {way: [] for way in options.only}
+    began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
         root = Path(folder)
         write_zipf(root / "in", zipf, options.seed)
         for number in range(options.rounds):
             for way in options.only:
+                if time.perf_counter() - began > options.timeout:
+                    raise SystemExit(f"it took more than {options.timeout:g} s")
                 say(f"round {number + 1} of {options.rounds}: {way}")
                 runs[way].append(measure(way, root / "in", root / f"{way}{number}", zipf, options))
     return _told(runs, zipf, options)

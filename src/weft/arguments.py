@@ -5,6 +5,8 @@ Guarantees: an argument of another kind is refused by name, with the remedy, bef
 
 from __future__ import annotations
 
+import os
+import re
 import reprlib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -37,6 +39,7 @@ __all__ = [
     "free_name",
     "ordering_for",
     "source_of",
+    "tasks_of",
 ]
 
 
@@ -54,6 +57,18 @@ def source_of(source: Any) -> Source | Schema:
         f"a stream cannot be {reprlib.repr(source)}",
         hint='use weft.files(…), weft.rate(…), a streaming DataFrame, or "vid long, ts timestamp"',
     )
+
+
+def tasks_of(master: str, spark: Any) -> int | None:
+    """How many tasks run at once, if that can be told without asking Spark.
+
+    >>> tasks_of("local", None), tasks_of("local[3]", None), tasks_of("spark://host:7077", None)
+    (1, 3, None)
+    """
+    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master.strip()) if spark is None else None
+    if found is None:
+        return None
+    return os.cpu_count() if found[1] == "*" else max(1, int(found[1] or 1))
 
 
 def duration_of(value: timedelta | str, what: str) -> timedelta:

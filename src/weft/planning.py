@@ -7,6 +7,7 @@ if by then it was measured what their filters have in common, in groups (AJoin, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -27,9 +28,13 @@ from weft.runtime.asked import Asked
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts, newcomers, relay_of
 from weft.runtime.standing import Decision, Samples, Standing
+from weft.stats.skew import HeavyValue, key_column
 from weft.stats.statistics import Statistics
 
 __all__ = ["Planner"]
+
+# Of what a partition has on average, what is enough for the optimiser to scatter a value.
+HEAVY = 0.2
 
 
 class Planner:
@@ -52,6 +57,8 @@ class Planner:
         parts = {name: taken_apart(one.query) for name, one in sorted(asked.items())}
         queries = {name: core for name, (core, _) in parts.items()}
         statistics = self._statistics()
+        if standing.plan is not None and not afresh:
+            statistics = _as_laid_out(statistics, standing.plan)
         groups, regrouped = self._groups(standing, queries, statistics, samples)
         walked = {name: one for name, one in asked.items() if _is_walked(parts[name][1])}
         cores = {name: replace(one, query=queries[name]) for name, one in walked.items()}
@@ -148,6 +155,25 @@ class Planner:
         )
         self._known[group], self.last[group] = found.workspace, found
         return found
+
+
+def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:
+    """The statistics in which just those values are heavy that a plan scatters, in the columns in which it does.
+
+    New queries could not share its stores if a value more or less were heavy by now.
+    """
+    streams = {i.alias: i.stream.name for answer in plan.answers for i in answer.query.inputs}
+    found: dict[str, dict[str, dict[HeavyValue, float]]] = {}
+    for store in plan.stores:
+        column, values = key_column(store.layout.by), [literal.value for literal in store.layout.heavy]
+        if column is None or not values:
+            continue
+        stream = streams[column.alias]
+        known, least = statistics.stream(stream).heavy.get(column.name, {}), HEAVY / store.layout.partitions
+        shares = {v: max(known.get(v, 0.0), least) for v in values if isinstance(v, HeavyValue)}
+        total = max(1.0, math.fsum(shares.values()))
+        found.setdefault(stream, {})[column.name] = {v: share / total for v, share in shares.items()}
+    return statistics.with_heavy(found)
 
 
 def _part(plan: WorkloadPlan | None, group: str) -> WorkloadPlan | None:

@@ -22,6 +22,7 @@ from weft.arguments import (
     duration_of,
     ordering_for,
     source_of,
+    tasks_of,
 )
 from weft.bounded import shown
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, nearest
@@ -94,6 +95,8 @@ class Session:
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
         self.options = options or Options()
+        if self.options.tasks is None:
+            self.options = replace(self.options, tasks=tasks_of(master, spark))
         self._functions: dict[str, PackedFunction] = {}
         self._sources: dict[str, Source] = {}
         self._sinks: dict[str, Sink] = {}
@@ -383,10 +386,10 @@ class Session:
 
     def measured(self) -> Statistics:
         """The statistics given, with what the queries measured since they began; queries are planned by it."""
-        statistics = self.statistics
+        statistics = heavy_known(self.statistics, self._run.runner.history.last if self._run else None)
         for graph, batches in self._seen(most=TELLING).values():
             statistics = measured(statistics, graph, batches)
-        return heavy_known(statistics, self._run.runner.history.last if self._run else None)
+        return statistics
 
     def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""

@@ -5,20 +5,31 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.equivalence.oracle import Oracle, differs, run
+from tests.equivalence.oracle import PERIOD, Oracle, differs, run
 from tests.equivalence.streams import Join, random_join
+from tests.equivalence.test_plans import random_options
 from tests.equivalence.test_runtime import variants
+from weft.logical.canonical import canonical
+from weft.logical.catalog import Catalog
 from weft.logical.schema import DataType
 from weft.logical.user_functions import UserFunction, has_user_call
+from weft.planning import Planner
+from weft.runtime.asked import Asked
+from weft.runtime.local import LocalRunner
+from weft.runtime.relay import Facts
+from weft.runtime.standing import Standing
 from weft.sql.bind import parse_query
+from weft.stats.statistics import Statistics, StreamStatistics
 
 BLOCKS, SEEDS, VARIANTS = 5, 16, 3
+ON_TIME = timedelta(seconds=1000)
 
 LONG, DOUBLE, BOOLEAN = DataType("long"), DataType("double"), DataType("boolean")
 
@@ -82,7 +93,11 @@ SHOWN = ("half({a}.k)", "score({a}.k, {b}.k)", "odd({a}.k)")
 
 def random_functions(seed: int) -> Join:
     """A random join, or what it joins, with conditions and columns that call functions."""
-    rng, join = random.Random(seed), random_join(seed)
+    return with_functions(random.Random(seed), random_join(seed))
+
+
+def with_functions(rng: random.Random, join: Join) -> Join:
+    """A join with more conditions and columns, which call functions."""
     names = list(join.query.aliases)
     a, b = rng.sample(names, 2)
     more = [rng.choice(PAIRS).format(a=a, b=b)]
@@ -126,3 +141,34 @@ def test_no_function_is_a_key() -> None:
     for seed in range(40):
         query = random_functions(seed).query
         assert not any(has_user_call(member) for key in query.keys for member in key.members)
+
+
+def together(seed: int) -> dict[str, Join]:
+    """Three queries over the same streams, of which none has late tuples, that have some conditions in common."""
+    rng, join = random.Random(seed), random_join(seed, windows=("", "[RANGE 5 SECONDS]"))
+    streams = [replace(s, lateness=ON_TIME if s.event_time else s.lateness) for s in join.catalog.streams]
+    catalog = Catalog(tuple(streams))
+    join = replace(join, catalog=catalog, query=parse_query(str(join.query), catalog))
+    found = (with_functions(rng, join) for _ in range(3))
+    return {f"q{i}": replace(one, query=canonical(one.query).query) for i, one in enumerate(found)}
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_queries_that_share_what_they_can_answer_each_like_the_definition(block: int) -> None:
+    """A filter or a probe whose function is called for one query and taken for another's."""
+    for seed in range(block * 12, (block + 1) * 12):
+        joins = together(seed)
+        rng = random.Random(seed)
+        rates = {name: StreamStatistics(rate=10 ** rng.uniform(0, 4)) for name in joins["q0"].tables}
+        options = random_options(seed, "auto")
+        asked = {name: Asked(join.query) for name, join in joins.items()}
+        planner = Planner(lambda rates=rates: Statistics(rates), options)  # type: ignore[misc]
+        decision = planner(Standing(), asked, Facts())
+        first = joins["q0"]
+        runner = LocalRunner(decision.graph, partitions=options.partitions, functions=first.functions)
+        for number, batch in enumerate(first.batches):
+            parts = {name: first.tables[name].slice(a, b - a) for name, (a, b) in batch.items()}
+            runner.process_all(parts, now=number * PERIOD)
+        for name, join in joins.items():
+            wrong = differs(Oracle.of(join), runner.results(name), runner.metrics)
+            assert not wrong, f"seed {seed}, {name}: {wrong}: {join.query}"

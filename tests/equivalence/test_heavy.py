@@ -89,6 +89,13 @@ def heavy_setting(workload: Workload, method: str, seed: int) -> Setting:
 SEEDS = (6, 9, 12, 13, 18, 20, 23, 38)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_outer_joins_are_closed_beside_stores_that_scatter(seed: int) -> None:
+    """Rows are closed where all tuples of a key are; what else is stored of them may be scattered."""
+    workload = random_workload(seed, outer=0.6, batches=(4, 6))
+    check_workload(workload, seed, Counter(), heavy_setting)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_queries_share_stores_that_scatter_and_are_laid_out_anew(seed: int) -> None:
     """However often other values become heavy, and whoever comes and goes meanwhile: nothing is lost, nothing twice."""

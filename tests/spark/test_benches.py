@@ -66,3 +66,14 @@ def test_splitjoins_peers_find_what_weft_finds(tmp_path: Path) -> None:
     assert {one["peer"] for one in found["peers"]} == {"loops", "duckdb", "cells", "polars"}
     assert len(found["latency"][0]["visits"]) == 2 * 4
     assert "paper, 28 cores: 5,200" in told
+
+
+def test_heavy_keys_are_scattered_and_nothing_is_lost(tmp_path: Path) -> None:
+    """Both ways join the same tuples, one of them by stores that scatter."""
+    small = ["--rows", "2000", "--batches", "2", "--drop", "1", "--keys", "200", "--partitions", "3"]
+    told, found = bench(tmp_path, "skew", *small, "--only", "plain,given")
+    assert "verdict" in told
+    assert found["plain"]["scattered"] == 0
+    assert found["given"]["scattered"] > 0
+    assert found["plain"]["results"] == found["given"]["results"]
+    assert found["plain"]["results"][0] > 1_000

@@ -84,20 +84,23 @@ def both(one: Bytes, other: Bytes, out: Bytes) -> None:
 
 @inner
 def arithmetic(operation: Any, left: Longs, right: Longs, out: Longs, known: Bytes) -> None:
-    """Sum (1), difference (2) or product (3); unknown where it needs more than 64 bits."""
+    """Sum (1), difference (2) or product (3); unknown where it needs more than 64 bits.
+
+    They are computed without signs: the compiler takes it that a signed one never overflows, and drops the checks.
+    """
     if operation == 1:
         for i in range(BLOCK):
-            total = left[i] + right[i]
+            total = np.int64(np.uint64(left[i]) + np.uint64(right[i]))
             known[i] &= np.uint8(((left[i] ^ total) & (right[i] ^ total)) >= 0)
             out[i] = total
     elif operation == 2:
         for i in range(BLOCK):
-            rest = left[i] - right[i]
+            rest = np.int64(np.uint64(left[i]) - np.uint64(right[i]))
             known[i] &= np.uint8(((left[i] ^ right[i]) & (left[i] ^ rest)) >= 0)
             out[i] = rest
     else:
         for i in range(BLOCK):
-            product = left[i] * right[i]
+            product = np.int64(np.uint64(left[i]) * np.uint64(right[i]))
             known[i] &= np.uint8(_product_fits(left[i], right[i], product))
             out[i] = product
 

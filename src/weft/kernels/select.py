@@ -48,8 +48,11 @@ def evaluate(expr: Expr, columns: Columns, rows: int) -> Any:
     return as_type(as_array(_value(expr, columns), rows), arrow_type(expr.type))
 
 
-def holds(predicate: Expr, columns: Columns, rows: int) -> Mask:
-    """For which rows a predicate is true: neither false nor NULL."""
+def holds(predicate: Expr, columns: Columns, rows: int, *, counted: Expr | None = None) -> Mask:
+    """For which rows a predicate is true: neither false nor NULL.
+
+    If it calls users' functions, or did before they were taken out of it, it is ``counted`` under that name.
+    """
     value = _value(predicate, columns)
     mask: Mask
     if isinstance(value, pa.Scalar):
@@ -57,8 +60,8 @@ def holds(predicate: Expr, columns: Columns, rows: int) -> Mask:
     else:
         known = pc.fill_null(as_type(value, pa.bool_()), False) if value.null_count else value
         mask = known.to_numpy(zero_copy_only=False)
-    if has_user_call(predicate):
-        count_checked(predicate, rows, int(np.count_nonzero(mask)))
+    if counted is not None or has_user_call(predicate):
+        count_checked(counted or predicate, rows, int(np.count_nonzero(mask)))
     return mask
 
 

@@ -3,7 +3,8 @@
 Guarantees: every pair for which the predicate is true (not false, not NULL), inside the window and visible, once; run
 by run and inside a run grouped by probe tuple. Candidate pairs exist only a bounded number at a time, and of their
 columns only those that the predicate names. Where a run is indexed by its event time, the window chooses the
-candidates; otherwise every row is one. A user's function sees only the pairs that all other conditions let through.
+candidates; otherwise every row is one. A user's function sees only the pairs that all other conditions let through, and
+one that is about one side of them only its rows, each once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from weft.bucket.compiled import Ints, frozen
 from weft.bucket.index import by_value
 from weft.kernels.band import Band, band_ranges
 from weft.kernels.materialise import taken
+from weft.kernels.one_sided import one_sided
 from weft.kernels.program import program
 from weft.kernels.ranges import Matches, Ranges, Visible, Window, join_matches, pairs, reachable
 from weft.kernels.select import holds
@@ -131,15 +133,18 @@ def _stage(condition: Expr, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]) 
     found = program(condition)
     if found is not None:
         return _Stage(found.bind(ours, theirs).keep, _COMPILED)
-    named = {(part.alias, part.name) for part in columns(condition)}
+    calls = has_user_call(condition)
+    rest, computed = one_sided(condition, ours, theirs) if calls else (condition, {})
+    named = {(part.alias, part.name) for part in columns(rest)}
 
     def check(probe: Ints, stored: Ints) -> Pairs:
         values = {key: taken(here, probe) for key, here in ours.items() if key in named}
         values |= {key: taken(here, stored) for key, here in theirs.items() if key in named}
-        true = holds(condition, values, probe.size)
+        values |= {key: one.at(probe if one.probe else stored) for key, one in computed.items()}
+        true = holds(rest, values, probe.size, counted=condition if calls else None)
         return probe[true], stored[true]
 
-    return _Stage(check, _USERS if has_user_call(condition) else _COLUMNS)
+    return _Stage(check, _USERS if calls else _COLUMNS)
 
 
 def _candidates(probes: int, run: Bucket, window: Window | None) -> tuple[Ranges, bool]:

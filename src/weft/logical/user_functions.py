@@ -15,7 +15,7 @@ from weft.logical.expr import Call, Expr, make_call, to_sql
 from weft.logical.functions import FUNCTIONS
 from weft.logical.schema import DataType
 
-__all__ = ["UserFunction", "has_user_call", "user_calls", "user_functions"]
+__all__ = ["UserFunction", "has_user_call", "is_user_call", "user_calls", "user_functions"]
 
 # With what only plans have: pieces of a value (`weft.logical.limits`).
 _BUILT_IN = frozenset((*FUNCTIONS, "cast", "cell", "grid"))
@@ -57,8 +57,13 @@ def user_calls(expr: Expr) -> Iterator[Call]:
     if isinstance(expr, Call):
         for arg in expr.args:
             yield from user_calls(arg)
-        if expr.function not in _BUILT_IN:
+        if is_user_call(expr):
             yield expr
+
+
+def is_user_call(call: Call) -> bool:
+    """Whether what is called is a function of a user's."""
+    return call.function not in _BUILT_IN
 
 
 def has_user_call(expr: Expr) -> bool:

@@ -7,16 +7,17 @@ has often would send its many tuples everywhere, for few that are stored. The fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
-from weft.logical.expr import Column, Literal, to_sql
+from weft.logical.expr import Column, Expr, Literal, to_sql
 from weft.logical.query import Query
 from weft.logical.schema import DataType
 from weft.optimizer.cost import Weights, heavy_copies, waiting
 from weft.plan.routing import Routing
 from weft.plan.schedule import NO_KEY, Place, Spread
 from weft.stats.estimate import Estimator
-from weft.stats.skew import Distribution, HeavyValue, fits, joined, key_column
+from weft.stats.skew import Distribution, HeavyValue, agreement, fits, joined, key_column
 
 __all__ = ["Skew"]
 
@@ -110,7 +111,7 @@ class Skew:
         share = self._probing(spread, known) if copied else 0.0
         copying = share * (count * (weights.probe + weights.ship) - one)
         matches = self.of(spread.key, known | store) or probes
-        pairs = weights.match * self._pairs(start, known, store)
+        pairs = weights.match * self._pairs(start, known, store, spread.key)
         light = [value for value in matches.heavy if _text(value) not in spread.heavy]
         waits = (
             waiting([(one, probes.share(v)), (pairs, matches.share(v)), (copying, 0.0)], count, self._tasks)
@@ -118,10 +119,25 @@ class Skew:
         )
         return copying + max(waits, default=0.0)
 
-    def _pairs(self, start: int, known: int, store: int) -> float:
-        """The pairs that a tuple is compared with."""
+    def _pairs(self, start: int, known: int, store: int, key: int) -> float:
+        """The pairs that a tuple is compared with.
+
+        Where the key alone leads to them, its values tell; selectivities that were measured of several conditions
+        together do not say which of them let how much through.
+        """
+        keys = [
+            route
+            for route in self._routing.members
+            if self._leads(route, known) and self._leads(route, store)
+        ]
+        sides = [self.of(key, known), self.of(key, store)]
+        if keys == [self._routing.members[key]] and None not in sides:
+            return self._estimator.met(start, known, store) * agreement([s for s in sides if s is not None])
         tuples = self._estimator.tuples(start, known)
         return self._estimator.looked_up(start, known, store) / tuples if tuples else 0.0
+
+    def _leads(self, route: Mapping[str, Expr], mask: int) -> bool:
+        return any(alias in route for alias in self._names(mask))
 
 
 def _text(value: HeavyValue) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.errors import ConfigError
 from weft.logical.expr import Expr, aliases, columns
 from weft.logical.query import Query
-from weft.logical.user_functions import has_user_call
+from weft.logical.user_functions import has_user_call, user_calls
 from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, copies, crowding, step_cost
 from weft.optimizer.skew import Skew
 from weft.plan.join_plan import Layout
@@ -49,6 +49,18 @@ class Options:
             raise ConfigError(f"tasks is {self.tasks}", hint="use 1 or more")
         if self.budget is not None and not self.budget >= 0:
             raise ConfigError(f"budget is {self.budget}", hint="use a number of tuples")
+
+
+class _Called(NamedTuple):
+    """A condition that calls users' functions: its inputs and selectivity, and the inputs and seconds of every call."""
+
+    mask: int
+    selectivity: float
+    calls: tuple[tuple[int, float], ...]
+
+    def seconds(self, known: int, store: int) -> float:
+        """What a pair takes; a function of one side alone is computed once per row, and counts for nothing here."""
+        return sum(cost for mask, cost in self.calls if mask & known and mask & store)
 
 
 class Space:
@@ -109,24 +121,27 @@ class Space:
         predicates = (*self.query.predicates, *self.query.residuals)
         return [self.estimator.mask(aliases(predicate)) for predicate in predicates]
 
-    def _calls(self, statistics: Statistics) -> list[tuple[int, float, float]]:
-        """The conditions between inputs that call users' functions: their inputs, selectivities and seconds per row."""
+    def _calls(self, statistics: Statistics) -> list[_Called]:
+        """The conditions between inputs that call users' functions."""
+        conditions = (*self.query.predicates, *self.query.residuals)
         return [
-            (mask, statistics.selectivity(self.query, predicate), statistics.cost(predicate))
-            for mask, predicate in zip(
-                self._edges, (*self.query.predicates, *self.query.residuals), strict=True
+            _Called(
+                self.estimator.mask(aliases(condition)),
+                statistics.selectivity(self.query, condition),
+                tuple(
+                    (self.estimator.mask(aliases(call)), statistics.function_cost(call.function))
+                    for call in user_calls(condition)
+                ),
             )
-            if has_user_call(predicate)
+            for condition in conditions
+            if has_user_call(condition)
         ]
 
     def _checks(self, known: int, store: int) -> tuple[tuple[float, float], ...]:
-        """What users' functions let through, and take, in the conditions that a step checks (`cost.call_cost`)."""
+        """What conditions with users' functions let through that a step checks, and take (`cost.call_cost`)."""
         both = known | store
-        return tuple(
-            (selectivity, seconds)
-            for mask, selectivity, seconds in self._called
-            if not mask & ~both and mask & known and mask & store
-        )
+        here = [one for one in self._called if not one.mask & ~both and one.mask & known and one.mask & store]
+        return tuple((one.selectivity, one.seconds(known, store)) for one in here)
 
     @property
     def calls_functions(self) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
 
-from weft.logical.expr import Call, Expr, aliases
+from weft.logical.expr import Call, Expr, aliases, to_sql
 from weft.logical.horizon import is_time_bound
 from weft.logical.limits import Range, bounds, cell, last_cell, ranges
 from weft.logical.query import Query
@@ -80,7 +80,7 @@ class Routing:
     def spread(self, layout: Layout) -> Spread:
         """A layout as routing sees it."""
         key = NO_KEY if layout.by is None else self.number(layout.by)
-        return Spread("ranged" if key in self.spans else layout.kind, key)
+        return Spread("ranged" if key in self.spans else layout.kind, key, tuple(map(to_sql, layout.heavy)))
 
     def sources(self, route: int) -> list[tuple[frozenset[str], Expr]]:
         """The ways to know a route's value: the inputs needed, and the expression over them."""

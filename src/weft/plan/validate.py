@@ -109,8 +109,9 @@ def _check_counted(graph: PhysicalGraph, store: StoreNode) -> None:
     """Tuples that are counted together must be in one place: a store of their input, by what they have in common."""
     for alias in store.aliases:
         per = graph.input(alias).counted_per
-        by = store.layout.by
-        together = store.layout.kind == "replicated" or (by is not None and set(columns(by)) <= set(per))
+        by, heavy = store.layout.by, store.layout.heavy
+        keyed = by is not None and not heavy and set(columns(by)) <= set(per)
+        together = store.layout.kind == "replicated" or keyed
         if per and not (together and len(store.aliases) == 1):
             raise PlanError(f"store {store.name} has tuples apart that {alias} counts together")
 

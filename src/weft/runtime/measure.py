@@ -179,12 +179,13 @@ def _window_pairs(
     unbounded = any(estimator.content(rule.start, other)[1] for other in inside)
     known, store = estimator.mask(rule.known), estimator.mask(inside)
     start = estimator.query.aliases.index(rule.start)
-    alone = estimator.tuples(start, known) * estimator.selectivity(known | store)
-    if unbounded or not alone:
+    if unbounded or not estimator.tuples(start, known) * estimator.selectivity(known | store):
         return None
-    apart = estimator.selectivity(known) * estimator.selectivity(store)
-    met = estimator.tuples(start, known | store) * apart / alone
-    return met * sum(step.tuples for step in _steps(rule, metrics)) / probe_copies(graph, rule)
+    return (
+        estimator.met(start, known, store)
+        * sum(step.tuples for step in _steps(rule, metrics))
+        / probe_copies(graph, rule)
+    )
 
 
 def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, before: Before) -> float:

@@ -210,18 +210,18 @@ class SparkRunner:
         self.checkpoint.write_plan(plan)
         return plan
 
-    def _now(self, before: Manifest) -> int:
-        """The time of a batch: never before that of an earlier one, by which tuples without event time were timed."""
-        untimed = [name for name, stream in self.streams.items() if stream.event_time is None]
-        known = [before.marks[name] for name in untimed if name in before.marks]
-        return max([time.time_ns() // 1000, *known])
-
     def _sees_heavy(self, number: int) -> bool:
         """Whether keys have become heavy, or are no more, since the queries were planned."""
         program, last = self.standing.program, self.history.last
         return (
             program is not None and last is not None and self.lookout.asks(program.graph, last.heavy, number)
         )
+
+    def _now(self, before: Manifest) -> int:
+        """The time of a batch: never before that of an earlier one, by which tuples without event time were timed."""
+        untimed = [name for name, stream in self.streams.items() if stream.event_time is None]
+        known = [before.marks[name] for name in untimed if name in before.marks]
+        return max([time.time_ns() // 1000, *known])
 
     def _turn(self, program: Program, number: int, before: Manifest) -> Turn:
         """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""

@@ -15,8 +15,7 @@ from weft.errors import StatisticsError
 from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, conjuncts, rename, to_sql
 from weft.logical.limits import Range
 from weft.logical.query import Query
-from weft.logical.user_functions import user_calls
-from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy
+from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy, fits
 
 __all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_name"]
 
@@ -121,10 +120,6 @@ class Statistics:
             self, streams={**self.streams, **streams}, selectivities=selectivities, origin="measured"
         )
 
-    def cost(self, expr: Expr) -> float:
-        """The seconds that users' functions take to compute an expression for a row."""
-        return sum(self.function_cost(call.function) for call in user_calls(expr))
-
     def function_cost(self, name: str) -> float:
         """The seconds that a user's function takes for a row."""
         return self.costs.get(name, DEFAULTS.call)
@@ -141,7 +136,7 @@ class Statistics:
         """How the values of a column are spread."""
         stream = self.stream(query.input(column.alias).stream.name)
         distinct = stream.distinct.get(column.name, DEFAULTS.distinct)
-        heavy = stream.heavy.get(column.name, {})
+        heavy = {v: share for v, share in stream.heavy.get(column.name, {}).items() if fits(v, column.type)}
         return Distribution(heavy, max(1.0, distinct - len(heavy)))
 
     def _distinct_column(self, query: Query, column: Column) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,33 @@ def test_blocks_have_no_seams(size: int) -> None:
     true = left[probe] < right[stored]
     assert kept[0].tolist() == probe[true].tolist()
     assert kept[1].tolist() == stored[true].tolist()
+
+
+ENDS = (-(1 << 63), -(1 << 62) - 1, -(1 << 62), -1, 0, 1, 2, 3, 1 << 62, (1 << 63) - 1)
+
+
+@pytest.mark.parametrize(("function", "exact"), [("+", int.__add__), ("-", int.__sub__), ("*", int.__mul__)])
+def test_what_needs_more_bits_has_no_value(function: str, exact: Callable[[int, int], int]) -> None:
+    """A sum that wraps around would be compared as if it were one."""
+    left, right = Column("p", "x", TYPES["long"]), Column("s", "x", TYPES["long"])
+    found = program(call("not", call("is null", call(function, left, right))))
+    assert found is not None
+    probe, stored = (
+        side.ravel().astype(np.int32) for side in np.meshgrid(*[np.arange(len(ENDS))] * 2, indexing="ij")
+    )
+    ends = pa.array(ENDS, pa.int64())
+    kept = found.bind({("p", "x"): ends}, {("s", "x"): ends}).keep(probe, stored)
+    fits = [
+        (i, j) for i, a in enumerate(ENDS) for j, b in enumerate(ENDS) if -(1 << 63) <= exact(a, b) < 1 << 63
+    ]
+    assert list(zip(*(side.tolist() for side in kept), strict=True)) == fits
+
+
+def test_the_least_number_has_no_absolute_value() -> None:
+    """It would stay negative, and so be smaller than all others."""
+    found = program(call("<", call("abs", Column("p", "x", TYPES["long"])), Column("s", "x", TYPES["long"])))
+    assert found is not None
+    ends, most = pa.array(ENDS, pa.int64()), pa.array([(1 << 63) - 1], pa.int64())
+    places = np.arange(len(ENDS), dtype=np.int32)
+    kept, _ = found.bind({("p", "x"): ends}, {("s", "x"): most}).keep(places, np.zeros_like(places))
+    assert kept.tolist() == [i for i, end in enumerate(ENDS) if abs(end) < (1 << 63) - 1]

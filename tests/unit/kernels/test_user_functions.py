@@ -206,6 +206,34 @@ def test_a_probe_calls_functions_last_and_on_bounded_numbers_of_pairs() -> None:
     assert sum(sizes) == 999 + 1_000_000
 
 
+def test_a_function_of_one_side_is_computed_once_per_row_that_is_in_a_pair() -> None:
+    """A function of a tuple that is computed for every partner it might have."""
+    seen: dict[str, list[int]] = {"f": [], "g": []}
+
+    def counting(name: str) -> Function:
+        def function(k: Any) -> Any:
+            seen[name] += k.to_pylist()
+            return pc.if_else(pc.equal(k, 3), None, pc.bit_wise_and(k, 7))
+
+        return function
+
+    text = "f(a.k) = g(b.k) AND a.k < 500 AND f(a.k) + 1 = g(b.k) + h(a.k, b.k)"
+    condition = parsed(text, f="long", g="long", h="long")
+    probes = pa.RecordBatch.from_pydict({"ak": pa.array(np.arange(1_000))})
+    run = build(pa.RecordBatch.from_pydict({"bk": pa.array(np.arange(900))}))
+    with calling(
+        {"f": counting("f"), "g": counting("g"), "h": lambda a, _: pc.add(pc.multiply(a, 0), 1)}
+    ) as calls:
+        found = theta(condition, Sides({("a", "k"): "ak"}, {("b", "k"): "bk"}), probes, [run])
+    expected = {(a, b) for a in range(500) for b in range(900) if a % 8 == b % 8 and 3 not in (a, b)}
+    assert set(zip(found.probe.tolist(), found.stored.tolist(), strict=True)) == expected
+    assert len(found.probe) == len(expected)
+    assert max(seen["f"].count(k) for k in range(0, 500, 50)) <= 2  # in two conditions
+    assert max(seen["f"]) == 499
+    assert len(seen["g"]) <= 2 * 900
+    assert calls.counts.conditions["F(a.k) = G(b.k)"].rows >= len(expected)
+
+
 def test_of_two_functions_the_one_that_rejects_more_per_second_is_called_first() -> None:
     """A slow function called on all pairs because of its name."""
     seen = {"slow": 0, "quick": 0}

@@ -10,7 +10,7 @@ import weft
 from weft.optimizer.cost import call_cost
 from weft.optimizer.joint import METHODS, optimise_all
 from weft.optimizer.optimizer import STRATEGIES
-from weft.optimizer.space import Options
+from weft.optimizer.space import Options, Space
 from weft.plan.rules import ProbeRule
 from weft.planned import PlannedQuery
 from weft.stats.statistics import Statistics, StreamStatistics
@@ -67,6 +67,20 @@ def test_no_strategy_calls_a_dear_function_for_every_pair(strategy: str) -> None
     calls = [rule for rule in planned.graph.rules if isinstance(rule, ProbeRule) and _calls(rule)]
     assert calls
     assert all(len(rule.known) + len(planned.graph.store(rule.store).aliases) == 3 for rule in calls)
+
+
+def test_a_function_of_one_side_costs_nothing_per_pair() -> None:
+    """A plan that goes out of its way to avoid what is computed once per tuple."""
+    made = session(1e-3)
+    made.function("folded", lambda x: x, returns="double", cost=1e-3)
+    text = TEXT.replace("similar(a.x, c.x)", "folded(a.x) < folded(c.x)")
+    space = Space(made.parse(text), made.statistics, made.options)
+    [(selectivity, seconds)] = space.checks(0b001, 0b100)
+    assert selectivity == pytest.approx(1 / 3)
+    assert seconds == 0.0
+    other = Space(made.parse(TEXT.replace("c.x)", "folded(c.x))")), made.statistics, made.options)
+    assert other.checks(0b001, 0b100) == ((1e-4, 1e-3),)
+    assert other.checks(0b001, 0b010) == ()
 
 
 def _calls(rule: ProbeRule) -> bool:
