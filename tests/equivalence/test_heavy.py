@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.equivalence import test_ordered
 from tests.equivalence.drive import Setting, random_setting
 from tests.equivalence.heavy import NUMBERS, TEXTS, scatter
 from tests.equivalence.oracle import Oracle, differs, run
@@ -16,8 +17,11 @@ from tests.equivalence.streams import random_join
 from tests.equivalence.test_plans import random_options
 from tests.equivalence.test_workloads import check_workload
 from tests.equivalence.workloads import Workload, random_workload
+from weft.logical.query import Query
 from weft.optimizer.cost import Weights
 from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.optimizer.space import Options
+from weft.plan.join_plan import JoinPlan
 from weft.plan.lower import lower
 from weft.runtime.driver import POLICIES
 from weft.stats.skew import Heavy
@@ -56,6 +60,17 @@ def test_scattered_values_are_found_once_by_the_runtime(block: int) -> None:
         wrong = differs(Oracle.of(join), runner.results(), runner.metrics)
         assert not wrong, f"seed {seed}: {wrong}: {join.query}"
     assert scattered > 6
+
+
+def test_results_stay_in_order_when_partners_are_scattered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partners of one tuple are found in many partitions, and its results leave as if they were in one."""
+
+    def scattered(query: Query, statistics: Statistics, options: Options) -> JoinPlan:
+        return scatter(optimise(query, statistics, options), options.partitions)
+
+    monkeypatch.setattr(test_ordered, "optimise", scattered)
+    for seed in range(20):
+        test_ordered.check(seed)
 
 
 def heavy_setting(workload: Workload, method: str, seed: int) -> Setting:

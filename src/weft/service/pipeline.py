@@ -170,6 +170,8 @@ _OPTIONS: dict[str, Callable[[Node], object]] = {
     "probe_orders": lambda node: node.choice("way to choose probe orders", PROBE_ORDERS),
     "budget": Node.figure,
     "weights": _weights,
+    "scatter_heavy": Node.flag,
+    "tasks": Node.integer,
 }
 
 

@@ -6,18 +6,19 @@ generated rows is known, and counts as given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from weft.errors import nearest
-from weft.logical.schema import LATE, Schema
+from weft.logical.schema import LATE, Field, Schema
 from weft.service.document import Node
 from weft.service.pipeline_sources import read_source
 from weft.session import Session
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource
+from weft.stats.skew import HeavyValue, fits
 from weft.stats.statistics import StreamStatistics
 
 __all__ = ["Described", "add_stream"]
@@ -59,17 +60,38 @@ def add_stream(session: Session, name: str, node: Node, root: Path) -> Described
 
 
 def _statistics(stream: str, schema: Schema, node: Node, rate: float | None) -> StreamStatistics:
-    found = node.section(("rate", "distinct"))
+    found = node.section(("rate", "distinct", "heavy"))
     given: dict[str, Any] = {} if rate is None else {"rate": rate}
     if "rate" in found:
         given["rate"] = found["rate"].figure()
     distinct: dict[str, float] = {}
     for name, count in node.entry("distinct").mapping().items():
-        field = schema.find(name)
-        if field is None:
-            raise count.error(f"{stream} has no column {name!r}", nearest(name, schema.names))
-        if field.name in distinct:
-            raise count.error(f"column {field.name} is there twice")
-        distinct[field.name] = count.figure()
+        distinct[_field(stream, schema, name, count, distinct).name] = count.figure()
+    heavy: dict[str, dict[HeavyValue, float]] = {}
+    for name, shares in node.entry("heavy").mapping().items():
+        field = _field(stream, schema, name, shares, heavy)
+        heavy[field.name] = _shares(field, shares)
     with node.at():
-        return StreamStatistics(distinct=distinct, **given)
+        return StreamStatistics(distinct=distinct, heavy=heavy, **given)
+
+
+def _field(stream: str, schema: Schema, name: str, node: Node, taken: Collection[str]) -> Field:
+    """The column of a name, which nothing has been said of yet."""
+    field = schema.find(name)
+    if field is None:
+        raise node.error(f"{stream} has no column {name!r}", nearest(name, schema.names))
+    if field.name in taken:
+        raise node.error(f"column {field.name} is there twice")
+    return field
+
+
+def _shares(field: Field, node: Node) -> dict[HeavyValue, float]:
+    """The heavy values of a column, and their shares."""
+    if not isinstance(node.value, dict):
+        raise node.error("expected values with their shares", "as in {42: 0.18}")
+    for value in node.value:
+        if not isinstance(value, HeavyValue) or not fits(value, field.type):
+            raise node.error(f"{value!r} is no {field.type}", "texts are in quotes, whole numbers are not")
+    return {
+        value: Node(node.file, f"{node.where}.{value}", share).figure() for value, share in node.value.items()
+    }

@@ -19,7 +19,7 @@ __all__ = ["unused_statistics"]
 
 
 def unused_statistics(pipeline: Pipeline) -> list[str]:
-    """One line for each selectivity and each distinct count that no query of the file asks for."""
+    """One line for each selectivity, distinct count and heavy value that no query of the file asks for."""
     queries = [pipeline.parse(name) for name in pipeline.queries]
     asked = [(query, predicate) for query in queries for predicate in _predicates(query)]
     names = {predicate_name(query, predicate) for query, predicate in asked}
@@ -31,9 +31,10 @@ def unused_statistics(pipeline: Pipeline) -> list[str]:
         if name not in names
     ]
     return notes + [
-        f"{file}, streams.{stream}.statistics.distinct: no query compares {column} for equality"
+        f"{file}, streams.{stream}.statistics.{name}: no query compares {column} for equality"
         for stream, found in statistics.streams.items()
-        for column in found.distinct
+        for name, columns_ in (("distinct", found.distinct), ("heavy", found.heavy))
+        for column in columns_
         if (stream, column) not in compared
     ]
 

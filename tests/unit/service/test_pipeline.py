@@ -75,6 +75,12 @@ def test_merged_mappings_may_override() -> None:
         (GOOD.replace("rate: 10", "row_bytes: -5"), "unknown entry 'row_bytes'"),
         (GOOD.replace("{k: 100}", "{kk: 100}"), "a has no column 'kk'"),
         (GOOD.replace("{k: 100}", "{k: 100, K: 5}"), "distinct.K: column k is there twice"),
+        (GOOD.replace("rate: 10", "heavy: {kk: {1: 0.5}}"), "a has no column 'kk'"),
+        (GOOD.replace("rate: 10", "heavy: {k: 0.5}"), "heavy.k: expected values with their shares"),
+        (GOOD.replace("rate: 10", "heavy: {k: {'1': 0.5}}"), "heavy.k: '1' is no long"),
+        (GOOD.replace("rate: 10", "heavy: {x: {1: 0.5}}"), "heavy.x: 1 is no string"),
+        (GOOD.replace("rate: 10", "heavy: {k: {1: much}}"), "heavy.k.1: 'much' is not a number"),
+        (GOOD.replace("rate: 10", "heavy: {k: {1: 1.5}}"), "the share 1.5 of 1 in column k"),
         (GOOD.replace("5 seconds", "5 bananas"), "cannot read '5 bananas'"),
         (GOOD.replace("5 seconds", "5"), "streams.a.lateness: 5 is not a text"),
         (GOOD.replace("  b: {", "  on: {statistics: {rate: 1}, "), "streams: True is not a name"),
@@ -149,11 +155,12 @@ def test_statistics_that_a_query_uses_are_not_reported(where: str, selectivity: 
 
 def test_statistics_for_nothing_are_reported() -> None:
     """A figure that changes no plan is most likely a mistake."""
-    text = GOOD.replace("{k: 100}", "{k: 100, x: 7}")
+    text = GOOD.replace("{k: 100}", "{k: 100, x: 7}, heavy: {k: {42: 0.2}, x: {on_call: 0.1}}")
     text += "statistics: {selectivity: {'a.k = b.k': 0.5, 'b.k < a.k': 0.1}}"
     assert unused_statistics(read_pipeline(text, "p.yaml")) == [
         "p.yaml, statistics.selectivity: no query uses the predicate b.k < a.k",
         "p.yaml, streams.a.statistics.distinct: no query compares x for equality",
+        "p.yaml, streams.a.statistics.heavy: no query compares x for equality",
     ]
 
 
