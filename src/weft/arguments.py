@@ -19,7 +19,7 @@ from weft.errors import CatalogError, ConfigError, QueryError, WeftError, neares
 from weft.logical.catalog import Catalog
 from weft.logical.ordering import Ordering, check_ordering, ordering_of
 from weft.logical.query import Query
-from weft.logical.schema import Schema
+from weft.logical.schema import Schema, Stream
 from weft.logical.window import Rows, parse_duration
 from weft.runtime.asked import Asked
 from weft.sources.dead_letter import DeadLetterLimit
@@ -39,6 +39,7 @@ __all__ = [
     "free_name",
     "ordering_for",
     "source_of",
+    "stream_of",
     "tasks_of",
 ]
 
@@ -69,6 +70,27 @@ def tasks_of(master: str, spark: Any) -> int | None:
     if found is None:
         return None
     return os.cpu_count() if found[1] == "*" else max(1, int(found[1] or 1))
+
+
+def stream_of(
+    name: str,
+    source: Any,
+    event_time: str | None,
+    lateness: timedelta | str,
+    late: str,
+    idle_after: timedelta | str | None,
+) -> tuple[Stream, Source | None]:
+    """A stream, and what it is read from; None: it can be planned with, but not run."""
+    check(name, str, CatalogError, "a stream's name", "use a text")
+    check(event_time, str | None, CatalogError, "an event time", "name a timestamp column")
+    check(late, str, CatalogError, "late", 'use "drop" or "join"')
+    found = source_of(source)
+    schema = found if isinstance(found, Schema) else found.schema
+    if schema is None:
+        raise CatalogError(f"stream {name} has no schema", hint="give one to weft.files")
+    idle = None if idle_after is None else duration_of(idle_after, "idle_after")
+    stream = Stream(name, schema, event_time, duration_of(lateness, "a lateness"), late, idle)
+    return stream, None if isinstance(found, Schema) else found
 
 
 def duration_of(value: timedelta | str, what: str) -> timedelta:

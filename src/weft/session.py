@@ -8,29 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.arguments import (
     check,
     check_backfill,
-    check_name,
     check_one_of,
     check_readable,
     dead_letters_of,
     duration_of,
+    free_name,
     ordering_for,
-    source_of,
+    stream_of,
     tasks_of,
 )
 from weft.bounded import shown
-from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, nearest
+from weft.errors import ConfigError, QueryError, StatisticsError, nearest
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
 from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Query
-from weft.logical.schema import Schema, Stream
 from weft.logical.waiting import check_closing, patient
 from weft.optimizer.estimated import calls_of
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
@@ -122,17 +120,9 @@ class Session:
         schema. Tuples more than ``lateness`` behind the newest of earlier batches are late: they are dropped, or
         joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
         """
-        check(name, str, CatalogError, "a stream's name", "use a text")
-        check(event_time, str | None, CatalogError, "an event time", "name a timestamp column")
-        check(late, str, CatalogError, "late", 'use "drop" or "join"')
-        found = source_of(source)
-        schema = found if isinstance(found, Schema) else found.schema
-        if schema is None:
-            raise CatalogError(f"stream {name} has no schema", hint="give one to weft.files")
-        idle = None if idle_after is None else duration_of(idle_after, "idle_after")
-        stream = Stream(name, schema, event_time, duration_of(lateness, "a lateness"), late, idle)
+        stream, found = stream_of(name, source, event_time, lateness, late, idle_after)
         self.catalog = self.catalog.add(stream)
-        if not isinstance(found, Schema):
+        if found is not None:
             self._sources[name] = found
 
     def function(
@@ -319,11 +309,7 @@ class Session:
 
     def _chosen(self, name: str | None, sink: Sink | None) -> str:
         """A query's name, if it and its sink are free."""
-        check_name(name)
-        numbers = (f"query_{number}" for number in count(len(self._queries) + 1))
-        chosen = name or next(free for free in numbers if free not in self._queries)
-        if chosen in self._queries:
-            raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
+        chosen = free_name(name, self._queries)
         if sink is not None:
             self._check_free(sink)
         return chosen

@@ -18,7 +18,8 @@ from weft.runtime.checkpoint import HeldRun, Manifest, Plan
 from weft.runtime.gather import Gathered, gathered, placed
 from weft.runtime.held import opened, written
 from weft.runtime.program import Program
-from weft.runtime.told import Told, after
+from weft.runtime.succession import after
+from weft.runtime.told import Told
 from weft.runtime.turn import Turn
 
 __all__ = ["deliver", "figures_of", "gather_all", "hold"]

@@ -33,6 +33,7 @@ from weft.runtime.functions import PackedFunction, check_registered
 from weft.runtime.gather import Gathered
 from weft.runtime.heavy import Lookout
 from weft.runtime.interpret import LIMIT
+from weft.runtime.job import Job
 from weft.runtime.log import log_batch
 from weft.runtime.messages import Exchange
 from weft.runtime.metrics import BatchMetrics
@@ -45,10 +46,10 @@ from weft.runtime.resume import Restore, resumed
 from weft.runtime.spark_session import is_on_one_machine
 from weft.runtime.stages import run_boundary, run_stages
 from weft.runtime.standing import Decide, Samples, Standing, changed, relaid
-from weft.runtime.told import Told, facts_of, next_manifest, relaid_manifest, samples_of
+from weft.runtime.succession import facts_of, next_manifest, relaid_manifest, samples_of
+from weft.runtime.told import Told
 from weft.runtime.turn import ENDED, Turn
 from weft.runtime.watermark import Watermarks, clocks
-from weft.runtime.worker import Job
 
 __all__ = ["GRAPH", "SetAside", "SparkRunner"]
 

@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
+from weft.runtime.job import Job
 from weft.runtime.messages import Message, read_rows, to_rows
-from weft.runtime.worker import Job, hop_task, past_task, read_task, spare_the_collector
+from weft.runtime.worker import hop_task, past_task, read_task, spare_the_collector
 
 __all__ = ["run_boundary", "run_stages"]
 

@@ -23,89 +23,30 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
-from weft.errors import FunctionError, WeftError
+from weft.errors import WeftError
 from weft.kernels.user_functions import calling
-from weft.logical.schema import Stream
-from weft.runtime.census import Census
-from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
+from weft.runtime.checkpoint import Manifest, Plan
 from weft.runtime.file_state import FileState, forget_files, mapped, written_in
 from weft.runtime.functions import loaded
-from weft.runtime.interpret import LIMIT, leave_past, leave_source, run_hop
-from weft.runtime.messages import NOTE, Exchange, Message, error_note, note, unpacked
-from weft.runtime.outcome import Boundary, Outcome
-from weft.runtime.program import Program, program_of
+from weft.runtime.interpret import leave_past, leave_source, run_hop
+from weft.runtime.job import Job
+from weft.runtime.messages import NOTE, Message, error_note, note, unpacked
+from weft.runtime.outcome import Boundary
+from weft.runtime.outgoing import Sender, failures, outgoing
+from weft.runtime.program import Program
 from weft.runtime.refresh import past_rows
 from weft.runtime.relay import Relay, edges_for
 from weft.runtime.source import admit, numbered, renumbered
 from weft.runtime.turn import Count, Turn
 
-__all__ = ["Job", "hop_task", "past_task", "read_task", "spare_the_collector"]
+__all__ = ["hop_task", "past_task", "read_task", "spare_the_collector"]
 
 File = tuple[str, str, bytes | None]  # (stream, path, content)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A batch, as its tasks are told of it: where the checkpoint is, and what reads and writes.
-
-    ``sinks`` write on their own; of the queries in ``counting``, results are only counted. A job at a ``boundary``
-    runs what is stored through the graphs that the batch will have.
-    """
-
-    root: str
-    identity: str  # of the checkpoint: the directory may have been another's before
-    number: int
-    sources: Mapping[str, Any]
-    streams: Mapping[str, Stream]
-    sinks: Mapping[str, Any]
-    exchange: Exchange = field(default_factory=Exchange)
-    counting: frozenset[str] = frozenset()
-    boundary: bool = False
-    attempt: str = ""  # when a batch is tried again, what it begins with may be in other files
-    limit: int = LIMIT  # results of one key
-    functions: Mapping[str, bytes] = field(default_factory=dict)  # of users
-
-    def load(self) -> tuple[Plan, Manifest]:
-        """The batch's plan and the state it starts from."""
-        return _load(self.root, self.identity, self.number, self.boundary, self.attempt)
-
-    def program(self, blueprint: str) -> Program:
-        """What a blueprint is executed as."""
-        return _program(self.root, self.identity, blueprint)
-
-    @property
-    def folder(self) -> Path:
-        """Where bucket files are."""
-        return Checkpoint(Path(self.root)).buckets
-
-
-@lru_cache(maxsize=2)
-def _load(
-    root: str,
-    identity: str,  # noqa: ARG001
-    number: int,
-    boundary: bool,
-    attempt: str,  # noqa: ARG001
-) -> tuple[Plan, Manifest]:
-    checkpoint = Checkpoint(Path(root))
-    plan = checkpoint.plan(number)
-    relaid = plan is not None and plan.changed and not boundary
-    manifest = checkpoint.relaid(number) if relaid else checkpoint.manifest(number - 1)
-    if plan is None or manifest is None:
-        raise FileNotFoundError(f"the checkpoint {root} has no plan for batch {number}")
-    return plan, manifest
-
-
-@lru_cache(maxsize=8)
-def _program(root: str, identity: str, blueprint: str) -> Program:  # noqa: ARG001
-    return program_of(Checkpoint(Path(root)).blueprint(blueprint).graph)
 
 
 def spare_the_collector() -> None:
@@ -189,7 +130,7 @@ class _Reading:
             )
             for store, count in outcome.dealt.items():
                 yield note(0, "dealt", graph=graph, store=store, task=self.task, rows=count)
-            yield from _outgoing(self.job, graph, Sender(0, self.task), outcome)
+            yield from outgoing(self.job, graph, Sender(0, self.task), outcome)
             if outcome.sample:
                 yield note(0, "sample", graph=graph, alias=alias, sets=outcome.sample)
             if outcome.heavy:
@@ -228,7 +169,7 @@ def _past(job: Job, task: int) -> Iterator[Message]:
                 past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
                 outcome = leave_past(program, read.alias, past, turn, bounds, dealt)
                 dealt.update(outcome.dealt)
-                yield from _outgoing(job, graph, Sender(0, task, read.alias, run.name), outcome)
+                yield from outgoing(job, graph, Sender(0, task, read.alias, run.name), outcome)
 
 
 def _past_turn(plan: Plan, graph: str, program: Program) -> Turn:
@@ -239,62 +180,6 @@ def _past_turn(plan: Plan, graph: str, program: Program) -> Turn:
 
 def _boundary(job: Job, program: Program, relay: Relay) -> Boundary:
     return Boundary(edges_for(program.graph, relay), relay.backfill, job.counting)
-
-
-class Sender(NamedTuple):
-    """Who sent a parcel: the hop (0: a read task), the number of its task, and of what it is made."""
-
-    hop: int
-    task: int
-    alias: str = ""
-    part: str = ""
-    number: int = 0
-
-
-def _outgoing(job: Job, graph: str, sender: Sender, outcome: Outcome) -> Iterator[Message]:
-    """Parcels for later hops, results and counts of a hop."""
-    at = sender.task if sender.hop else 0
-    last, how, data = None, "", None  # what goes to all partitions is packed once
-    for number, parcel in enumerate(outcome.sent):
-        if last is not parcel.batch:
-            last, (how, data) = parcel.batch, job.exchange.pack(parcel.batch)
-        origin = json.dumps(sender._replace(number=number))
-        yield Message(parcel.partition, f"{graph}\t{parcel.edge}\t{origin}\t{how}", data)
-    for query, census in outcome.census.items():
-        if census != Census():
-            yield note(at, "census", graph=graph, query=query, **asdict(census))
-    if outcome.steps:
-        yield note(at, "steps", graph=graph, steps=[asdict(count) for count in outcome.steps])
-    if outcome.calls:
-        yield note(at, "calls", graph=graph, calls=asdict(outcome.calls))
-    yield from _answers(job, at, sender, outcome)
-
-
-def _answers(job: Job, at: int, sender: Sender, outcome: Outcome) -> Iterator[Message]:
-    """Results: written here, where their sink can do that, else on their way to the driver; and how many they are."""
-    parts, failed = {}, dict(outcome.failed)
-    for query, batches in outcome.results.items():
-        if query in failed:
-            continue
-        sink = job.sinks.get(query)
-        if sink is None:
-            how, data = job.exchange.pack(*batches)
-            yield Message(at, f"{NOTE}result\t{query}\t{how}\t{json.dumps(sender)}", data)
-            continue
-        try:
-            parts[query] = sink.write_part(job.number, at, batches)
-        except WeftError as error:
-            failed[query] = error
-    if outcome.counts or parts:
-        yield note(at, "answers", counts=outcome.counts, parts=parts, closed=outcome.closed)
-    yield from _failures(at, failed)
-
-
-def _failures(at: int, failed: Mapping[str, Exception]) -> Iterator[Message]:
-    """Queries that cannot be answered."""
-    for query, why in failed.items():
-        called = {"function": why.message, "hint": why.hint} if isinstance(why, FunctionError) else {}
-        yield note(at, "failed", query=query, message=f"{type(why).__name__}: {why}", **called)
 
 
 @dataclass
@@ -349,7 +234,7 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
                 yield from run(job, plan, manifest, graph, here, hop, partition)
             except WeftError as error:
                 yield error_note(error)
-            yield from _failures(partition, calls.failed)
+            yield from failures(partition, calls.failed)
     yield note(partition, "seconds", hop=hop, seconds=perf_counter() - began)
 
 
@@ -363,7 +248,7 @@ def _hop(
     outcome = run_hop(
         here.program, hop, batches, state, turn, job.counting, partition=partition, limit=job.limit
     )
-    yield from _outgoing(job, graph, Sender(hop, partition), outcome)
+    yield from outgoing(job, graph, Sender(hop, partition), outcome)
     yield from state.leave(hop, turn)
 
 
@@ -378,7 +263,7 @@ def _past_hop(
     state = FileState(job.folder, job.number, manifest, graph, program, partition, here.added, fills)
     bounds = _boundary(job, program, relay)
     outcome = run_hop(program, hop, here.batches({}), state, turn, job.counting, bounds)
-    yield from _outgoing(job, graph, Sender(hop, partition), outcome)
+    yield from outgoing(job, graph, Sender(hop, partition), outcome)
     yield from state.leave(hop, turn)
 
 

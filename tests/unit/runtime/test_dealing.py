@@ -11,12 +11,14 @@ import pyarrow as pa
 from tests.unit.runtime.joins import graph, v, w
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.checkpoint import Blueprint, Checkpoint, Manifest, Plan
+from weft.runtime.job import Job
 from weft.runtime.local import LocalRunner
 from weft.runtime.messages import NOTE, Message, unpacked
 from weft.runtime.program import Program
-from weft.runtime.told import Told, next_manifest
+from weft.runtime.succession import next_manifest
+from weft.runtime.told import Told
 from weft.runtime.turn import Turn
-from weft.runtime.worker import Job, read_task
+from weft.runtime.worker import read_task
 from weft.sources.records import Decoded
 
 PARTITIONS = 4

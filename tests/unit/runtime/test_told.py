@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.unit.runtime.joins import graph
 from weft.runtime.checkpoint import Manifest, Plan
 from weft.runtime.program import Program
-from weft.runtime.told import Told, facts_of, next_manifest
+from weft.runtime.succession import facts_of, next_manifest
+from weft.runtime.told import Told
 from weft.runtime.turn import Turn
 
 ROWS = "SELECT v.x FROM v [ROWS 4], w [ROWS 3] WHERE v.vid = w.vid"

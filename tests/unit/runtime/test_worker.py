@@ -17,10 +17,11 @@ from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
 from weft.runtime.checkpoint import Blueprint, Checkpoint, Manifest, Plan, RunFile
+from weft.runtime.job import Job
 from weft.runtime.messages import NOTE, Message, error_of
 from weft.runtime.relay import Read, Relay
 from weft.runtime.turn import Turn
-from weft.runtime.worker import Job, hop_task, past_task, read_task
+from weft.runtime.worker import hop_task, past_task, read_task
 from weft.session import PlannedQuery, Session
 from weft.sources.records import Decoded
 
