@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.errors import PlanError, QueryError
+from weft.errors import FunctionError, PlanError, QueryError
 from weft.kernels.select import evaluate, holds
 from weft.logical.expr import Call, Column, Expr
 from weft.logical.functions import call, cast, literal
@@ -342,7 +342,11 @@ def test_predicates_hold_where_they_are_true() -> None:
 def test_what_is_unknown_is_named() -> None:
     with pytest.raises(PlanError, match=r"no column t\.y"):
         evaluate(column("long", "y"), {("t", "x"): pa.array([1])}, 1)
-    with pytest.raises(PlanError, match="no kernel for the function frobnicate"):
+    with pytest.raises(PlanError, match="no kernel for the function >"):  # its normal form is <
+        evaluate(
+            Call(">", (column("long"), column("long")), parse_type("boolean")), {("t", "x"): pa.array([1])}, 1
+        )
+    with pytest.raises(FunctionError, match="no function frobnicate"):
         evaluate(Call("frobnicate", (column("long"),), parse_type("long")), {("t", "x"): pa.array([1])}, 1)
 
 
