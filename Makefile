@@ -47,7 +47,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY) java ## Run all tests
-	SPARK_LOCAL_IP=127.0.0.1 $(BIN)/pytest -n 3 --dist loadgroup
+	SPARK_LOCAL_IP=127.0.0.1 $(BIN)/pytest -n 2 --dist loadgroup
 
 format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
