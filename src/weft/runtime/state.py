@@ -29,9 +29,6 @@ __all__ = ["FANOUT", "Forget", "PartitionState", "State", "make_run", "settle"]
 
 FANOUT = 4
 
-# Bytes of a row from which on it costs more to copy it than to look into twice as many runs.
-WIDE = 64
-
 
 class State(Protocol):
     """A partition's stores, as the interpreter sees them."""
@@ -100,10 +97,10 @@ def make_run(plan: StorePlan, batch: pa.RecordBatch, number: int) -> Bucket:
 
 
 def settle(
-    plan: StorePlan, runs: Sequence[Bucket], forget: Forget, fanout: int | None = None
+    plan: StorePlan, runs: Sequence[Bucket], forget: Forget, fanout: int = FANOUT
 ) -> tuple[Bucket, ...]:
     """The runs of a store, oldest first, after a batch; runs that did not change are the same objects."""
-    since, fanout = forget.since, fanout or _fanout(runs)
+    since = forget.since
     alive = [run for run in runs if not expired(run.bounds, since if since is not None else -(1 << 63))]
     first = due([run.bounds for run in alive], fanout=fanout, reach=_reach(alive, forget))
     if first is None:
@@ -111,12 +108,6 @@ def settle(
     some = [kept for run in alive[first:] if (kept := _without_dead(plan, run, forget.numbers)) is not None]
     merged = [_newest(plan, merge(some, since), forget.newest)] if some else []
     return (*alive[:first], *(run for run in merged if run.bounds.rows))
-
-
-def _fanout(runs: Sequence[Bucket]) -> int:
-    """How many runs of like size are merged: wide rows less often."""
-    rows, size = sum(run.bounds.rows for run in runs), sum(run.bounds.bytes for run in runs)
-    return 2 * FANOUT if size > WIDE * rows else FANOUT
 
 
 def _reach(runs: Sequence[Bucket], forget: Forget) -> int | None:
