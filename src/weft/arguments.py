@@ -22,6 +22,8 @@ from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.window import Rows, parse_duration
 from weft.runtime.asked import Asked
+from weft.sinks.describe import same_place
+from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterLimit
 from weft.sources.frames import DataFrameSource, dataframe
 from weft.sources.rate import RateSource
@@ -32,6 +34,7 @@ from weft.sql.builder import Builder
 __all__ = [
     "check",
     "check_backfill",
+    "check_free",
     "check_name",
     "check_one_of",
     "dead_letters_of",
@@ -132,6 +135,17 @@ def free_name(name: str | None, taken: Collection[str]) -> str:
     if chosen in taken:
         raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
     return chosen
+
+
+def check_free(sink: Sink, sinks: Mapping[str, Sink], stopped: Collection[str], limit: int) -> None:
+    """Refuse one query too many, and a sink that another query writes to."""
+    if sum(name not in stopped for name in sinks) >= limit:
+        raise QueryError(
+            f"there are {limit} queries already", hint="stop one, or make it Session(query_limit=…)"
+        )
+    taken = [other for other, used in sinks.items() if same_place(used, sink)]
+    if taken:
+        raise QueryError(f"query {taken[0]} writes to this sink already", hint="give every query its own")
 
 
 def check_backfill(query: Query) -> None:

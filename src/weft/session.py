@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weft.arguments import (
     check,
     check_backfill,
+    check_free,
     check_one_of,
     check_readable,
     dead_letters_of,
@@ -45,7 +46,7 @@ from weft.runtime.functions import PackedFunction
 from weft.runtime.measure import heavy_known, measured
 from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
-from weft.sinks.describe import described, in_order, made, same_place
+from weft.sinks.describe import described, in_order, made
 from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
 from weft.sources.spec import Source
@@ -311,20 +312,9 @@ class Session:
         """A query's name, if it and its sink are free."""
         chosen = free_name(name, self._queries)
         if sink is not None:
-            self._check_free(sink)
+            stopped = self._run.runner.standing.stopped if self._run else {}
+            check_free(sink, self._sinks, stopped, self._settings.query_limit)
         return chosen
-
-    def _check_free(self, sink: Sink) -> None:
-        """Refuse one query too many, and a sink that another query writes to."""
-        limit = self._settings.query_limit
-        stopped = self._run.runner.standing.stopped if self._run else {}
-        if sum(name not in stopped for name in self._sinks) >= limit:
-            raise QueryError(
-                f"there are {limit} queries already", hint="stop one, or make it Session(query_limit=…)"
-            )
-        taken = [other for other, used in self._sinks.items() if same_place(used, sink)]
-        if taken:
-            raise QueryError(f"query {taken[0]} writes to this sink already", hint="give every query its own")
 
     def _restore(self) -> None:
         """Queries that were added while an earlier run went on, and run again now."""
