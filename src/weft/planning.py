@@ -19,6 +19,7 @@ from weft.optimizer.homes import choose_homes
 from weft.optimizer.incremental import changed_too_much
 from weft.optimizer.joint import JointResult, optimise_all
 from weft.optimizer.ranking import ranked
+from weft.optimizer.skew import BOUNDS
 from weft.optimizer.space import Options
 from weft.optimizer.workspace import Workspace
 from weft.plan.join_plan import Store
@@ -34,7 +35,7 @@ from weft.stats.statistics import Statistics
 __all__ = ["Planner"]
 
 # Of what a partition has on average, what is enough for the optimiser to scatter a value.
-HEAVY = 0.2
+HEAVY = 1.5 * min(BOUNDS)
 
 
 class Planner:

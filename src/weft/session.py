@@ -32,6 +32,7 @@ from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Query
 from weft.logical.waiting import check_closing, patient
 from weft.optimizer.estimated import calls_of
+from weft.optimizer.lookout import Lookout
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
 from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
@@ -304,6 +305,7 @@ class Session:
             state_limit=settings.state_limit,
             key_limit=settings.key_limit,
             functions=self._functions,
+            asks=Lookout().asks,
         )
         self._ends = ends
         self._restore()

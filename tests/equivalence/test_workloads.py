@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.equivalence.campaign import campaign
 from tests.equivalence.drive import Boundary, Course, Setting, random_setting, run
 from tests.equivalence.oracle import PERIOD
 from tests.equivalence.sights import PAST, Chronicle, Expected, came_in, difference, whenever
@@ -187,29 +188,20 @@ def test_queries_that_share_and_come_and_go_answer_like_the_definition(
     block: int, workload_cases: int
 ) -> None:
     """A wrong answer of any query: because of another that shares its steps, or of one that came or went."""
-    _campaign(check, block, max(1, workload_cases // len(METHODS) // BLOCKS), WANTED)
+    campaign(check, block, max(1, workload_cases // len(METHODS) // BLOCKS), len(METHODS), WANTED)
 
 
 @pytest.mark.parametrize("block", range(OUTER_BLOCKS))
 def test_outer_joins_that_come_and_go_answer_like_the_definition(block: int, workload_cases: int) -> None:
     """A row padded though it has a partner, which was there before its query came, or is stored for another."""
-    _campaign(check_outer, block, max(1, workload_cases // len(METHODS) // OUTER_BLOCKS // 2), WANTED_OUTER)
+    seeds = max(1, workload_cases // len(METHODS) // OUTER_BLOCKS // 2)
+    campaign(check_outer, block, seeds, len(METHODS), WANTED_OUTER)
 
 
 def test_counts_per_key_that_come_and_go_answer_like_the_definition(workload_cases: int) -> None:
     """A count would begin anew when its store is filled from another, or miss what only others wanted."""
-    _campaign(check_counted, 0, max(1, workload_cases // len(METHODS) // COUNTED_PART), WANTED_COUNTED)
-
-
-def _campaign(
-    checks: Callable[[int, Counter[str]], None], block: int, seeds: int, wanted: dict[str, float]
-) -> None:
-    met: Counter[str] = Counter()
-    for seed in range(block * seeds, (block + 1) * seeds):
-        checks(seed, met)
-    cases = seeds * len(METHODS)
-    rare = {what: met[what] for what, part in wanted.items() if met[what] < int(part * cases)}
-    assert not rare, f"of {cases} cases too few met {rare}"
+    seeds = max(1, workload_cases // len(METHODS) // COUNTED_PART)
+    campaign(check_counted, 0, seeds, len(METHODS), WANTED_COUNTED)
 
 
 def _met(workload: Workload, course: Course) -> Iterator[str]:

@@ -15,6 +15,7 @@ import pytest
 import weft
 from tests.spark.sessions import running
 from weft.optimizer.cost import Weights
+from weft.optimizer.lookout import Lookout
 from weft.testing import reference_join
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -69,7 +70,7 @@ def test_a_heavy_key_is_found_and_scattered_while_the_session_runs(spark: Any, t
     planned = session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "out"))
     with running(session):
         runner: Any = session._run.runner  # type: ignore[union-attr]
-        runner.lookout.pause = 1
+        runner.asks = Lookout(pause=1).asks
         feed(session, tmp_path, range(1))  # it is sampled
         assert scattered(session) == [(), ()]
         feed(session, tmp_path, range(1, 2))

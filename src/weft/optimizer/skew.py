@@ -19,7 +19,7 @@ from weft.plan.schedule import NO_KEY, Place, Spread
 from weft.stats.estimate import Estimator
 from weft.stats.skew import Distribution, HeavyValue, agreement, fits, joined, key_column
 
-__all__ = ["Skew"]
+__all__ = ["BOUNDS", "Skew"]
 
 # Of what a partition has on average: a value with less is not scattered. With many tasks at once, smaller values
 # matter too, and cost more copies; so both are offered.

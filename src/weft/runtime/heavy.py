@@ -1,23 +1,22 @@
-"""Heavy values of keys, as batches show them: sampled, remembered, and told apart from what the plan expects.
+"""Heavy values of keys, as batches show them: sampled and remembered.
 
 Guarantees: pure. Every few batches a read task counts the commonest values among some of its tuples, in the columns by
 which the plan places tuples (`kernels/sample.py`); what it tells is merged into what was known, the older the less it
-counts. `Lookout` says when that asks for another plan: clearly, since a new plan reads all that is stored, and not
-soon after the last time.
+counts. Whether that asks for another plan is the optimiser's to say (`optimizer/lookout.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from weft.logical.expr import Column
 from weft.plan.graph import PhysicalGraph
-from weft.stats.skew import HeavyValue, key_column
+from weft.stats.skew import HeavyShares, HeavyValue, key_column
 
-__all__ = ["EVERY", "Counted", "HeavyShares", "Lookout", "Seen", "next_heavy", "watched"]
+__all__ = ["EVERY", "Counted", "next_heavy", "watched"]
 
 EVERY = 4  # so many batches one is sampled
 SAMPLE = 20_000  # values of a column are counted, of a task
@@ -25,9 +24,6 @@ TOLD = 32  # values are told, and remembered
 LEAST = 0.005  # is the least share that is remembered
 SEVERAL = 5  # times a value must come in a sample to be told: less may be chance
 NEWEST = 0.5  # is how much a new sample counts beside all before it
-
-# By stream and column: values and their shares, the largest first. Plain data, since values may be numbers.
-HeavyShares = Mapping[str, Mapping[str, tuple[tuple[HeavyValue, float], ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,47 +91,3 @@ def _merged(
 def _short(share: float) -> float:
     """A share in few digits, rounded down: together they are never more than all."""
     return math.floor(share * 1e6) / 1e6
-
-
-# Of a graph's keys, as (stream, column, value): heavy values that its stores do not know, and those that are none now.
-Seen = frozenset[tuple[str, str, HeavyValue]]
-
-
-@dataclass
-class Lookout:
-    """When heavy values ask for another plan: once for the same ones, and not soon after the last time.
-
-    A value is clearly heavy with ``enter`` times the share that a partition has on average, and clearly is not below
-    ``leave`` times it, which is far less than the optimiser scatters; in between, the plan stays as it is.
-    """
-
-    enter: float = 0.75
-    leave: float = 0.05
-    pause: int = 8  # batches between two plans
-    last: int = 0
-    considered: Seen = field(default_factory=frozenset)
-
-    def asks(self, graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:
-        """Whether to plan again before a batch; if so, the same values will not ask again."""
-        if number < self.last + self.pause:
-            return False
-        found = self.surprises(graph, heavy)
-        if not found or found <= self.considered:
-            return False
-        self.last, self.considered = number, found
-        return True
-
-    def surprises(self, graph: PhysicalGraph, heavy: HeavyShares) -> Seen:
-        """What the layouts of a graph do not expect."""
-        found = set()
-        for store in graph.stores:
-            by, partitions = key_column(store.layout.by), store.layout.partitions
-            if by is None or partitions < 2:
-                continue
-            stream = graph.input(by.alias).stream.name
-            shares = dict(heavy.get(stream, {}).get(by.name, ()))
-            known = {literal.value for literal in store.layout.heavy if isinstance(literal.value, int | str)}
-            new = {v for v, share in shares.items() if share * partitions > self.enter and v not in known}
-            gone = {v for v in known if shares.get(v, 0.0) * partitions < self.leave}
-            found |= {(stream, by.name, value) for value in (new | gone if shares else new)}
-        return frozenset(found)

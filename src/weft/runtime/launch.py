@@ -22,7 +22,7 @@ from weft.runtime.functions import PackedFunction
 from weft.runtime.interpret import LIMIT
 from weft.runtime.resume import Restore
 from weft.runtime.spark import SetAside, SparkRunner
-from weft.runtime.standing import Decide
+from weft.runtime.standing import Asks, Decide, never
 
 __all__ = ["Running", "launch"]
 
@@ -81,6 +81,7 @@ def launch(
     state_limit: int | None = None,
     key_limit: int = LIMIT,
     functions: Mapping[str, PackedFunction] | None = None,
+    asks: Asks = never,
 ) -> Running:
     """Start queries on a Spark session."""
     runner = SparkRunner(
@@ -96,6 +97,7 @@ def launch(
         state_limit,
         key_limit,
         {} if functions is None else functions,
+        asks,
     )
     trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.logical.expr import to_sql
 from weft.plan.graph import PhysicalGraph
-from weft.runtime.heavy import HeavyShares
+from weft.stats.skew import HeavyShares
 from weft.stats.statistics import predicate_name
 
 if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels

@@ -31,7 +31,6 @@ from weft.runtime.deliver import deliver, figures_of, gather_all, hold
 from weft.runtime.driver import DEFAULT, driver_order, expected
 from weft.runtime.functions import PackedFunction, check_registered
 from weft.runtime.gather import Gathered
-from weft.runtime.heavy import Lookout
 from weft.runtime.interpret import LIMIT
 from weft.runtime.job import Job
 from weft.runtime.log import log_batch
@@ -45,7 +44,7 @@ from weft.runtime.relay import Relay
 from weft.runtime.resume import Restore, resumed
 from weft.runtime.spark_session import is_on_one_machine
 from weft.runtime.stages import run_boundary, run_stages
-from weft.runtime.standing import Decide, Samples, Standing, changed, relaid
+from weft.runtime.standing import Asks, Decide, Samples, Standing, changed, never, relaid
 from weft.runtime.succession import facts_of, next_manifest, relaid_manifest, samples_of
 from weft.runtime.told import Told
 from weft.runtime.turn import ENDED, Turn
@@ -66,7 +65,8 @@ SetAside = Callable[[int, bytes, int, int], None]
 class SparkRunner:
     """Runs queries over streams on Spark.
 
-    ``decide`` plans the queries that are to run; ``restore`` makes a sink again that a query had before a crash.
+    ``decide`` plans the queries that are to run, ``asks`` says when heavy values are a reason to plan them again;
+    ``restore`` makes a sink again that a query had before a crash.
     ``set_aside`` takes a batch's bad records as JSON lines, and how many of all records so far were bad; it may raise.
     """
 
@@ -84,6 +84,7 @@ class SparkRunner:
     functions: Mapping[str, PackedFunction] = field(
         default_factory=dict
     )  # those that users have registered by now
+    asks: Asks = never
     log: Changelog = field(default_factory=Changelog)
     standing: Standing = field(default_factory=Standing)
     sinks: dict[str, Any] = field(default_factory=dict)
@@ -93,7 +94,6 @@ class SparkRunner:
     query: StreamingQuery | None = None
     busy: threading.Lock = field(default_factory=threading.Lock)  # held while a batch runs
     ending: bool = False  # whether all input has come
-    lookout: Lookout = field(default_factory=Lookout)
     pulse: Pulse = field(init=False)
     _identity: str = ""
     _attempt: str = ""  # at a batch
@@ -214,9 +214,7 @@ class SparkRunner:
     def _sees_heavy(self, number: int) -> bool:
         """Whether keys have become heavy, or are no more, since the queries were planned."""
         program, last = self.standing.program, self.history.last
-        return (
-            program is not None and last is not None and self.lookout.asks(program.graph, last.heavy, number)
-        )
+        return program is not None and last is not None and self.asks(program.graph, last.heavy, number)
 
     def _now(self, before: Manifest) -> int:
         """The time of a batch: never before that of an earlier one, by which tuples without event time were timed."""

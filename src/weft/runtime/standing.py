@@ -18,8 +18,9 @@ from weft.runtime.changes import Changes
 from weft.runtime.checkpoint import Blueprint, Checkpoint
 from weft.runtime.program import Program, program_of
 from weft.runtime.relay import Facts, Relay
+from weft.stats.skew import HeavyShares
 
-__all__ = ["Decide", "Decision", "Samples", "Standing", "changed", "refused", "relaid"]
+__all__ = ["Asks", "Decide", "Decision", "Samples", "Standing", "changed", "never", "refused", "relaid"]
 
 _LOG = logging.getLogger("weft")
 
@@ -77,6 +78,14 @@ class Samples:
 # From what stands, the queries that are to run, what is known of the state, and a sample of query-sets, if any. With
 # the last argument all are planned afresh, whether or not they changed.
 Decide = Callable[[Standing, Mapping[str, Asked], Facts, Samples | None, bool], Decision]
+
+# Whether the heavy values that are known before a batch ask for that.
+Asks = Callable[[PhysicalGraph, HeavyShares, int], bool]
+
+
+def never(graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:  # noqa: ARG001
+    """No heavy value asks for another plan."""
+    return False
 
 
 def changed(

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from weft.runtime.checkpoint import Manifest, Plan, Runs
-from weft.runtime.heavy import HeavyShares, next_heavy
+from weft.runtime.heavy import next_heavy
 from weft.runtime.metrics import (
     BatchMetrics,
     InputMetrics,
@@ -28,6 +28,7 @@ from weft.runtime.standing import Samples
 from weft.runtime.told import Told
 from weft.runtime.turn import ENDED, Count, Turn
 from weft.runtime.watermark import Watermarks, connected_streams, forgettable
+from weft.stats.skew import HeavyShares
 
 __all__ = ["after", "facts_of", "next_manifest", "relaid_manifest", "samples_of"]
 

@@ -19,6 +19,7 @@ from weft.logical.schema import DataType
 __all__ = [
     "Distribution",
     "Heavy",
+    "HeavyShares",
     "HeavyValue",
     "agreement",
     "check_heavy",
@@ -31,6 +32,9 @@ HeavyValue = int | str
 
 # Of a stream's columns, the heavy values and their shares.
 Heavy = Mapping[str, Mapping[HeavyValue, float]]
+
+# By stream and column: values and their shares, the largest first. Plain data, since values may be numbers.
+HeavyShares = Mapping[str, Mapping[str, tuple[tuple[HeavyValue, float], ...]]]
 
 
 def check_heavy(heavy: Heavy) -> None:

@@ -14,8 +14,9 @@ import pytest
 import weft
 from weft.kernels.sample import frequent
 from weft.logical.expr import Column, Literal
+from weft.optimizer.lookout import Lookout
 from weft.plan.graph import PhysicalGraph, StoreNode
-from weft.runtime.heavy import Counted, Lookout, next_heavy
+from weft.runtime.heavy import Counted, next_heavy
 from weft.runtime.local import LocalRunner
 from weft.runtime.measure import heavy_known
 from weft.runtime.metrics import BatchMetrics
