@@ -1,9 +1,8 @@
-"""Heavy values as batches show them: found in a sample, remembered, and told when the plan does not expect them."""
+"""Heavy values as batches show them: found in a sample, and remembered."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +12,6 @@ import pytest
 
 import weft
 from weft.kernels.sample import frequent
-from weft.logical.expr import Column, Literal
-from weft.optimizer.lookout import Lookout
-from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.runtime.heavy import Counted, next_heavy
 from weft.runtime.local import LocalRunner
 from weft.runtime.measure import heavy_known
@@ -83,48 +79,8 @@ def test_what_was_heavy_long_ago_fades() -> None:
 def test_values_that_are_all_there_is_are_no_more_than_that() -> None:
     """Shares are rounded, and statistics refuse more than all tuples."""
     counted = Counted("r", "k", 6, 6, tuple((key, 1) for key in range(6)))
-    runner = LocalRunner(graph())
+    runner = LocalRunner(session().query("SELECT r.x FROM r, s WHERE r.k = s.k").graph)
     runner.process({"r": batch([1, 2, 3, 4, 5, 6])})
     last = replace(runner.metrics[-1], heavy=next_heavy({}, [counted]))
     shares = heavy_known(Statistics(), last).stream("r").heavy["k"].values()
     assert sum(shares) == pytest.approx(1.0, abs=1e-5)
-
-
-def graph() -> PhysicalGraph:
-    """A join of two streams in four partitions."""
-    return session().query("SELECT r.x FROM r, s WHERE r.k = s.k").graph
-
-
-def test_heavy_values_ask_for_a_plan_once_and_not_at_once() -> None:
-    """A plan is not made anew for what a partition has anyway, nor twice for the same value, nor too often."""
-    lookout, plain = Lookout(), graph()
-    light, heavy = {"r": {"k": ((1, 0.15),)}}, {"r": {"k": ((1, 0.2),)}}
-    assert not lookout.asks(plain, heavy, 7)
-    assert not lookout.asks(plain, light, 9)
-    assert lookout.asks(plain, heavy, 9)
-    assert not lookout.asks(plain, heavy, 30)
-    other = {"r": {"k": ((2, 0.3), (1, 0.2))}}
-    assert lookout.asks(plain, other, 31)
-    assert not lookout.asks(plain, {"r": {"k": ((3, 0.3),)}}, 32)
-    assert lookout.asks(plain, {"r": {"k": ((3, 0.3),)}}, 39)
-
-
-def test_what_the_plan_expects_does_not_ask() -> None:
-    """Until it is clearly heavy no more."""
-    plain = graph()
-    stores = [s for s in plain.stores if isinstance(s.layout.by, Column)]
-    type_ = stores[0].layout.by.type  # type: ignore[union-attr]
-    scattered = [replace(s, layout=replace(s.layout, heavy=(Literal(1, type_),))) for s in stores]
-    lookout = Lookout()
-    seen = replace(lookout)
-    fake: Any = _Fake(plain, scattered)
-    assert not lookout.surprises(fake, {"r": {"k": ((1, 0.1),)}})
-    assert lookout.surprises(fake, {"r": {"k": ((1, 0.01),)}})
-    assert not seen.surprises(fake, {})
-
-
-class _Fake:
-    """A graph of which only the layouts are another."""
-
-    def __init__(self, real: PhysicalGraph, stores: Sequence[StoreNode]) -> None:
-        self.stores, self.input = stores, real.input
