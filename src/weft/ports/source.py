@@ -1,0 +1,185 @@
+"""What the loop and its tasks ask of a source (design, D2).
+
+Guarantees asked for: a source is a description; making one starts nothing and reads nothing. In the driver, `open`
+gives a `Cursor`: how far the stream has been taken. The loop looks what is offered, chooses some of the parts, writes them
+into the plan of a batch and only then takes them; a batch that is repeated reads the parts of its plan and looks at
+nothing. In a task, `read` gives the rows of one part. What a part names must be enough to read the same rows again, or
+to notice that they are no longer there: then `read` raises a `SourceError` that names what is missing or has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from weft.logical.schema import Schema
+
+__all__ = [
+    "BadRow",
+    "Blobs",
+    "Cursor",
+    "MemoryBlobs",
+    "Offer",
+    "Part",
+    "Place",
+    "Rows",
+    "Source",
+    "Unfinished",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of input that one task reads in one go.
+
+    ``what`` is plain JSON that says which piece: a file with its size, a range of offsets. ``bytes`` is about how much
+    memory its rows take, by which parts are spread over tasks and batches are kept small enough.
+    """
+
+    what: Mapping[str, Any]
+    bytes: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for the plan of a batch."""
+        return {"what": dict(self.what), "bytes": self.bytes}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Part:
+        """What `to_dict` made."""
+        return cls(data["what"], data["bytes"])
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """Something that is there but cannot be read yet, and why: a file that is still being written."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What could be taken now, in the order in which it should be, and what has to wait until it is complete.
+
+    ``backlog`` is how many parts, and about how many bytes, wait in all; more than are listed, where a source lists no
+    more than a batch can take.
+    """
+
+    parts: tuple[Part, ...] = ()
+    unfinished: tuple[Unfinished, ...] = ()
+    backlog: tuple[int, int] = (0, 0)
+
+
+class Blobs(Protocol):
+    """A place in the log for what is too large for the plan of every batch."""
+
+    def put(self, data: bytes) -> str:
+        """Keep bytes for as long as the state of a cursor names them under ``"blobs"``; their name."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """The bytes of that name; a `StateError` that names the file if they are missing or damaged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a cursor lives: what it said of itself when it was last asked, and what it may use.
+
+    ``folder`` is a directory of the stream's own inside the checkpoint; nothing in it is deleted by others. ``spark``
+    is the session of Spark's, None where there is none. No more than ``most_bytes`` are wanted of one part or one offer.
+    """
+
+    stream: str
+    state: Mapping[str, Any]
+    blobs: Blobs
+    folder: Path
+    spark: Any = None
+    most_bytes: int = 1 << 30
+
+
+class Cursor(Protocol):
+    """How far a stream has been taken. Used by one thread at a time."""
+
+    def look(self, now: float) -> Offer:
+        """What is offered beyond what was taken, at a time (seconds since 1970). Called many times a second."""
+        ...
+
+    def take(self, parts: Sequence[Part]) -> None:
+        """Never offer these parts again: they are in the plan of a batch."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """As plain JSON, what has been taken so far; ``"blobs"`` lists the names of the blobs that it needs."""
+        ...
+
+    def release(self, parts: Sequence[Part]) -> None:
+        """A batch with these parts is committed: they will not be read again, and may be deleted or archived."""
+        ...
+
+    def catch_up(self) -> None:
+        """Wait until all that has arrived at the source by now can be seen by `look`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything that is open."""
+        ...
+
+
+class BadRow(Protocol):
+    """A record that had to be set aside."""
+
+    def to_json(self) -> str: ...
+
+
+class Rows(Protocol):
+    """What a part gives: good rows with the declared columns and types, and what was set aside."""
+
+    @property
+    def batch(self) -> pa.RecordBatch: ...
+
+    @property
+    def bad(self) -> Sequence[BadRow]: ...
+
+
+class Source(Protocol):
+    """What a stream is read from. It is pickled and sent to tasks, which only `read`."""
+
+    @property
+    def schema(self) -> Schema | None: ...
+
+    def open(self, place: Place) -> Cursor:
+        """In the driver: go on where the state says, or begin if there is none (an empty mapping)."""
+        ...
+
+    def read(
+        self,
+        stream: str,
+        part: Part,
+        event_time: str | None = None,
+        columns: Collection[str] | None = None,
+    ) -> Rows:
+        """In a task: the rows of a part, in the given columns alone where the format allows that."""
+        ...
+
+
+@dataclass
+class MemoryBlobs:
+    """Blobs of a log that is kept nowhere, for tests and for running in this process."""
+
+    kept: dict[str, bytes] = field(default_factory=dict)
+
+    def put(self, data: bytes) -> str:
+        """Keep bytes."""
+        name = f"blob-{len(self.kept)}"
+        self.kept[name] = data
+        return name
+
+    def get(self, name: str) -> bytes:
+        """The bytes of that name."""
+        return self.kept[name]
