@@ -1,10 +1,11 @@
 """What the loop and its tasks ask of a source (design, D2).
 
 Guarantees asked for: a source is a description; making one starts nothing and reads nothing. In the driver, `open`
-gives a `Cursor`: how far the stream has been taken. The loop looks what is offered, chooses some of the parts, writes them
-into the plan of a batch and only then takes them; a batch that is repeated reads the parts of its plan and looks at
-nothing. In a task, `read` gives the rows of one part. What a part names must be enough to read the same rows again, or
-to notice that they are no longer there: then `read` raises a `SourceError` that names what is missing or has changed.
+gives a `Cursor`: how far the stream has been taken. The loop looks what is offered, chooses some of the parts, writes
+them into the plan of a batch and only then takes them; a batch that is repeated reads the parts of its plan and looks
+at nothing. In a task, `read` gives the rows of one part. What a part names must be enough to read the same rows
+again, or to notice that they are no longer there: then `read` raises a `SourceError` that names what is missing or
+has changed.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Place:
     """Where a cursor lives: what it said of itself when it was last asked, and what it may use.
 
     ``folder`` is a directory of the stream's own inside the checkpoint; nothing in it is deleted by others. ``spark``
-    is the session of Spark's, None where there is none. No more than ``most_bytes`` are wanted of one part or one offer.
+    is the session of Spark's, None where there is none. No more than ``most_bytes`` are wanted of a part or an offer.
     """
 
     stream: str
