@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 import weft
-from weft.runtime.local import LocalRunner
+from weft.testing.local import LocalRunner
 
 __all__ = ["KINDS", "Cost", "end_seconds", "main", "measure"]
 

@@ -73,7 +73,7 @@ def measure(way: str, data: Path, work: Path, zipf: Zipf, options: argparse.Name
     session.await_termination()
     done, seconds = list(session.progress["skew"]), batch_seconds(query)
     running: Any = session._running
-    stores = running.runner.standing.program.graph.stores
+    stores = running.loop.standing.program.graph.stores
     session.stop()
     if len(seconds) != len(done):
         raise SystemExit("Spark has not kept the times of all batches: make them fewer, and larger")

@@ -160,7 +160,7 @@ def spark() -> Iterator[Any]:
     """One Spark for all tests of a worker: those that use it are in the group "spark", and must not stop it."""
     from weft.runtime.spark_session import create_spark  # most tests need no Spark
 
-    session = create_spark("local[2]")
+    session = create_spark("local[2]", slots=4)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -171,16 +171,11 @@ def ordering_for(
     return replace(ordering, inputs=input_order(said, catalog)) if ordering.is_inner else ordering
 
 
-def check_readable(asked: Mapping[str, Asked], sources: Collection[str], running: Collection[str]) -> None:
-    """Refuse queries over streams that have no source, or none that is ``running``."""
+def check_readable(asked: Mapping[str, Asked], sources: Collection[str]) -> None:
+    """Refuse queries over streams that have no source."""
     for stream in sorted({i.stream.name for one in asked.values() for i in one.query.inputs}):
         if stream not in sources:
             raise CatalogError(
                 f"stream {stream} has a schema but no source",
                 hint="register it with weft.files(…), weft.rate(…) or a streaming DataFrame",
-            )
-        if stream not in running:
-            raise CatalogError(
-                f"stream {stream} was registered after the session was started",
-                hint="stop() the session and start() it again, which loses nothing",
             )

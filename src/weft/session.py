@@ -32,7 +32,6 @@ from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Query
 from weft.logical.waiting import check_closing, patient
 from weft.optimizer.estimated import calls_of
-from weft.optimizer.lookout import Lookout
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
 from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
@@ -47,16 +46,16 @@ from weft.runtime.functions import PackedFunction
 from weft.runtime.measure import heavy_known, measured
 from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
-from weft.sinks.describe import described, in_order, made
+from weft.sinks.describe import described, in_order
 from weft.sinks.protocol import Sink
-from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
+from weft.sources.dead_letter import DeadLetterLimit
 from weft.sources.spec import Source
 from weft.sql.bind import parse_predicate, parse_query
 from weft.sql.builder import Builder
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:
-    from weft.runtime.launch import Running
+    from weft.runtime.loop.handle import Running
     from weft.runtime.metrics import BatchMetrics
 
 __all__ = ["PlannedQuery", "Session"]
@@ -85,12 +84,13 @@ class Session:
         query_limit: int = 1_000,
         state_limit: int | None = None,
         key_limit: int = 10_000_000,
+        execution: str = "auto",
     ) -> None:
         check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
         check(options, Options | None, ConfigError, "options", "use weft.Options")
         bad = dead_letters_of(dead_letter_limit)
         self._settings = Settings(
-            checkpoint, master, spark, driver, bad, joint, query_limit, state_limit, key_limit
+            checkpoint, master, spark, driver, bad, joint, query_limit, state_limit, key_limit, execution
         )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
@@ -126,6 +126,8 @@ class Session:
         self.catalog = self.catalog.add(stream)
         if found is not None:
             self._sources[name] = found
+            if self._running is not None:
+                self._running.loop.add_stream(stream, found)
 
     def function(
         self,
@@ -233,11 +235,10 @@ class Session:
         ordering = planned.ordering and planned.ordering.renamed({old: new for new, old in common.names})
         asked = Asked(common.query, common.names, strategy, backfill, described(sink), ordering)
         if self._running is not None:
-            runner = self._running.runner
             if not self._ends:
                 check_closing(planned.query, planned.name)
-            check_readable({planned.name: asked}, self._sources, runner.sources)
-            runner.add(planned.name, asked, sink)
+            check_readable({planned.name: asked}, self._sources)
+            self._running.loop.add(planned.name, asked, sink)
         self._asked[planned.name], self._sinks[planned.name] = asked, sink
 
     def start(self, *, available_now: bool = False, ends: bool = False) -> None:
@@ -251,10 +252,10 @@ class Session:
 
     def end(self) -> None:
         """Process what is there and take it for all there is: what waits for a partner, or for its time, is given."""
-        runner = self._runs().runner
+        loop = self._runs().loop
         self.process_all_available()
         if any(asked.waits for asked in self._asked.values()):
-            runner.end()
+            loop.end_input()
             self.process_all_available()
 
     def run_available(self, *, end: bool = True) -> None:
@@ -264,9 +265,9 @@ class Session:
         which one may still come are left open, for input that comes another day.
         """
         self._start(ends=True)
-        runner = self._runs().runner
+        loop = self._runs().loop
         try:
-            with shown(runner.history, runner.sources.values()):
+            with shown(loop.history, loop.config.sources.values()):
                 self.end() if end else self.process_all_available()
         finally:
             self.stop()
@@ -279,67 +280,52 @@ class Session:
             raise ConfigError("the session is running already", hint="stop() it first")
         if not self._sinks:
             raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
-        check_readable(self._asked, self._sources, self._sources)
-        from weft.runtime.spark_session import create_spark  # only running needs Spark, and kernels
-        from weft.runtime.workers import start_workers
+        check_readable(self._asked, self._sources)
+        from weft.running import run
 
-        spark = settings.spark or create_spark(settings.master)
-        start_workers(spark)  # which takes as long as all that follows
-        from weft.planning import Planner
-        from weft.runtime.launch import launch
-
-        streams = {name: self.catalog.stream(name) for name in sorted(self._sources)}
-        root = Path(settings.checkpoint)
-        self._run = self._running = launch(
-            spark,
-            root,
-            streams,
-            {name: self._sources[name] for name in streams},
+        self._run = self._running = run(
+            settings,
+            self.catalog,
+            self._sources,
             {name: (asked, self._sinks[name]) for name, asked in self._asked.items()},
-            Planner(self.measured, self.options, settings.joint),
-            made,
-            self.options.partitions,
-            driver=settings.driver,
+            self.measured,
+            self.options,
+            self._functions,
             available_now=available_now,
-            set_aside=DeadLetterBox(root / "dead_letters", settings.dead_letters).take,
-            state_limit=settings.state_limit,
-            key_limit=settings.key_limit,
-            functions=self._functions,
-            asks=Lookout().asks,
         )
         self._ends = ends
         self._restore()
 
     def _chosen(self, name: str | None, sink: Sink | None) -> str:
         """A query's name, if it and its sink are free."""
-        chosen = free_name(name, self._queries)
+        stopped = self._run.loop.standing.stopped if self._run else {}
+        chosen = free_name(name, [known for known in self._queries if known not in stopped])
         if sink is not None:
-            stopped = self._run.runner.standing.stopped if self._run else {}
             check_free(sink, self._sinks, stopped, self._settings.query_limit)
         return chosen
 
     def _restore(self) -> None:
         """Queries that were added while an earlier run went on, and run again now."""
-        runner = self._runs().runner
-        for name, asked in runner.standing.asked.items():
+        loop = self._runs().loop
+        for name, asked in loop.standing.asked.items():
             if name not in self._queries:
                 query = asked.query.renamed(dict(asked.names))
-                self._asked[name], self._sinks[name] = asked, runner.sinks[name]
+                self._asked[name], self._sinks[name] = asked, loop.sinks[name]
                 order = asked.ordering and asked.ordering.renamed(dict(asked.names))
-                self._queries[name] = self._plan(query, name, self.options, runner.sinks[name], order)
+                self._queries[name] = self._plan(query, name, self.options, loop.sinks[name], order)
 
     def stop_query(self, name: str) -> None:
         """Run a query no longer, from the next batch on; the others go on."""
         if name not in self._queries:
             raise QueryError(f"there is no query {name!r}", hint=nearest(name, self._queries))
-        self._runs().runner.stop(name)
+        self._runs().loop.stop_query(name)
 
     def query_progress(self, name: str) -> QueryProgress:
         """How a query is getting on."""
         if self._run is None:
             return QueryProgress(name, "planned")
-        runner = self._run.runner
-        return progress_of(name, runner.standing, runner.history, runner.state_of)
+        loop = self._run.loop
+        return progress_of(name, loop.standing, loop.history, loop.state_of)
 
     def process_all_available(self) -> None:
         """Wait until all that was there when this was called is processed."""
@@ -360,18 +346,18 @@ class Session:
         """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
         if self._run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
-        return OwnProgress(self._run.runner.history, dict(self._asked))
+        return OwnProgress(self._run.loop.history, dict(self._asked))
 
     def measured(self) -> Statistics:
         """The statistics given, with what the queries measured since they began; queries are planned by it."""
-        statistics = heavy_known(self.statistics, self._run.runner.history.last if self._run else None)
+        statistics = heavy_known(self.statistics, self._run.loop.history.last if self._run else None)
         for graph, batches in self._seen(most=TELLING).values():
             statistics = measured(statistics, graph, batches)
         return statistics
 
     def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
-        return self._run.runner.history.since_planned(self._asked, most) if self._run else {}
+        return self._run.loop.history.since_planned(self._asked, most) if self._run else {}
 
     def _runs(self) -> Running:
         if self._running is None:
@@ -385,7 +371,7 @@ class Session:
 
     def explain(self) -> str:
         """The plans of all queries: what is expected of every step and, once it has run, what was observed."""
-        runs = self._run.runner.standing.program if self._run else None
+        runs = self._run.loop.standing.program if self._run else None
         graph = runs.graph if runs else None
         return explained(self.queries, self._seen(), graph, self.statistics, self.options)
 

@@ -15,7 +15,10 @@ from weft.optimizer.joint import METHODS
 from weft.runtime.driver import DEFAULT, POLICIES
 from weft.sources.dead_letter import DeadLetterLimit
 
-__all__ = ["Settings"]
+__all__ = ["EXECUTIONS", "Settings"]
+
+# How batches run on Spark: in tasks that stay, as jobs, or in tasks that stay wherever there is room for them.
+EXECUTIONS = ("auto", "resident", "jobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Settings:
     query_limit: int = 1_000
     state_limit: int | None = None  # bytes per query
     key_limit: int = 10_000_000  # results of one key
+    execution: str = "auto"
 
     def __post_init__(self) -> None:
         check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
@@ -43,5 +47,6 @@ class Settings:
             raise ConfigError(
                 f"with a limit of {self.key_limit} results, no key has any", hint="use a number above 0"
             )
+        check_one_of(self.execution, EXECUTIONS, "execution")
         check_one_of(self.joint, METHODS, "joint optimiser")
         check_one_of(self.driver, POLICIES, "driver policy")

@@ -17,12 +17,12 @@ from weft.plan.graph import Member
 from weft.planning import Planner
 from weft.runtime.asked import Asked
 from weft.runtime.driver import POLICIES
-from weft.runtime.local import LocalRunner
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts, Relay
 from weft.runtime.standing import Decision, Samples, Standing
 from weft.stats.statistics import Statistics, StreamStatistics
+from weft.testing.local import LocalRunner
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ class _Drive:
         self.rng = random.Random(setting.seed)
         self.runner: LocalRunner | None = None
         self.course = Course()
+        self.backfill: tuple[str, ...] = ()  # queries that the next batch gives results of the past to
 
     def run(self) -> Course:
         for number, change in enumerate(self.workload.changes):
@@ -108,12 +109,20 @@ class _Drive:
                 data = {
                     name: tables[name].slice(first, last - first) for name, (first, last) in batch.items()
                 }
-                self.course.take(number, self.runner.process_all(data, now=number * PERIOD))
+                self._process(number, self.runner.process_all(data, now=number * PERIOD))
                 self.course.metrics[number] = self.runner.metrics[-1]
         if self.standing.program is not None and self.runner is not None:
             number = len(self.workload.changes)
-            self.course.take(number, self.runner.end(now=number * PERIOD))
+            self._process(number, self.runner.end(now=number * PERIOD))
         return self.course
+
+    def _process(self, number: int, found: Mapping[str, pa.Table]) -> None:
+        """The results of a batch; those of the past that queries asked for are told apart."""
+        assert self.runner is not None
+        past, self.backfill = {name: self.runner.past(name) for name in self.backfill}, ()
+        self.course.take(PAST, past)
+        rest = {name: found[name].slice(past[name].num_rows if name in past else 0) for name in found}
+        self.course.take(number, rest)
 
     def _change(self, number: int, change: Change) -> None:
         asked = {name: one for name, one in self.standing.asked.items() if name not in change.stop}
@@ -160,4 +169,9 @@ class _Drive:
             assert decision.relay == Relay()
             self.runner = self.runner.resumed(decision.graph, number)
         else:
-            self.course.take(PAST, self.runner.change(decision.graph, decision.relay))
+            self.runner.change(decision.graph, decision.relay)
+            self.backfill = tuple(
+                member.name
+                for member in decision.graph.members
+                if member.name in decision.relay.backfill and not member.held
+            )

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tests.equivalence.lateness import admitted
 from tests.equivalence.streams import Join
 from weft.plan.graph import PhysicalGraph
-from weft.runtime.local import LocalRunner
 from weft.runtime.metrics import BatchMetrics
+from weft.testing.local import LocalRunner
 from weft.testing.reference import TIME, groups_of, inside_counts, row_column, timely
 
 PERIOD = 7_000_000  # between the arrivals of two batches, in microseconds

@@ -13,9 +13,9 @@ from tests.equivalence.streams import SCHEMA, Join, random_table
 from tests.equivalence.test_runtime import variants
 from weft.logical.catalog import Catalog
 from weft.logical.schema import Stream
-from weft.runtime.local import LocalRunner
 from weft.sql.bind import parse_query
 from weft.testing import POSITION, reference_join
+from weft.testing.local import LocalRunner
 
 BATCHES = 24
 ROWS = 120

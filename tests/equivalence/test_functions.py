@@ -22,11 +22,11 @@ from weft.logical.schema import DataType
 from weft.logical.user_functions import UserFunction, has_user_call
 from weft.planning import Planner
 from weft.runtime.asked import Asked
-from weft.runtime.local import LocalRunner
 from weft.runtime.relay import Facts
 from weft.runtime.standing import Standing
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics, StreamStatistics
+from weft.testing.local import LocalRunner
 
 BLOCKS, SEEDS, VARIANTS = 5, 16, 3
 ON_TIME = timedelta(seconds=1000)

@@ -18,9 +18,9 @@ from weft.logical.punctuation import LAST
 from weft.optimizer.optimizer import STRATEGIES, optimise
 from weft.plan.lower import lower
 from weft.runtime.driver import POLICIES
-from weft.runtime.local import LocalRunner
 from weft.stats.statistics import Statistics
 from weft.testing import is_ordered
+from weft.testing.local import LocalRunner
 
 BLOCKS = 8
 ORDERS = ("outer", "inner", "event")

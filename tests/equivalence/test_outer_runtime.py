@@ -19,7 +19,7 @@ from weft.errors import QueryError
 from weft.logical.join import Join
 from weft.logical.outer import joins, taken_apart
 from weft.logical.window import UNBOUNDED
-from weft.runtime.local import LocalRunner
+from weft.testing.local import LocalRunner
 
 BLOCKS = 5
 VARIANTS = 2

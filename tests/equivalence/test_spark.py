@@ -1,6 +1,6 @@
 """On Spark, too, the answer is the definition's: a sample of the random joins, as files, through the Spark runner.
 
-Starting a streaming query costs more than a batch, so a run takes many joins at once, each over streams of its own, in
+Starting a run costs more than a batch, so a run takes many joins at once, each over streams of its own, in
 one graph that carries query-sets; one run in five takes them one by one, without.
 """
 
@@ -24,16 +24,19 @@ from weft.optimizer.space import Options
 from weft.plan.lower import lower_workload
 from weft.plan.part import part_of
 from weft.plan.workload import share
+from weft.running import executor_for
 from weft.runtime.asked import Asked
 from weft.runtime.driver import POLICIES
-from weft.runtime.launch import launch
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.handle import launch
+from weft.runtime.loop.loop import Loop
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.progress import own_metrics
 from weft.runtime.relay import Facts, Relay
-from weft.runtime.spark import SparkRunner
 from weft.runtime.standing import Decision, Samples, Standing
 from weft.sinks import to_memory
-from weft.sinks.describe import made
+from weft.sinks.describe import described, made
 from weft.stats.statistics import Statistics
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
@@ -98,32 +101,33 @@ class Apart:
         return Decision(plan, lower_workload(plan), Relay(), 0)
 
 
-def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: str) -> SparkRunner:
-    """All cases in one streaming query, until all files are read."""
-    running = launch(
-        spark,
-        root / "ck",
+def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: str, execution: str) -> Loop:
+    """All cases in one run, until all files are read."""
+    config = RunConfig(
         {stream.name: stream for case in cases for stream in case.join.catalog.streams},
         {name: source for case in cases for name, source in case.sources.items()},
-        {case.name: (case.asked, case.sink) for case in cases},
         Apart({case.name: case.options for case in cases}),
         made,
+        described,
         partitions,
-        driver=policy,
-        available_now=True,
+        policy,
+        spark=spark,
     )
+    executor = executor_for(spark, execution, partitions, min(partitions, 2))
+    loop = Loop(config, Checkpoint.at(root / "ck"), executor)
+    running = launch(loop, {case.name: (case.asked, case.sink) for case in cases}, available_now=True)
     try:
         running.await_termination(300)
     finally:
         running.stop()
-    return running.runner
+    return loop
 
 
-def metrics_of(case: Case, runner: SparkRunner) -> list[BatchMetrics]:
+def metrics_of(case: Case, loop: Loop) -> list[BatchMetrics]:
     """What every batch did for a case, under the names its query has."""
     found = []
-    for number, metrics in runner.history.batches:
-        part = part_of(runner.history.graphs[number], case.name, dict(case.asked.names))
+    for number, metrics in loop.history.batches:
+        part = part_of(loop.history.graphs[number], case.name, dict(case.asked.names))
         found.append(own_metrics(metrics, case.name, part))
     return found
 
@@ -144,10 +148,11 @@ def test_random_joins_answer_like_the_definition(
     numbers = range(block, spark_cases, RUNS)
     cases = [make_case(number, partitions, tmp_path) for number in numbers]
     groups = [cases] if block < RUNS - 1 else [[case] for case in cases]
+    execution = ("resident", "jobs")[block % 2]
     for number, group in enumerate(groups):
-        runner = run(spark, group, tmp_path / str(number), partitions, policy)
+        loop = run(spark, group, tmp_path / str(number), partitions, policy, execution)
         for case in group:
-            metrics = metrics_of(case, runner)
+            metrics = metrics_of(case, loop)
             assert len(metrics) >= len(case.join.batches)
             assert not wrong(case, metrics)
     assert sum(case.sink.results().num_rows > 0 for case in cases) > len(cases) // 2

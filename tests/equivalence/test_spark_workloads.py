@@ -3,13 +3,12 @@
 Starting a streaming query costs more than a batch, so a session takes many random workloads at once, each over streams
 of its own, and all their changes fall between the same batches. In the middle it is stopped and started again.
 
-Spark looks for files stream by stream, so those of one step may come in different batches: what came when is read from
+Files are looked for stream by stream, so those of one step may come in different batches: what came when is read from
 its own report, and in which batches a query was, from the session's.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
+import weft.running
 from tests.equivalence.files import Layout, random_layouts, write
 from tests.equivalence.oracle import rows_of
 from tests.equivalence.sights import Chronicle, difference
@@ -32,6 +32,8 @@ from tests.equivalence.workloads import Change, Life, Wish, Workload, random_wor
 from weft.optimizer.joint import METHODS
 from weft.plan.graph import Member
 from weft.runtime.driver import POLICIES
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Plan
 from weft.runtime.metrics import BatchMetrics
 from weft.sinks.parquet import ParquetSink
 
@@ -52,6 +54,21 @@ class Case:
     wishes: Mapping[str, Wish]
 
 
+class Planned(Checkpoint):
+    """A log that remembers what input every batch took."""
+
+    def write_plan(self, plan: Plan) -> None:
+        """Remember it."""
+        self.inputs = {**getattr(self, "inputs", {}), plan.number: plan.inputs}
+        super().write_plan(plan)
+
+
+@pytest.fixture(autouse=True)
+def planned_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions remember what input their batches took."""
+    monkeypatch.setattr(weft.running, "Checkpoint", Planned)
+
+
 @dataclass
 class Report:
     """What ran: the steps each stream brought in each batch; figures and members by batch; and the sinks."""
@@ -60,19 +77,22 @@ class Report:
     metrics: dict[int, BatchMetrics] = field(default_factory=dict)
     members: dict[int, Mapping[str, Member]] = field(default_factory=dict)
     sinks: dict[str, Any] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)  # steps, by stream
 
     def take(self, session: weft.Session) -> None:
         """What a session can tell that has run: when it is stopped, since batches may follow that no input asks for."""
         running = session._run
         assert running is not None
-        for progress in running.query.recentProgress:
-            brought = self.files.setdefault(progress.batchId, {})
-            for source in progress.sources:
-                name = source.description.rstrip("]").rsplit("/", 1)[-1]
-                first, last = (_offset(text) + 1 for text in (source.startOffset, source.endOffset))
-                if last > first or name not in brought:
-                    brought[name] = (first, last)
-        history = running.runner.history
+        log = running.loop.log
+        assert isinstance(log, Planned)
+        for number, inputs in sorted(log.inputs.items()):
+            brought = self.files.setdefault(number, {})
+            for name, parts in inputs.items():
+                if parts:
+                    first = self.taken.get(name, 0)
+                    brought[name] = (first, first + len(parts))
+                    self.taken[name] = first + len(parts)
+        history = running.loop.history
         for number, metrics in history.batches:
             self.metrics[metrics.number] = metrics
             self.members[metrics.number] = {member.name: member for member in history.graphs[number].members}
@@ -121,11 +141,6 @@ class Report:
             text = difference(expected, rows_in(self.sinks[name]))
             if text:
                 yield f"{name} in [{lives[name].first}, {lives[name].last}): {text}: {member.query}"
-
-
-def _offset(text: str | None) -> int:
-    found = json.loads(text or "null")
-    return -1 if found is None else int(found["logOffset"])
 
 
 def _rows(planned: Join, name: str, steps: Range) -> Range:
@@ -239,7 +254,7 @@ class Stage:
 
     def _restart(self) -> None:
         """Stop, and go on by a session that is told of some queries only: those in files need not be."""
-        running = sorted(self.session._runs().runner.standing.asked)
+        running = sorted(self.session._runs().loop.standing.asked)
         self.session.stop()
         self.report.take(self.session)
         self.session = self._open()

@@ -19,8 +19,8 @@ from weft.plan.derive import counts_unwanted
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.runtime.driver import POLICIES
-from weft.runtime.local import LocalRunner
 from weft.stats.statistics import Statistics, StreamStatistics
+from weft.testing.local import LocalRunner
 
 BLOCKS = 5
 VARIANTS = 4

@@ -286,8 +286,7 @@ def _read(root: Path, name: str, names: list[str]) -> pa.Table:
 
 def wanted(root: Path, query: Query) -> Rows:
     """What a query gives over all input that has come."""
-    last = max(int(log.name) for log in (root / "ck" / "spark" / "offsets").iterdir() if log.name.isdigit())
-    return _rows(reference_join(query, {i.alias: _table(root, i.stream.name, last) for i in query.inputs}))
+    return _rows(reference_join(query, {i.alias: _table(root, i.stream.name) for i in query.inputs}))
 
 
 def _windows(rng: random.Random) -> dict[str, int]:
@@ -333,10 +332,10 @@ def _records(root: Path, stream: str) -> list[tuple[str, int, dict[str, Any] | N
     return found
 
 
-def _table(root: Path, stream: str, last: int) -> pa.Table:
-    """The tuples of a stream until a batch, with the batch of each."""
+def _table(root: Path, stream: str, last: int | None = None) -> pa.Table:
+    """The tuples of a stream until a batch, with the batch of each; or all of them, as if of one batch."""
     files = len(list((root / "in" / stream).iterdir()))
-    came = batches_of(root, stream, files)
+    came, last = ([0] * files, 0) if last is None else (batches_of(root, stream, files), last)
     records = [(int(file[:3]), one) for file, _, one in _records(root, stream)]
     good = [(file, one) for file, one in records if one and came[file] <= last]
     columns: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 The windows that matter (results in place, manifest not yet) last milliseconds, so waiting for their files is the way to
 hit them. A change of queries has windows of its own, before the batch with which it takes effect; so have rows that are
-closed, between the tick that asks for a batch and the plan that says up to where, and the end of the input.
+closed, and the end of the input. While a batch is committed the next one is under way, so both may be hit at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from weft.runtime.turn import ENDED, UNKNOWN
 
 # In the order in which a batch passes them.
 EVENTS = {
-    "offset": "ck/spark/offsets/{n}",
     "plan": "ck/plan/{n}.json",
     "bucket": "ck/state/buckets/{n}-*",
     "part": "out/*/_weft/pending/{n}/*",
@@ -30,9 +29,8 @@ EVENTS = {
     "results": "out/*/batch=*",
     "letters": "ck/dead_letters/batch-{n:012d}.jsonl",
     "manifest": "ck/state/{n}.json",
-    "commit": "ck/spark/commits/{n}",
 }
-_ONCE = ("offset", "plan")  # a replay does not write them again
+_ONCE = ("plan",)  # a replay does not write it again
 
 # In the order in which a change passes them, of whichever batch. Where stored state is laid out anew for it, the plan
 # says so ("relay"), and buckets ("laid") and results of the past ("answered") are written before the batch's own.
@@ -46,7 +44,6 @@ CHANGES = {
 
 # The same for rows that are closed on the way, by queries whose names begin with an o.
 CLOSES = {
-    "tick": "ck/ticks/*",
     "closing": "ck/plan/*.json",
     "closed": "out/o*/_weft/pending/*/*",
 }
@@ -58,7 +55,6 @@ ENDS = {
     "rest staged": "out/o*/_weft/staged/*",
     "rest in place": "out/o*/batch=*",
     "end": "ck/state/*.json",
-    "end known": "ck/spark/commits/*",
 }
 
 _PATTERNS = {**EVENTS, **CHANGES, **CLOSES, **ENDS}
@@ -83,7 +79,7 @@ class Moment:
         delay = rng.choice((0.0, 0.0, 0.002, 0.01, 0.05)) * rng.random()
         long = rng.uniform(0, 1) if rng.random() < 0.3 else delay  # into the job that follows
         if kind == "outer" and last:
-            return cls(rng.choice(("tick", "ending", *ENDS)), _SOME_DAY, long)
+            return cls(rng.choice(("ending", *ENDS)), _SOME_DAY, long)
         if kind == "outer" and rng.random() < 0.5:
             return cls(rng.choice(tuple(CLOSES)), _SOON, long)
         if kind != "fixed" and rng.random() < 0.6:
@@ -132,7 +128,7 @@ def _plans(root: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for file in (root / "ck" / "plan").glob("*.json"):
         with suppress(FileNotFoundError):
             if file.stem.isdigit():
-                yield int(file.stem), json.loads(file.read_text(encoding="utf-8"))
+                yield int(file.stem), json.loads(file.read_text(encoding="utf-8").partition("\n")[2])
 
 
 def _clocks(plan: dict[str, Any]) -> list[list[int]]:

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 import weft
-import weft.runtime.launch
+import weft.running
 from tests.recovery.cases import Case, Change, run_query
 from tests.recovery.moments import last_batch
 from tests.recovery.processes import PATIENCE
-from tests.recovery.records import Recorded, record_stop
+from tests.recovery.records import Recorded, RecordedLoop, record_stop
 from weft.errors import ConfigError
 
 POLL = 0.01
@@ -102,7 +102,8 @@ def _run_available(session: weft.Session, changing: Changing) -> None:
 
 def main(root: str, seed: str, files: str, kind: str, master: str) -> None:
     """Run to the end of the input."""
-    setattr(weft.runtime.launch, "Checkpoint", Recorded)  # noqa: B010
+    setattr(weft.running, "Checkpoint", Recorded)  # noqa: B010
+    setattr(weft.running, "Loop", RecordedLoop)  # noqa: B010
     case = Case(int(seed), int(files), kind)
     run_case(case.session(Path(root), master=master), case, Path(root))
 

@@ -17,30 +17,49 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weft.plan.graph import Member
-from weft.runtime.checkpoint import Checkpoint, Plan
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import GRAPH, Manifest, Plan
+from weft.runtime.loop.loop import Loop
 from weft.runtime.program import program_of
-from weft.runtime.spark import GRAPH
 from weft.runtime.turn import ENDED
 
 FOLDER = "records"
 
 
 class Recorded(Checkpoint):
-    """A checkpoint that writes down what it plans."""
+    """A log that writes down what it plans."""
+
+    before = Manifest()  # what the last batch left, which need not be committed yet
 
     def write_plan(self, plan: Plan) -> None:
         """Record, then plan; a record without a plan is written again."""
         blueprint = self.blueprint(plan.standing)
-        before = self.manifest(plan.number - 1)
-        evicted = before.evicted.get(GRAPH, {}) if before else {}
-        turn = plan.turns.get(GRAPH, {})
-        record = {"blueprint": asdict(blueprint), "evicted": evicted, "relays": plan.relays, "turn": turn}
+        record = {
+            "blueprint": asdict(blueprint),
+            "evicted": self.before.evicted.get(GRAPH, {}),
+            "relays": plan.relays,
+            "turn": plan.turns.get(GRAPH, {}),
+            "files": {
+                name: [Path(part.what["file"]).name for part in parts] for name, parts in plan.inputs.items()
+            },
+        }
+        assert self.root is not None
         file = self.root.parent / FOLDER / f"{plan.number}.json"
         file.parent.mkdir(exist_ok=True)
         partial = file.with_suffix(".tmp")
         partial.write_text(json.dumps(record), encoding="utf-8")
         partial.replace(file)
         super().write_plan(plan)
+
+
+class RecordedLoop(Loop):
+    """A loop that tells its log what it records."""
+
+    def run_next(self, *, also_empty: bool = False) -> bool:
+        """The next batch."""
+        assert isinstance(self.log, Recorded)
+        self.log.before = self.before
+        return super().run_next(also_empty=also_empty)
 
 
 def record_stop(root: Path, name: str) -> None:
@@ -104,19 +123,16 @@ def _members(record: Mapping[str, Any]) -> Mapping[str, Member]:
 
 
 def batches_of(root: Path, stream: str, files: int) -> list[int]:
-    """The batch that each file of a stream came in, by Spark's own log.
-
-    A batch takes a file of each stream, but for one: if Spark dies after it has listed the next file and before it has
-    planned the batch, that file and the one after it come together.
-    """
-    ends: dict[int, int] = {}
-    logs = (root / "ck" / "spark" / "offsets").iterdir()
-    for log in (log for log in logs if log.name.isdigit()):
-        for line in log.read_text(encoding="utf-8").splitlines():
-            name, _, offset = line.partition(":")
-            if name == stream:
-                ends[int(log.name)] = json.loads(offset)["logOffset"]
-    return [min(batch for batch, end in ends.items() if end >= file) for file in range(files)]
+    """The batch that each file of a stream came in, by the plans; a file in no plan, or in two, is an error."""
+    came: dict[str, int] = {}
+    for number in range(len(list((root / FOLDER).glob("*.json")))):
+        for name in recorded(root, number)["files"].get(stream, ()):
+            assert name not in came, f"{stream}: {name} came in batches {came[name]} and {number}"
+            came[name] = number
+    names = [f"{file:03}.json" for file in range(files)]
+    missing = [name for name in names if name not in came]
+    assert not missing, f"{stream}: {missing} came in no batch"
+    return [came[name] for name in names]
 
 
 def lives(root: Path) -> dict[str, Life]:

@@ -1,6 +1,6 @@
 """Sessions that break off before or after any step of a commit, while queries come and go, lose and repeat nothing.
 
-So do those that break off before or after the tick and every step of the batch that ends their input.
+So do those that break off before or after every step of the batch that ends their input.
 
 Nothing is killed: the step raises, and another session goes on in the same process. So every step is met, also those
 that last no time at all, and tasks whose processes live on must not take what they remember for what is.
@@ -9,23 +9,21 @@ that last no time at all, and tasks whose processes live on must not take what t
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pyspark.errors import PySparkException
 
-import weft.runtime.launch
+import weft.running
 from tests.recovery.cases import Case
 from tests.recovery.moments import is_ending, last_batch
-from tests.recovery.program import Changing, run_case
-from tests.recovery.records import Recorded
+from tests.recovery.program import run_case
+from tests.recovery.records import Recorded, RecordedLoop
 from tests.recovery.test_recovery import check
-from weft.runtime.checkpoint import Blueprint, Checkpoint, Manifest, Plan
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Blueprint, Manifest, Plan
 from weft.sinks.parquet import ParquetSink
 
 pytestmark = pytest.mark.xdist_group("spark")  # one Spark at a time
@@ -33,8 +31,8 @@ pytestmark = pytest.mark.xdist_group("spark")  # one Spark at a time
 STEPS = 30  # within so many it breaks; a batch of a few queries has as many
 
 
-class BrokenError(Exception):
-    """Where a session broke off."""
+class BrokenError(BaseException):
+    """Where a session broke off; no error that a session could deal with."""
 
 
 class Breaker:
@@ -66,16 +64,6 @@ class Breaking(Recorded):
 
     breaker: ClassVar[Breaker]
 
-    def tick(self) -> None:
-        """Between what asks for a batch and the batch; who asks for queries is not broken off."""
-        thread = threading.current_thread()
-        if isinstance(thread, Changing):
-            super().tick()
-            return
-        end = "tick" if thread is threading.main_thread() else ""
-        with self.breaker.step(f"a tick after batch {self.last()}", end):
-            super().tick()
-
     def write_blueprint(self, blueprint: Blueprint) -> str:
         """Between the decision and the plan."""
         with self.breaker.step("a blueprint"):
@@ -94,7 +82,7 @@ class Breaking(Recorded):
             super().write_relaid(number, manifest)
 
     def commit(self, manifest: Manifest) -> None:
-        """Results are in place, the manifest is not; or both are, and Spark does not know."""
+        """Results are in place, the manifest is not; or both are, and what was read is not released."""
         end = _end(self.plan(manifest.number), "manifest")
         with self.breaker.step(f"manifest {manifest.number}", end):
             super().commit(manifest)
@@ -102,7 +90,7 @@ class Breaking(Recorded):
 
 def _end(plan: Plan | None, step: str) -> str:
     """A step, if it is one of the batch that ends the input."""
-    return step if plan is not None and is_ending(asdict(plan)) else ""
+    return step if plan is not None and is_ending(plan.to_dict()) else ""
 
 
 def _run(case: Case, root: Path, spark: Any, breaker: Breaker) -> bool:
@@ -110,7 +98,7 @@ def _run(case: Case, root: Path, spark: Any, breaker: Breaker) -> bool:
     before = len(breaker.story)
     try:
         run_case(case.session(root, spark=spark), case, root)
-    except (PySparkException, BrokenError):
+    except BrokenError:
         if len(breaker.story) == before:
             raise
     if case.outer:
@@ -124,13 +112,14 @@ def breaker(monkeypatch: pytest.MonkeyPatch) -> Breaker:
     commit_parts = ParquetSink.commit_parts
 
     def breaking(self: ParquetSink, batch_id: int, names: list[str]) -> None:
-        plan = Checkpoint(self.path.parents[1] / "ck").plan(batch_id)
+        plan = Checkpoint.at(self.path.parents[1] / "ck").plan(batch_id)
         what = f"the results of {self.path.name} in batch {batch_id}"
         with Breaking.breaker.step(what, _end(plan, "results")):
             commit_parts(self, batch_id, names)
 
     monkeypatch.setattr(ParquetSink, "commit_parts", breaking)
-    monkeypatch.setattr(weft.runtime.launch, "Checkpoint", Breaking)
+    monkeypatch.setattr(weft.running, "Checkpoint", Breaking)
+    monkeypatch.setattr(weft.running, "Loop", RecordedLoop)
     breaker = Breaker()
     monkeypatch.setattr(Breaking, "breaker", breaker, raising=False)
     return breaker
@@ -170,5 +159,5 @@ def test_the_end_of_the_input_may_break_off_anywhere(
         pass
     print(case, *breaker.story, sep="\n")
     check(case, tmp_path, breaker.story)
-    steps = ("tick", "plan", "results", "manifest")
+    steps = ("plan", "results", "manifest")
     assert sorted(breaker.ends) == sorted(f"{when} {step}" for when in ("before", "after") for step in steps)

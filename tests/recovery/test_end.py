@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 
 import weft
-import weft.runtime.launch
+import weft.running
 from tests.recovery.cases import Ask, Case, Rows, given, run_query, wanted
 from tests.recovery.moments import last_batch
 from tests.recovery.queries import CLOSED, ENDED
 from weft.errors import QueryError, StateError
 from weft.runtime import turn
-from weft.runtime.checkpoint import Checkpoint, Manifest
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Manifest
 
 pytestmark = pytest.mark.xdist_group("spark")  # one Spark at a time
 
@@ -46,8 +46,8 @@ def _break_off(root: Path, spark: Any, *asks: Ask) -> None:
     """Run until the end is planned, and no further."""
     CASE.write(root)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weft.runtime.launch, "Checkpoint", Uncommitted)
-        with pytest.raises(PySparkException, match="broken off"):
+        patch.setattr(weft.running, "Checkpoint", Uncommitted)
+        with pytest.raises(RuntimeError, match="broken off"):
             _session(root, spark, *asks).run_available()
 
 

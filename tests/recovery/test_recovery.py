@@ -8,7 +8,6 @@ partner, and none is missing.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,7 +19,8 @@ from tests.recovery.cases import Case, Rows, broken_lines, dead_letters
 from tests.recovery.moments import Moment, last_batch
 from tests.recovery.processes import Run, until
 from weft.errors import StateError
-from weft.runtime.checkpoint import Checkpoint, Manifest
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Manifest
 from weft.runtime.turn import ENDED
 
 pytestmark = [
@@ -42,7 +42,7 @@ def check(case: Case, root: Path, story: list[str]) -> None:
         _same(answer.found, answer.must, answer.may, f"results: {about}")
         assert answer.in_order, f"results are not in order: {about}"
     if case.outer:
-        left = Checkpoint(root / "ck").manifest(last_batch(root)) or Manifest()
+        left = Checkpoint.at(root / "ck").manifest(last_batch(root)) or Manifest()
         assert set(left.closed.values()) == {ENDED}, f"the input has not ended: {told}"
     broken = broken_lines(root, case.files)
     _same(dead_letters(root), broken, broken, f"dead letters: {told}")
@@ -99,10 +99,10 @@ class Killed:
 
 def _use(checkpoint: Path) -> None:
     """Take a checkpoint as a session does, and let it go."""
-    identity = json.loads((checkpoint / "weft.json").read_text(encoding="utf-8"))
-    taken = Checkpoint(checkpoint)
+    taken = Checkpoint.at(checkpoint)
+    owner, own = taken.owner(), ("format", "identity", "committed")
     try:
-        taken.open(**{name: value for name, value in identity.items() if name not in ("format", "identity")})
+        taken.open(**{name: value for name, value in owner.items() if name not in own})
     finally:
         taken.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime, timedelta, timezone
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def feed(session: weft.Session, root: Path, numbers: range) -> None:
 def scattered(session: weft.Session) -> list[tuple[str, ...]]:
     """The heavy values of every store that runs."""
     run: Any = session._run
-    return [tuple(map(str, store.layout.heavy)) for store in run.runner.standing.program.graph.stores]
+    return [tuple(map(str, store.layout.heavy)) for store in run.loop.standing.program.graph.stores]
 
 
 def test_a_heavy_key_is_found_and_scattered_while_the_session_runs(spark: Any, tmp_path: Path) -> None:
@@ -69,8 +70,8 @@ def test_a_heavy_key_is_found_and_scattered_while_the_session_runs(spark: Any, t
     session = session_of(spark, tmp_path)
     planned = session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "out"))
     with running(session):
-        runner: Any = session._run.runner  # type: ignore[union-attr]
-        runner.asks = Lookout(pause=1).asks
+        decider = session._runs().loop.decider
+        decider.config = replace(decider.config, asks=Lookout(pause=1).asks)
         feed(session, tmp_path, range(1))  # it is sampled
         assert scattered(session) == [(), ()]
         feed(session, tmp_path, range(1, 2))

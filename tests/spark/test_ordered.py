@@ -16,8 +16,11 @@ import weft
 from tests.spark.test_session import read_files, rows_of, run, session_of, write
 from weft.errors import ConfigError, StateError
 from weft.logical.schema import Schema, Stream
-from weft.runtime.checkpoint import Checkpoint, Manifest
-from weft.runtime.spark import SparkRunner
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Manifest
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.deciding import Decider
+from weft.runtime.progress import History
 from weft.testing import is_ordered, reference_join
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -171,14 +174,14 @@ def test_results_leave_when_the_clock_has_passed_them(spark: Any, tmp_path: Path
     assert query.progress.held == 0
 
 
-def test_time_does_not_go_back(tmp_path: Path) -> None:
+def test_time_does_not_go_back() -> None:
     """A clock that is set back would give tuples times that results have passed."""
     streams = {name: Stream(name, Schema.parse("k long"), None) for name in ("a", "b")}
     unused: Any = None
-    runner = SparkRunner(unused, Checkpoint(tmp_path), streams, {}, unused, unused, 1)
+    decider = Decider(RunConfig(streams, {}, unused, unused, unused, 1), Checkpoint.in_memory(), History())
     before = time.time_ns() // 1000
-    assert runner._now(Manifest(marks={"a": 5})) >= before
-    assert runner._now(Manifest(marks={"a": 1 << 60, "b": 5})) == 1 << 60
+    assert decider.new(Manifest(marks={"a": 5}), {}).now >= before
+    assert decider.new(Manifest(marks={"a": 1 << 60, "b": 5}), {}).now == 1 << 60
 
 
 def definition_of_all(root: Path) -> Any:

@@ -16,8 +16,8 @@ import weft
 from weft.errors import CatalogError, ConfigError, QueryError, StateError
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.runtime.checkpoint import Checkpoint
 from weft.runtime.inspect import inspect
+from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.sinks import to_memory, to_parquet
 from weft.sinks.protocol import Sink
 from weft.stats.statistics import Statistics, StreamStatistics
@@ -119,9 +119,9 @@ def test_state_is_forgotten(spark: Any, tmp_path: Path) -> None:
     progress = session.progress["q"]
     held = [sum(store.rows for store in batch.stores.values()) for batch in progress]
     assert max(held) < 0.8 * sum(sum(i.rows for i in batch.inputs.values()) for batch in progress)
-    checkpoint = Checkpoint(tmp_path / "ck")
+    checkpoint = Checkpoint.at(tmp_path / "ck")
     named = checkpoint.manifest(5), checkpoint.manifest(4)
-    files_left = len(list(checkpoint.buckets.iterdir()))
+    files_left = len(checkpoint.storage.list(BUCKETS))
     assert files_left == len(set().union(*(m.files() for m in named if m)))
 
 

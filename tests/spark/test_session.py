@@ -16,7 +16,7 @@ import pytest
 
 import weft
 from weft.errors import CatalogError, ConfigError, QueryError, SinkError, SourceError, StateError
-from weft.runtime.checkpoint import Checkpoint
+from weft.runtime.log.checkpoint import Checkpoint
 from weft.testing import reference_join
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -201,7 +201,7 @@ def test_a_query_added_after_a_crash_begins_with_the_batch_after_it(spark: Any, 
     read_files(session, tmp_path, "a", "b")
     planned = session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "pair"))
     run(session)
-    checkpoint = Checkpoint(tmp_path / "ck")
+    checkpoint = Checkpoint.at(tmp_path / "ck")
     last = checkpoint.plan(1)
     assert last is not None
     turns = {graph: {**turn, "number": 2} for graph, turn in last.turns.items()}

@@ -12,11 +12,11 @@ from weft.errors import PlanError
 from weft.logical.canonical import canonical
 from weft.planning import Planner
 from weft.runtime.asked import Asked
-from weft.runtime.local import LocalRunner
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts
 from weft.runtime.standing import Decision, Samples, Standing, refused
 from weft.testing import reference_join
+from weft.testing.local import LocalRunner
 
 STREAMS = {"v": "k long, x long", "w": "k long, x long"}
 

@@ -6,6 +6,7 @@ Guarantees: plain data; to read it needs no kernels, so a checkpoint can be look
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["Bounds"]
 
@@ -20,3 +21,7 @@ class Bounds:
     max_time: int | None = None
     first: int | None = None
     last: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {name: getattr(self, name) for name in Bounds.__slots__}

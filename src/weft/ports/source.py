@@ -105,7 +105,7 @@ class Place:
 
 
 class Cursor(Protocol):
-    """How far a stream has been taken. Used by one thread at a time."""
+    """How far a stream has been taken. Used by one thread at a time, but for `catch_up`."""
 
     def look(self, now: float) -> Offer:
         """What is offered beyond what was taken, at a time (seconds since 1970). Called many times a second."""
@@ -124,7 +124,7 @@ class Cursor(Protocol):
         ...
 
     def catch_up(self) -> None:
-        """Wait until all that has arrived at the source by now can be seen by `look`."""
+        """Wait until all that has arrived at the source by now can be seen by `look`; any thread may call it."""
         ...
 
     def close(self) -> None:

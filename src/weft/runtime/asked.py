@@ -6,6 +6,8 @@ except what only a process has, such as a function that takes results.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +38,12 @@ class Asked:
         """Whether some results may wait for the end of the input."""
         held = self.ordering is not None and not self.ordering.by_arrival
         return self.query.outer is not None or held
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells one request from another: the query, its order and where its results go."""
+        shown = {name: one for name, one in self.to_dict().items() if name in ("query", "sink", "ordering")}
+        return hashlib.blake2b(json.dumps(shown, sort_keys=True).encode(), digest_size=12).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from weft.plan.graph import Member
-from weft.runtime.checkpoint import HeldRun, Manifest, Plan
 from weft.runtime.gather import Gathered, gathered, placed
 from weft.runtime.held import opened, written
+from weft.runtime.log.values import HeldRun, Manifest, Plan
 from weft.runtime.program import Program
 from weft.runtime.succession import after
 from weft.runtime.told import Told
 from weft.runtime.turn import Turn
+from weft.storage.storage import Storage
 
 __all__ = ["deliver", "figures_of", "gather_all", "hold"]
 
@@ -52,7 +52,7 @@ def gather_all(
     told: Told,
     programs: Mapping[str, Program],
     names: Iterable[str],
-    folder: Path,
+    storage: Storage,
 ) -> dict[str, Gathered]:
     """The results of ordered queries as they leave; of those that hold some back, only what leaves is counted."""
     found: dict[str, Gathered] = {}
@@ -60,12 +60,17 @@ def gather_all(
         water, turn = after(plan, before, told, programs, graph)
         for name in names:
             member = program.members[name]
-            waiting = opened(folder, before.held.get(name, ()))
+            waiting = opened(storage, before.held.get(name, ()))
             runs = [] if name in told.failed else _runs(member, turn, told)
-            found[name] = gathered(member, runs, turn, before.results.get(name, 0), water, waiting)
+            found[name] = gathered(member, runs, turn, _rows_before(name, plan, before), water, waiting)
             if member.held:
                 told.counts[name] = found[name].table.num_rows
     return found
+
+
+def _rows_before(name: str, plan: Plan, before: Manifest) -> int:
+    """How many results of a query have left; another that had its name before does not count."""
+    return 0 if name in plan.begun else before.results.get(name, 0)
 
 
 def _runs(member: Member, turn: Turn, told: Told) -> list[pa.RecordBatch]:
@@ -78,12 +83,12 @@ def _runs(member: Member, turn: Turn, told: Told) -> list[pa.RecordBatch]:
     return [batch for _, batches in sent for batch in batches]
 
 
-def hold(manifest: Manifest, ordered: Mapping[str, Gathered], told: Told, folder: Path) -> Manifest:
+def hold(manifest: Manifest, ordered: Mapping[str, Gathered], told: Told, storage: Storage) -> Manifest:
     """The manifest with what is held back of the queries that go on."""
     held: dict[str, tuple[HeldRun, ...]] = {}
     for name, one in ordered.items():
         if one.waiting and name not in told.failed:
-            held[name] = written(folder, manifest.number, one.waiting)
+            held[name] = written(storage, manifest.number, one.waiting)
     return replace(manifest, held=held)
 
 

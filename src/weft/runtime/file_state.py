@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weft.bucket import codec
 from weft.bucket.bucket import Bucket
-from weft.runtime.checkpoint import Manifest, RunFile
+from weft.runtime.log.checkpoint import BUCKETS
+from weft.runtime.log.values import Manifest, RunFile
 from weft.runtime.messages import Message, note
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
@@ -23,15 +24,16 @@ from weft.runtime.refresh import refreshed
 from weft.runtime.state import Forget, settle
 from weft.runtime.turn import Turn
 from weft.runtime.watermark import Watermarks, forgettable
+from weft.storage.storage import LocalDisk, Memory, Storage
 
-__all__ = ["FileState", "forget_files", "mapped", "written_in"]
+__all__ = ["FileState", "Shelf", "shelf_of", "written_in"]
 
 
 @dataclass
 class FileState:
     """`State` for the interpreter; ``earlier`` is what the hops before this one added, as they noted it."""
 
-    folder: Path
+    shelf: Shelf
     number: int
     manifest: Manifest
     graph: str
@@ -72,7 +74,7 @@ class FileState:
                 additions = [run for start in turn.order for run in self.added(plan, start)]
                 forget = Forget() if self.fills is not None else forgettable(plan, marks, turn)
                 kept = settle(plan, (*self.settled(plan), *additions), forget)
-                found = [asdict(RunFile(self._name(run), run.bounds)) for run in kept]
+                found = [RunFile(self._name(run), run.bounds).to_dict() for run in kept]
                 yield self._note("runs", store=plan.identity, runs=found)
 
     def _hand_on(self, store: str) -> Iterator[Message]:
@@ -87,7 +89,7 @@ class FileState:
 
     def _open(self, name: str, plan: StorePlan) -> Bucket:
         """A run as the graph's queries need it; it stays in the file that it is in."""
-        bucket = _as_needed(self.folder / name, self.program, plan)
+        bucket = self.shelf.open_for(name, self.program, plan)
         self.names[id(bucket)] = bucket, name
         return bucket
 
@@ -95,24 +97,9 @@ class FileState:
         """The file a run is in; a new one if it is in none."""
         if id(run) not in self.names:
             name = f"{self.number}-{self.partition}-{uuid.uuid4().hex}"
-            codec.write(run, self.folder / name)
+            self.shelf.write(name, run)
             self.names[id(run)] = run, name
         return self.names[id(run)][1]
-
-
-# What this process has mapped.
-_OPEN: dict[Path, Bucket] = {}
-
-
-# The same, as the queries of a program need it.
-_FRESH: dict[Path, tuple[Program, Bucket]] = {}
-
-
-def mapped(path: Path) -> Bucket:
-    """A run as it was written."""
-    if path not in _OPEN:
-        _OPEN[path] = codec.read(path)
-    return _OPEN[path]
 
 
 def written_in(name: str) -> int:
@@ -120,18 +107,75 @@ def written_in(name: str) -> int:
     return int(name.split("-")[0])
 
 
-def _as_needed(path: Path, program: Program, plan: StorePlan) -> Bucket:
-    known = _FRESH.get(path)
-    if known is None or known[0] is not program:
-        known = program, refreshed(program, plan, mapped(path), written_in(path.name))
-        _FRESH[path] = known
-    return known[1]
+SMALL = 1 << 16  # bytes of a run that is kept as it is rather than mapped
 
 
-def forget_files(folder: Path, manifest: Manifest, number: int) -> None:
-    """Let go of files that neither the manifest names nor this batch has written."""
-    live, mine = manifest.files(), f"{number}-"
-    for path in list(_OPEN):
-        if path.parent == folder and path.name not in live and not path.name.startswith(mine):
-            del _OPEN[path]
-            _FRESH.pop(path, None)
+class Shelf:
+    """The files of state that this process has open, as they were written and as the queries of a program need them.
+
+    A log in memory has no files: its buckets stay what they are.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._open: dict[str, Bucket] = {}
+        self._mine: set[str] = set()  # written by this process, so their checksums need not be computed again
+        self._fresh: dict[str, tuple[Program, Bucket]] = {}
+
+    def open(self, name: str) -> Bucket:
+        """A run as it was written."""
+        if isinstance(self.storage, Memory):
+            found: Bucket = self.storage.objects[f"{BUCKETS}/{name}"]
+            return found
+        if name not in self._open:
+            self._open[name] = codec.read(self._path(name), verify=name not in self._mine)
+        return self._open[name]
+
+    def open_for(self, name: str, program: Program, plan: StorePlan) -> Bucket:
+        """A run as the queries of a program need it."""
+        known = self._fresh.get(name)
+        if known is None or known[0] is not program:
+            known = program, refreshed(program, plan, self.open(name), written_in(name))
+            self._fresh[name] = known
+        return known[1]
+
+    def write(self, name: str, run: Bucket) -> None:
+        """Keep a run under a name that nothing else has."""
+        if isinstance(self.storage, Memory):
+            self.storage.objects[f"{BUCKETS}/{name}"] = run
+        else:
+            codec.write(run, self._path(name))
+            self._mine.add(name)
+            if run.bounds.bytes < SMALL:
+                self._open[name] = run
+
+    def forget(self, manifest: Manifest, number: int) -> None:
+        """Let go of files that neither the manifest names nor this batch has written."""
+        live, mine = manifest.files(), f"{number}-"
+        for name in [*self._open, *self._fresh]:
+            if name not in live and not name.startswith(mine):
+                self._open.pop(name, None)
+                self._fresh.pop(name, None)
+                self._mine.discard(name)
+
+    def _path(self, name: str) -> Path:
+        path = self.storage.path(f"{BUCKETS}/{name}")
+        if path is None:
+            raise ValueError(f"{name} has no place on this machine")
+        return path
+
+
+_SHELVES: dict[LocalDisk, Shelf] = {}
+
+
+def shelf_of(storage: Storage) -> Shelf:
+    """What this process has open of a storage; of another one it then lets go."""
+    if isinstance(storage, Memory):
+        found: Shelf = storage.objects.setdefault("shelf", Shelf(storage))
+        return found
+    if not isinstance(storage, LocalDisk):
+        return Shelf(storage)
+    if storage not in _SHELVES:
+        _SHELVES.clear()
+        _SHELVES[storage] = Shelf(storage)
+    return _SHELVES[storage]

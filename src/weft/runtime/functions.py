@@ -22,15 +22,15 @@ __all__ = ["PackedFunction", "check_registered", "loaded"]
 
 @dataclass(frozen=True, slots=True)
 class PackedFunction:
-    """A function as queries call it, and as bytes."""
+    """A function as queries call it, and as bytes; or as it is, where it is called in this process alone."""
 
     declared: UserFunction
-    data: bytes
+    data: bytes | Callable[..., Any]
 
 
-def loaded(functions: Mapping[str, bytes]) -> dict[str, Callable[..., Any]]:
+def loaded(functions: Mapping[str, bytes | Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """The functions, by name."""
-    return {name: _Lazy(name, data) for name, data in functions.items()}
+    return {name: _Lazy(name, data) if isinstance(data, bytes) else data for name, data in functions.items()}
 
 
 class _Lazy:

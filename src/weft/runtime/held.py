@@ -11,14 +11,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from weft.errors import StateError
 from weft.runtime.batch import longs
-from weft.runtime.checkpoint import HeldRun
+from weft.runtime.log.checkpoint import BUCKETS
+from weft.runtime.log.values import HeldRun
 from weft.runtime.merging import merge
+from weft.storage.storage import Memory, Storage
 
 __all__ = ["Held", "opened", "release", "written"]
 
@@ -67,26 +69,44 @@ def _cut(run: pa.RecordBatch, clock: int) -> int:
     return int(np.searchsorted(longs(run.column(0)), clock, "left"))
 
 
-def opened(folder: Path, runs: Iterable[HeldRun]) -> list[Held]:
+def opened(storage: Storage, runs: Iterable[HeldRun]) -> list[Held]:
     """What waits in files."""
-    found = []
-    for run in runs:
-        with pa.memory_map(str(folder / run.name)) as file, pa.ipc.open_file(file) as reader:
+    return [Held(_read(storage, run.name).slice(run.first), run.name, run.first) for run in runs]
+
+
+def _read(storage: Storage, name: str) -> pa.RecordBatch:
+    entry = f"{BUCKETS}/{name}"
+    if isinstance(storage, Memory):
+        return storage.objects[entry]
+    try:
+        with pa.memory_map(str(storage.path(entry))) as file, pa.ipc.open_file(file) as reader:
             batch = reader.get_batch(0)
-        found.append(Held(batch.slice(run.first), run.name, run.first))
-    return found
+            batch.validate()
+            return batch
+    except (OSError, pa.ArrowException) as error:
+        raise StateError(
+            f"{storage.locate(entry)} with results that wait is missing or damaged: {error}",
+            hint="restore it, or use a new checkpoint directory",
+        ) from None
 
 
-def written(folder: Path, number: int, waiting: Iterable[Held]) -> tuple[HeldRun, ...]:
+def written(storage: Storage, number: int, waiting: Iterable[Held]) -> tuple[HeldRun, ...]:
     """Where what waits is; what is in no file gets one, under a name that no other attempt at the batch has."""
     found = []
     for one in waiting:
         name, first = one.file, one.first
         if not name:
             name, first = f"{number}-held-{uuid.uuid4().hex}", 0
-            partial = folder / f"{name}.tmp"
-            with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, one.run.schema) as writer:
-                writer.write_batch(one.run)
-            partial.rename(folder / name)
+            _write(storage, f"{BUCKETS}/{name}", one.run)
         found.append(HeldRun(name, first, one.run.num_rows, one.time, one.run.nbytes))
     return tuple(found)
+
+
+def _write(storage: Storage, entry: str, run: pa.RecordBatch) -> None:
+    if isinstance(storage, Memory):
+        storage.objects[entry] = run
+        return
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_file(buffer, run.schema) as writer:
+        writer.write_batch(run)
+    storage.put(entry, buffer.getvalue().to_pybytes())

@@ -8,7 +8,6 @@ damaged, who uses a store is not known, and the rest is shown.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,7 +18,8 @@ from weft.logical.window import Rows
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import store_name
 from weft.runtime.asked import Asked
-from weft.runtime.checkpoint import FORMAT, Checkpoint, Manifest
+from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.log.values import GRAPH, Manifest
 
 __all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "StreamState", "inspect"]
 
@@ -151,21 +151,10 @@ def inspect(root: Path) -> CheckpointState:
 
 
 def _identity(root: Path) -> dict[str, Any]:
-    file = root / "weft.json"
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except OSError:
+    found = Checkpoint.at(root).owner()
+    if not found:
         raise StateError(
             f"{root} is no checkpoint directory", hint="name the directory given as Session(checkpoint=…)"
-        ) from None
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or "format" not in found:
-        raise StateError(f"{file} is damaged", hint="restore it, or use a new checkpoint directory")
-    if found["format"] != FORMAT:
-        raise StateError(
-            f"{root} has format {found['format']}, this version of Weft reads {FORMAT}",
-            hint="look at it with the version of Weft that wrote it",
         )
     return found
 
@@ -186,20 +175,13 @@ def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest], _Sketc
 
     All of one moment, as far as a running session allows.
     """
-    checkpoint = Checkpoint(root)
+    checkpoint = Checkpoint.at(root)
     for _ in range(_TRIES):
-        files, numbers = _sizes(checkpoint.buckets), _numbers(root)
+        files, numbers = _sizes(root / BUCKETS), _numbers(root)
         last = max(numbers, default=-1)
-        try:
-            found = [manifest for number in numbers if (manifest := checkpoint.manifest(number))]
-        except FileNotFoundError:
-            continue
-        except (ValueError, KeyError, TypeError):
-            raise StateError(
-                f"a manifest in {root / 'state'} is damaged", hint="restore it from a copy of the checkpoint"
-            ) from None
+        found = [manifest for number in numbers if (manifest := Checkpoint.at(root).manifest(number))]
         sketch = _sketch(checkpoint, last)
-        if len(found) == len(numbers) == len(_numbers(root)) and checkpoint.last() == last:
+        if len(found) == len(numbers) == len(_numbers(root)) and max(_numbers(root), default=-1) == last:
             return files, last, found, sketch
     raise StateError(f"{root} changes faster than it can be read", hint="try again")
 
@@ -207,12 +189,13 @@ def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest], _Sketc
 def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
     """What the last batch was planned to be; before there is one, the first."""
     try:
-        plan = checkpoint.plan(max(last, 0))
-        if plan is None:
+        left, plan = checkpoint.manifest(last), checkpoint.plan(0)
+        name = left.standing if left is not None and last >= 0 else plan.standing if plan is not None else ""
+        if not name:
             return _Sketch()
-        blueprint = checkpoint.blueprint(plan.standing)
+        blueprint = checkpoint.blueprint(name)
         graph = PhysicalGraph.from_json(blueprint.graph) if blueprint.graph else None
-        graphs = {} if graph is None else dict.fromkeys(plan.graphs, graph)
+        graphs = {} if graph is None else {GRAPH: graph}
         asked = {name: Asked.from_dict(one) for name, one in blueprint.asked.items()}
         return _Sketch(graphs, asked, dict(blueprint.stopped))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, WeftError):

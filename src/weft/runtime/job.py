@@ -1,77 +1,130 @@
-"""What every task of a batch's job is given.
+"""What every task of a batch is given.
 
-Guarantees: small, since it is sent with every task; what it names is read from the checkpoint, once in each process.
+Guarantees: `Setup` is what stays the same from batch to batch, and travels once; a `Job` is one batch, small enough to
+be sent to every task, and goes through JSON, so that it can travel over a channel that carries nothing that runs. What
+a job only names, the graph of its queries, is read from the log, once in each process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from weft.logical.schema import Stream
-from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
+from weft.ports.source import Source
 from weft.runtime.interpret import LIMIT
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Manifest, Plan
 from weft.runtime.messages import Exchange
 from weft.runtime.program import Program, program_of
+from weft.storage.storage import LocalDisk, Memory, Storage
 
-__all__ = ["Job"]
+__all__ = ["Job", "Setup"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What tasks know from the beginning: the log, and what reads, writes and computes.
+
+    ``make_sink`` makes a sink of its description; ``sinks`` are those that have none. ``functions`` are users'.
+    """
+
+    storage: Storage
+    identity: str  # of the log: the directory may have been another's before
+    sources: Mapping[str, Source]
+    streams: Mapping[str, Stream]
+    make_sink: Callable[[Mapping[str, Any]], Any] | None = None
+    sinks: Mapping[str, Any] = field(default_factory=dict)
+    functions: Mapping[str, bytes | Callable[..., Any]] = field(default_factory=dict)
+
+    def program(self, blueprint: str) -> Program:
+        """What a blueprint is executed as."""
+        if isinstance(self.storage, Memory):
+            programs = self.storage.objects.setdefault("programs", {})
+            if blueprint not in programs:
+                programs[blueprint] = program_of(Checkpoint(self.storage).blueprint(blueprint).graph)
+            found: Program = programs[blueprint]
+            return found
+        if not isinstance(self.storage, LocalDisk):
+            return program_of(Checkpoint(self.storage).blueprint(blueprint).graph)
+        return _program(self.storage, self.identity, blueprint)
+
+
+@lru_cache(maxsize=8)
+def _program(storage: LocalDisk, identity: str, blueprint: str) -> Program:  # noqa: ARG001
+    return program_of(Checkpoint(storage).blueprint(blueprint).graph)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A batch, as its tasks are told of it: where the checkpoint is, and what reads and writes.
+    """A batch, as its tasks are told of it: its plan, what it begins with, and where results go.
 
-    ``sinks`` write on their own; of the queries in ``counting``, results are only counted. A job at a ``boundary``
-    runs what is stored through the graphs that the batch will have.
+    ``sinks`` are those that tasks write to, by query; of the queries in ``counting``, results are only counted. A job
+    at a ``boundary`` runs what is stored through the graphs that the batch will have. No key of an outer join on one
+    key has more than ``limit`` results.
     """
 
-    root: str
-    identity: str  # of the checkpoint: the directory may have been another's before
-    number: int
-    sources: Mapping[str, Any]
-    streams: Mapping[str, Stream]
-    sinks: Mapping[str, Any]
-    exchange: Exchange = field(default_factory=Exchange)
+    setup: Setup
+    plan: Plan
+    before: Manifest
+    sinks: Mapping[str, Any] = field(default_factory=dict)
     counting: frozenset[str] = frozenset()
+    exchange: Exchange = field(default_factory=Exchange)
     boundary: bool = False
-    attempt: str = ""  # when a batch is tried again, what it begins with may be in other files
-    limit: int = LIMIT  # results of one key
-    functions: Mapping[str, bytes] = field(default_factory=dict)  # of users
+    limit: int = LIMIT
 
-    def load(self) -> tuple[Plan, Manifest]:
-        """The batch's plan and the state it starts from."""
-        return _load(self.root, self.identity, self.number, self.boundary, self.attempt)
+    @property
+    def number(self) -> int:
+        """The batch's."""
+        return self.plan.number
 
     def program(self, blueprint: str) -> Program:
         """What a blueprint is executed as."""
-        return _program(self.root, self.identity, blueprint)
+        return self.setup.program(blueprint)
 
-    @property
-    def folder(self) -> Path:
-        """Where bucket files are."""
-        return Checkpoint(Path(self.root)).buckets
+    def for_task(self, partition: int | None = None) -> Job:
+        """The same with no more of the log's values than tasks use; of one partition's files, if any is given."""
+        plan = replace(self.plan, inputs={}, cursors={})
+        runs = {
+            graph: {
+                store: {part: found for part, found in parts.items() if partition in (None, part)}
+                for store, parts in stores.items()
+            }
+            for graph, stores in self.before.runs.items()
+        }
+        known = self.before
+        before = Manifest(known.number, runs, marks=known.marks, arrived=known.arrived, dealt=known.dealt)
+        return replace(self, plan=plan, before=before)
 
+    def to_dict(self, describe: Callable[[Any], Mapping[str, Any] | None]) -> dict[str, Any]:
+        """As plain data but for what is set up; sinks by their descriptions, those that have none by their names."""
+        return {
+            "plan": self.plan.to_dict(),
+            "before": self.before.to_dict(),
+            "sinks": {name: describe(sink) for name, sink in self.sinks.items()},
+            "counting": sorted(self.counting),
+            "exchange": self.exchange.folder,
+            "boundary": self.boundary,
+            "limit": self.limit,
+        }
 
-@lru_cache(maxsize=2)
-def _load(
-    root: str,
-    identity: str,  # noqa: ARG001
-    number: int,
-    boundary: bool,
-    attempt: str,  # noqa: ARG001
-) -> tuple[Plan, Manifest]:
-    checkpoint = Checkpoint(Path(root))
-    plan = checkpoint.plan(number)
-    relaid = plan is not None and plan.changed and not boundary
-    manifest = checkpoint.relaid(number) if relaid else checkpoint.manifest(number - 1)
-    if plan is None or manifest is None:
-        raise FileNotFoundError(f"the checkpoint {root} has no plan for batch {number}")
-    return plan, manifest
-
-
-@lru_cache(maxsize=8)
-def _program(root: str, identity: str, blueprint: str) -> Program:  # noqa: ARG001
-    return program_of(Checkpoint(Path(root)).blueprint(blueprint).graph)
+    @classmethod
+    def from_dict(cls, setup: Setup, data: Mapping[str, Any]) -> Job:
+        """What `to_dict` made, where the same is set up."""
+        make = setup.make_sink
+        sinks = {
+            name: setup.sinks[name] if description is None or make is None else make(description)
+            for name, description in data["sinks"].items()
+        }
+        return cls(
+            setup,
+            Plan.from_dict(data["plan"]),
+            Manifest.from_dict(data["before"]),
+            sinks,
+            frozenset(data["counting"]),
+            Exchange(data["exchange"]),
+            data["boundary"],
+            data["limit"],
+        )

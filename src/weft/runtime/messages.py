@@ -116,9 +116,12 @@ class Exchange:
     """
 
     folder: str | None = None
+    direct: bool = False  # all tasks are in this process, and batches need not be bytes
 
     def pack(self, *batches: pa.RecordBatch) -> tuple[str, Any]:
         """What a row says of batches of the same columns, and how it says it."""
+        if self.direct:
+            return DIRECT, list(batches)
         if self.folder is None or sum(batch.nbytes for batch in batches) < SMALL:
             return INLINE, packed(batches)
         path = f"{self.folder}/{uuid.uuid4().hex}"
@@ -128,12 +131,15 @@ class Exchange:
         return FILE, pa.py_buffer(path.encode())
 
 
-INLINE, FILE = "bytes", "file"
+INLINE, FILE, DIRECT = "bytes", "file", "batches"
 SMALL = 1 << 16
 
 
-def unpacked(how: str, data: pa.Buffer, *, keep: bool = False) -> list[pa.RecordBatch]:
+def unpacked(how: str, data: Any, *, keep: bool = False) -> list[pa.RecordBatch]:
     """The batches that a row stands for; to be kept, they are read, not mapped."""
+    if how == DIRECT:
+        found: list[pa.RecordBatch] = data
+        return found
     if how == INLINE:
         return batches_of(data)
     path = data.to_pybytes().decode()

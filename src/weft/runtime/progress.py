@@ -17,7 +17,7 @@ from weft.runtime.asked import Asked
 from weft.runtime.metrics import BatchMetrics, KeyMetrics
 
 if TYPE_CHECKING:  # planning looks at progress, and needs no kernels
-    from weft.runtime.checkpoint import Manifest
+    from weft.runtime.log.values import Manifest
     from weft.runtime.program import Program
     from weft.runtime.standing import Standing
 
@@ -172,6 +172,9 @@ def progress_of(
 ) -> QueryProgress:
     """How a query of a session that has been started is getting on."""
     batches = history.of(name)
+    running = standing.program.members.get(name) if standing.program else None
+    if running is not None:  # another may have had its name before
+        batches = [one for one in batches if one.number >= running.first]
     first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
     closed = sum(one.closed.get(name, 0) for one in batches)
     keys = batches[-1].keys.get(name) if batches else None

@@ -15,7 +15,8 @@ from weft.plan.join_plan import Layout, Names
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.asked import Asked
 from weft.runtime.changes import Changes
-from weft.runtime.checkpoint import Blueprint, Checkpoint
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Blueprint
 from weft.runtime.program import Program, program_of
 from weft.runtime.relay import Facts, Relay
 from weft.stats.skew import HeavyShares
@@ -34,13 +35,14 @@ class Standing:
     program: Program | None = None
     stopped: Mapping[str, str] = field(default_factory=dict)  # those that ran before ↦ why they stopped
     fresh: int = 0
+    former: Mapping[str, str] = field(default_factory=dict)  # those that ran before ↦ what they were
 
     def to_blueprint(self) -> Blueprint:
         """As it is kept."""
         graph = self.program.graph.to_json() if self.program else ""
         plan = CODEC.dumps(self.plan) if self.plan else ""
         asked = {name: one.to_dict() for name, one in sorted(self.asked.items())}
-        return Blueprint(graph, plan, asked, dict(self.stopped), self.fresh)
+        return Blueprint(graph, plan, asked, dict(self.stopped), dict(self.former), self.fresh)
 
     @classmethod
     def from_blueprint(cls, blueprint: Blueprint) -> Standing:
@@ -48,13 +50,12 @@ class Standing:
         asked = {name: Asked.from_dict(one) for name, one in blueprint.asked.items()}
         plan = CODEC.loads(blueprint.plan) if blueprint.plan else None
         program = program_of(blueprint.graph) if blueprint.graph else None
-        return cls(asked, plan, program, blueprint.stopped, blueprint.fresh)
+        return cls(asked, plan, program, blueprint.stopped, blueprint.fresh, blueprint.former)
 
     @classmethod
-    def of_batch(cls, checkpoint: Checkpoint, number: int) -> Standing:
-        """What a batch was run by; nothing, if that is forgotten."""
-        plan = checkpoint.plan(number)
-        return cls() if plan is None else cls.from_blueprint(checkpoint.blueprint(plan.standing))
+    def read(cls, checkpoint: Checkpoint, blueprint: str) -> Standing:
+        """What a blueprint of a log says; nothing, if it has no name."""
+        return cls.from_blueprint(checkpoint.blueprint(blueprint)) if blueprint else cls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,11 @@ def changed(
     standing: Standing, changes: Changes, decide: Decide, facts: Facts, samples: Samples | None
 ) -> tuple[Standing, Relay]:
     """Plan for other queries; a new one that cannot be planned is refused, and the others go on."""
-    stopped = {name: why for name, why in changes.stop.items() if name not in standing.stopped}
+    stopped = {name: why for name, why in changes.stop.items() if name in standing.asked}
     asked = {name: one for name, one in standing.asked.items() if name not in stopped}
     begun = {name: one for name, (one, _) in changes.begin.items()}
-    gone = {**standing.stopped, **stopped}
+    gone = {name: why for name, why in {**standing.stopped, **stopped}.items() if name not in begun}
+    former = {**standing.former, **{name: standing.asked[name].fingerprint for name in stopped}}
     wanted = {**asked, **begun}
 
     def decided(queries: Mapping[str, Asked]) -> Decision | None:
@@ -106,12 +108,14 @@ def changed(
     except WeftError:
         for name, why in refused(decided, asked, begun).items():
             _LOG.warning("query %s is refused: %s", name, why)
-            gone[name] = f"refused: {why}"
+            gone[name], former[name] = f"refused: {why}", begun[name].fingerprint
             del wanted[name]
         decision = decided(wanted)
+    former = {name: one for name, one in former.items() if name in gone}
     if decision is None:
-        return Standing(stopped=gone), Relay()
-    return Standing(wanted, decision.plan, Program(decision.graph), gone, decision.fresh), decision.relay
+        return Standing(stopped=gone, former=former), Relay()
+    program = Program(decision.graph)
+    return Standing(wanted, decision.plan, program, gone, decision.fresh, former), decision.relay
 
 
 def relaid(

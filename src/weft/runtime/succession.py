@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from weft.runtime.checkpoint import Manifest, Plan, Runs
 from weft.runtime.heavy import next_heavy
+from weft.runtime.log.values import Manifest, Plan, Runs
 from weft.runtime.metrics import (
     BatchMetrics,
     InputMetrics,
@@ -59,7 +59,8 @@ def next_manifest(
         for name, program in programs.items()
     }
     queries = [member for program in programs.values() for member in program.members]
-    results = {name: before.results.get(name, 0) + told.rows(name) for name in queries}
+    known = {name: rows for name, rows in before.results.items() if name not in plan.begun}
+    results = {name: known.get(name, 0) + told.rows(name) for name in queries}
     records = {
         "seen": before.records.get("seen", 0) + told.seen,
         "bad": before.records.get("bad", 0) + len(told.bad),
@@ -84,6 +85,8 @@ def next_manifest(
             for query, clock in turn.clocks.items()
         },
         {name: _dealt(name, program, before, told) for name, program in programs.items()},
+        standing=plan.standing,
+        cursors=plan.cursors,
     )
 
 

@@ -16,8 +16,8 @@ from weft.errors import FunctionError, WeftError
 from weft.kernels.user_functions import CallCounts
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.census import Census, TooMany
-from weft.runtime.checkpoint import RunFile
 from weft.runtime.heavy import Counted
+from weft.runtime.log.values import RunFile
 from weft.runtime.messages import NOTE, Message, error_of, unpacked
 from weft.runtime.metrics import (
     InputMetrics,

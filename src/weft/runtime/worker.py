@@ -30,11 +30,12 @@ import pyarrow as pa
 
 from weft.errors import WeftError
 from weft.kernels.user_functions import calling
-from weft.runtime.checkpoint import Manifest, Plan
-from weft.runtime.file_state import FileState, forget_files, mapped, written_in
+from weft.ports.source import Part
+from weft.runtime.file_state import FileState, shelf_of, written_in
 from weft.runtime.functions import loaded
 from weft.runtime.interpret import leave_past, leave_source, run_hop
 from weft.runtime.job import Job
+from weft.runtime.log.values import Manifest, Plan
 from weft.runtime.messages import NOTE, Message, error_note, note, unpacked
 from weft.runtime.outcome import Boundary
 from weft.runtime.outgoing import Sender, failures, outgoing
@@ -46,7 +47,7 @@ from weft.runtime.turn import Count, Turn
 
 __all__ = ["hop_task", "past_task", "read_task", "spare_the_collector"]
 
-File = tuple[str, str, bytes | None]  # (stream, path, content)
+Piece = tuple[str, Part]  # a stream, and what to read of it
 
 
 def spare_the_collector() -> None:
@@ -62,12 +63,12 @@ def spare_the_collector() -> None:
 _TASKS = itertools.count()
 
 
-def read_task(job: Job, task: int, files: Iterable[File]) -> Iterator[Message]:
-    """Decode files, admit their tuples and send them on their ways."""
+def read_task(job: Job, task: int, pieces: Iterable[Piece]) -> Iterator[Message]:
+    """Read parts of streams, admit their tuples and send them on their ways."""
     began = perf_counter()
-    with calling(loaded(job.functions)):
+    with calling(loaded(job.setup.functions)):
         try:
-            yield from _Reading(job, task, *job.load()).run(files)
+            yield from _Reading(job, task, job.plan, job.before).run(pieces)
         except WeftError as error:
             yield error_note(error)
     yield note(0, "seconds", hop=0, seconds=perf_counter() - began)
@@ -82,21 +83,17 @@ class _Reading:
     plan: Plan
     manifest: Manifest
 
-    def run(self, files: Iterable[File]) -> Iterator[Message]:
+    def run(self, pieces: Iterable[Piece]) -> Iterator[Message]:
         tables: dict[str, list[pa.RecordBatch]] = {}
-        columns = self._columns()
-        for stream, path, content in files:
+        columns, setup = self._columns(), self.job.setup
+        for stream, part in pieces:
             if stream not in columns:
                 continue  # nobody reads it
-            event_time = self.job.streams[stream].event_time
-            decoded = self.job.sources[stream].decode(
-                stream, path, content, event_time, columns=columns[stream]
-            )
-            if decoded is None:
-                continue
-            tables.setdefault(stream, []).append(decoded.batch)
-            yield note(0, "read", stream=stream, rows=decoded.batch.num_rows, malformed=len(decoded.bad))
-            for bad in decoded.bad:
+            event_time = setup.streams[stream].event_time
+            found = setup.sources[stream].read(stream, part, event_time, columns[stream])
+            tables.setdefault(stream, []).append(found.batch)
+            yield note(0, "read", stream=stream, rows=found.batch.num_rows, malformed=len(found.bad))
+            for bad in found.bad:
                 data = bad.to_json().encode(errors="surrogatepass")
                 yield Message(0, f"{NOTE}bad", pa.py_buffer(data))
         for stream, batches in tables.items():
@@ -148,7 +145,7 @@ class _Reading:
 
 def past_task(job: Job, task: int) -> Iterator[Message]:
     """Read what a partition has stored of the inputs that a boundary needs, and send it on its ways once more."""
-    with calling(loaded(job.functions)):
+    with calling(loaded(job.setup.functions)):
         try:
             yield from _past(job, task)
         except WeftError as error:
@@ -156,7 +153,7 @@ def past_task(job: Job, task: int) -> Iterator[Message]:
 
 
 def _past(job: Job, task: int) -> Iterator[Message]:
-    plan, manifest = job.load()
+    plan, manifest, shelf = job.plan, job.before, shelf_of(job.setup.storage)
     for graph, data in plan.relays.items():
         relay, program = Relay.from_dict(data), job.program(plan.graphs[graph])
         turn = _past_turn(plan, graph, program)
@@ -165,7 +162,7 @@ def _past(job: Job, task: int) -> Iterator[Message]:
         for read in relay.reads:
             runs = manifest.of(graph, read.store, task)
             for run in runs if read.is_read_in(task) else ():
-                rows = mapped(job.folder / run.name).batch
+                rows = shelf.open(run.name).batch
                 past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
                 outcome = leave_past(program, read.alias, past, turn, bounds, dealt)
                 dealt.update(outcome.dealt)
@@ -220,8 +217,8 @@ class _Arrived:
 def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) -> Iterator[Message]:
     """Run one hop in one partition; what is not for it goes along."""
     began = perf_counter()
-    plan, manifest = job.load()
-    forget_files(job.folder, manifest, job.number)
+    plan, manifest, shelf = job.plan, job.before, shelf_of(job.setup.storage)
+    shelf.forget(manifest, job.number)
     arrived = {graph: _Arrived(job.program(name)) for graph, name in plan.graphs.items()}
     for message in messages:
         if _taken(arrived, hop, message):
@@ -229,7 +226,7 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
         yield message
     for graph, here in arrived.items():
         run = _past_hop if job.boundary else _hop
-        with calling(loaded(job.functions)) as calls:
+        with calling(loaded(job.setup.functions)) as calls:
             try:
                 yield from run(job, plan, manifest, graph, here, hop, partition)
             except WeftError as error:
@@ -243,7 +240,9 @@ def _hop(
 ) -> Iterator[Message]:
     before = here.before(manifest)
     turn = here.turn(plan, graph, before)
-    state = FileState(job.folder, job.number, manifest, graph, here.program, partition, here.added)
+    state = FileState(
+        shelf_of(job.setup.storage), job.number, manifest, graph, here.program, partition, here.added
+    )
     batches = here.batches(before)
     outcome = run_hop(
         here.program, hop, batches, state, turn, job.counting, partition=partition, limit=job.limit
@@ -260,7 +259,8 @@ def _past_hop(
         return
     program, relay = here.program, Relay.from_dict(plan.relays[graph])
     turn, fills = _past_turn(plan, graph, program), frozenset(relay.fills)
-    state = FileState(job.folder, job.number, manifest, graph, program, partition, here.added, fills)
+    shelf = shelf_of(job.setup.storage)
+    state = FileState(shelf, job.number, manifest, graph, program, partition, here.added, fills)
     bounds = _boundary(job, program, relay)
     outcome = run_hop(program, hop, here.batches({}), state, turn, job.counting, bounds)
     yield from outgoing(job, graph, Sender(hop, partition), outcome)

@@ -33,6 +33,6 @@ def _start(spark: SparkSession) -> None:
 
 
 def _load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import weft.runtime.stages  # noqa: F401
+    import weft.runtime.spark.jobs  # noqa: F401
 
     yield from batches

@@ -31,8 +31,8 @@ from benchmarks._splitjoin_run import WeftTask, make_query, make_session
 from rich.console import Console
 
 import weft
-from weft.runtime.local import LocalRunner
 from weft.runtime.metrics import BatchMetrics, InputMetrics
+from weft.testing.local import LocalRunner
 
 SHAPE = Shape(size=1_000, fill_rows=400, batch_rows=150, batches=3, domain=500)
 

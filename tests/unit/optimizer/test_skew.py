@@ -11,9 +11,9 @@ import pytest
 import weft
 from weft.optimizer.optimizer import STRATEGIES
 from weft.optimizer.space import Space
-from weft.runtime.local import LocalRunner
 from weft.runtime.measure import measured
 from weft.stats.statistics import Statistics
+from weft.testing.local import LocalRunner
 
 PAIR = "SELECT a.x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
 TASKS = weft.Options(partitions=8, tasks=2)

@@ -19,8 +19,8 @@ from weft.plan.lower import lower
 from weft.plan.rules import Edge, ProbeRule
 from weft.plan.schedule import ALL, SPAN
 from weft.runtime.access import choose
-from weft.runtime.local import LocalRunner
 from weft.testing import reference_join
+from weft.testing.local import LocalRunner
 
 BAND = "SELECT r.id AS i, s.id AS j FROM r, s WHERE r.x BETWEEN s.x - 10 AND s.x + 10"
 

@@ -11,9 +11,9 @@ from weft.logical.canonical import canonical
 from weft.optimizer.space import Options
 from weft.plan.lower import lower, lower_workload
 from weft.plan.workload import share
-from weft.runtime.local import LocalRunner
 from weft.runtime.metrics import BatchMetrics, KeyMetrics, next_keys
 from weft.session import Session
+from weft.testing.local import LocalRunner
 
 FULL = "SELECT k, a.n AS an, b.n AS bn FROM a FULL JOIN b USING (k)"
 INNER = "SELECT a.k, a.n AS an, b.n AS bn FROM a, b WHERE a.k = b.k"

@@ -11,7 +11,7 @@ from tests.unit.runtime.joins import SECOND, c, graph, session, sorted_rows, v, 
 from weft.kernels.outer import rows_of
 from weft.optimizer.space import Options
 from weft.runtime import closing
-from weft.runtime.local import LocalRunner
+from weft.testing.local import LocalRunner
 
 LEFT = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS] LEFT JOIN w [RANGE 3 SECONDS] ON v.vid = w.vid"
 FULL = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS] FULL JOIN w [RANGE 3 SECONDS] ON v.vid = w.vid"

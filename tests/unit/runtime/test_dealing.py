@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 
 from tests.unit.runtime.joins import graph, v, w
 from weft.plan.graph import PhysicalGraph
-from weft.runtime.checkpoint import Blueprint, Checkpoint, Manifest, Plan
-from weft.runtime.job import Job
-from weft.runtime.local import LocalRunner
+from weft.ports.source import Part
+from weft.runtime.job import Job, Setup
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Blueprint, Manifest, Plan
 from weft.runtime.messages import NOTE, Message, unpacked
 from weft.runtime.program import Program
 from weft.runtime.succession import next_manifest
@@ -20,6 +22,7 @@ from weft.runtime.told import Told
 from weft.runtime.turn import Turn
 from weft.runtime.worker import read_task
 from weft.sources.records import Decoded
+from weft.testing.local import LocalRunner
 
 PARTITIONS = 4
 TASKS = 3
@@ -54,8 +57,8 @@ def test_partitions_differ_by_one_tuple() -> None:
 class Made:
     """A source whose files are what their names make of them: few tuples each."""
 
-    def decode(self, stream: str, path: str, *_: object, **__: object) -> Decoded:
-        count = random.Random(f"{stream} {path}").randint(0, 3)
+    def read(self, stream: str, part: Part, *_: object) -> Decoded:
+        count = random.Random(f"{stream} {part.what}").randint(0, 3)
         made = (
             v(*((1, n, 1.0) for n in range(count)))
             if stream == "v"
@@ -69,22 +72,18 @@ def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
     """Without coordination, over many batches: partitions differ by the number of read tasks at most."""
     program = Program(scattered())
     streams = {name: program.graph.input(name).stream for name in "vw"}
-    checkpoint = Checkpoint(tmp_path)
+    checkpoint = Checkpoint.at(tmp_path)
     identity = checkpoint.open({})
     blueprint = checkpoint.write_blueprint(Blueprint(program.graph.to_json(), "", {}))
     held = {store.name: [0] * PARTITIONS for store in program.graph.stores}
-    manifest = Manifest()
+    manifest, sources = Manifest(), cast("dict[str, Any]", dict.fromkeys("vw", Made()))
     for number in range(BATCHES):
         turn = Turn(number, ("v", "w"), PARTITIONS)
         plan = Plan(number, 0, blueprint, {"queries": blueprint}, {"queries": turn.to_dict()})
         checkpoint.write_plan(plan)
-        job = Job(str(tmp_path), identity, number, dict.fromkeys("vw", Made()), streams, {})
-        sent = [m for task in range(TASKS) for m in read_task(job, task, _files(number, task))]
-        again = [
-            m
-            for task in range(TASKS)
-            for m in read_task(replace(job, attempt="2"), task, _files(number, task))
-        ]
+        job = Job(Setup(checkpoint.storage, identity, sources, streams), plan, manifest)
+        sent = [m for task in range(TASKS) for m in read_task(job, task, _parts(number, task))]
+        again = [m for task in range(TASKS) for m in read_task(job, task, _parts(number, task))]
         assert _parcels(sent) == _parcels(again)
         for message in sent:
             _count(program, held, message)
@@ -97,8 +96,8 @@ def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
     assert all(sum(counts) > BATCHES for counts in held.values())
 
 
-def _files(number: int, task: int) -> list[tuple[str, str, bytes | None]]:
-    return [(stream, f"{number} {task}", b"") for stream in "vw"]
+def _parts(number: int, task: int) -> list[tuple[str, Part]]:
+    return [(stream, Part({"batch": number, "task": task})) for stream in "vw"]
 
 
 def _parcels(messages: list[Message]) -> list[tuple[int, str, bytes]]:

@@ -22,7 +22,6 @@ from weft.registering import packed
 from weft.runtime.asked import Asked
 from weft.runtime.functions import check_registered, loaded
 from weft.runtime.interpret import leave_source, run_hop
-from weft.runtime.local import LocalRunner
 from weft.runtime.measure import measured
 from weft.runtime.metrics import BatchMetrics
 from weft.runtime.observe import observed
@@ -35,6 +34,7 @@ from weft.runtime.turn import Turn
 from weft.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
 from weft.testing import reference_join
+from weft.testing.local import LocalRunner
 
 NEAR = "SELECT v.x, w.uid FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS] WHERE near(v.vid, w.vid)"
 
@@ -203,8 +203,10 @@ def test_a_newcomer_whose_filter_fails_on_the_past_fails_alone() -> None:
     runner.process_all(tables(rng, 0, 1))
     both = {**asked, "new": Asked(canonical(made.parse(f"{pair} AND bad(v.x)")).query)}
     second = planner(standing, both, runner.facts)
+    runner.change(second.graph, second.relay)
     with pytest.raises(FunctionError, match="function bad raised RuntimeError: bad"):
-        runner.change(second.graph, second.relay)
+        runner.process_all(tables(rng, 1, 2))
+    assert runner.results("old").num_rows > 0
 
 
 def test_the_local_runner_raises() -> None:

@@ -17,19 +17,20 @@ from weft.optimizer.optimizer import optimise
 from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
-from weft.runtime.checkpoint import Checkpoint, HeldRun, Manifest
 from weft.runtime.deliver import deliver
 from weft.runtime.gather import Gathered, gathered, placed
-from weft.runtime.local import LocalRunner
+from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.log.values import HeldRun, Manifest
+from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
 from weft.runtime.program import Program
 from weft.runtime.progress import state_of
-from weft.runtime.pulse import LONGEST, PAUSE, until_next
 from weft.runtime.told import Told
 from weft.runtime.turn import Clock, Count, Turn
 from weft.runtime.watermark import Watermarks, clocks
 from weft.sinks import to_count, to_memory
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics
+from weft.testing.local import LocalRunner
 
 SCHEMA = Schema.parse("id long, k long, ts timestamp")
 
@@ -126,13 +127,13 @@ def test_clocks_say_when_everything_may_leave() -> None:
 
 def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
     """And its files, which are nobody's otherwise."""
-    checkpoint = Checkpoint(tmp_path)
-    checkpoint.open({}, partitions=1, named=[])
+    checkpoint = Checkpoint.at(tmp_path)
+    checkpoint.open({}, partitions=1)
     for name in ("0-held-x", "0-held-y"):
-        (checkpoint.buckets / name).write_bytes(b"")
+        checkpoint.storage.put(f"{BUCKETS}/{name}", b"")
     checkpoint.commit(Manifest(0, held={"q": (HeldRun("0-held-x", 1, 2, 3, 4),)}))
     assert checkpoint.manifest(0) == Manifest(0, held={"q": (HeldRun("0-held-x", 1, 2, 3, 4),)})
-    assert [file.name for file in checkpoint.buckets.iterdir()] == ["0-held-x"]
+    assert checkpoint.storage.list(BUCKETS) == ["0-held-x"]
     checkpoint.close()
 
 

@@ -13,10 +13,10 @@ import pytest
 import weft
 from weft.kernels.sample import frequent
 from weft.runtime.heavy import Counted, next_heavy
-from weft.runtime.local import LocalRunner
 from weft.runtime.measure import heavy_known
 from weft.runtime.metrics import BatchMetrics
 from weft.stats.statistics import Statistics
+from weft.testing.local import LocalRunner
 
 
 def session(key: str = "long") -> weft.Session:
@@ -27,9 +27,10 @@ def session(key: str = "long") -> weft.Session:
     return made
 
 
-def batch(keys: list[object]) -> pa.Table:
-    """A batch with these keys."""
-    return pa.table({"k": keys, "x": list(range(len(keys)))})
+def batch(keys: list[object], kind: str = "long") -> pa.Table:
+    """A batch with these keys, of a type."""
+    types = {"long": pa.int64(), "int": pa.int32(), "string": pa.string()}
+    return pa.table({"k": pa.array(keys, types[kind]), "x": list(range(len(keys)))})
 
 
 def test_a_sample_finds_what_is_common() -> None:
@@ -55,7 +56,7 @@ def test_batches_tell_the_optimiser_of_heavy_keys(kind: str) -> None:
     values = [1] * 50 + list(range(2, 52))
     keys: list[Any] = list(map(str, values)) if kind == "string" else values
     for _ in range(3):
-        runner.process({"r": batch(keys), "s": batch(keys[50:])})
+        runner.process({"r": batch(keys, kind), "s": batch(keys[50:], kind)})
     metrics = [BatchMetrics.from_dict(json.loads(json.dumps(one.to_dict()))) for one in runner.metrics]
     found = heavy_known(Statistics(), metrics[-1])
     assert found.stream("r").heavy["k"][keys[0]] == pytest.approx(0.5)

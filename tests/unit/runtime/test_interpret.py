@@ -14,13 +14,13 @@ from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
 from weft.errors import PlanError
 from weft.runtime.interpret import leave_source, run_hop
-from weft.runtime.local import LocalRunner
 from weft.runtime.outcome import Parcel
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
 from weft.runtime.source import admit
 from weft.runtime.state import PartitionState
 from weft.runtime.turn import Count, Turn
+from weft.testing.local import LocalRunner
 
 CHAIN = "SELECT v.x, w.s, c.t FROM v, w, c WHERE v.vid = w.vid AND w.uid = c.uid"
 DATA = {

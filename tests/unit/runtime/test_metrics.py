@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from weft.runtime.log import batch_fields, log_batch
+from weft.runtime.log_lines import batch_fields, log_batch
 from weft.runtime.metrics import BatchMetrics, InputMetrics, StepMetrics, StoreMetrics
 
 BATCH = BatchMetrics(

@@ -35,8 +35,8 @@ def by_last_step(graph: PhysicalGraph) -> float:
 def test_observed_figures_are_those_of_the_streams(strategy: str, partitions: int) -> None:
     """In the units of the plan: per second of stream, without copies."""
     planned = session(partitions=partitions).query(CHAIN, strategy=strategy)
-    seen = observed(planned.graph, run(planned, 20).metrics)
-    assert (seen.batches, seen.clock, seen.seconds) == (20, EVENT_TIME, about(20, 0.01))
+    seen = observed(planned.graph, run(planned, 20, 0.25).metrics)
+    assert (seen.batches, seen.clock, seen.seconds) == (80, EVENT_TIME, about(20, 0.01))
     assert {alias: seen.rate(one.rows) for alias, one in seen.inputs.items()} == {
         alias: about(rate, 0.01) for alias, rate in RATES.items()
     }
@@ -44,7 +44,7 @@ def test_observed_figures_are_those_of_the_streams(strategy: str, partitions: in
     passed = {**RATES, "v": RATES["v"] * 0.3}
     probes = {alias: seen.rate(seen.steps[rule.edge].probes) for alias, rule in first.items()}
     assert probes == {alias: about(rate) for alias, rate in passed.items()}
-    assert seen.stores["c"].rows == about(RATES["c"] * 3, 0.5)  # eviction lags by up to a run
+    assert seen.stores["c"].rows == about(RATES["c"] * 3, 0.5)  # eviction lags by a batch and up to a run
     assert seen.results == sum(
         seen.steps[list(planned.graph.probes(alias))[-1].edge].matches for alias in RATES
     )
@@ -61,7 +61,7 @@ def test_measured_statistics_are_the_truth(batch: float, strategy: str) -> None:
         name: about(rate, 0.01) for name, rate in RATES.items()
     }
     assert found.selectivities == {
-        "v.vid = w.vid": about(1 / 50, 0.15),
+        "v.vid = w.vid": about(1 / 50, 0.15 if batch < 5 else 0.25),  # windows are shorter than such batches
         "c.uid = w.uid": about(1 / 80, 0.15),
         "v.x < 3": about(0.3),
     }

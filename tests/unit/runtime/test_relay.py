@@ -15,7 +15,6 @@ from weft.plan.join_plan import Layout
 from weft.plan.lower import lower_workload
 from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan, share
-from weft.runtime.local import LocalRunner
 from weft.runtime.program import Program
 from weft.runtime.relay import (
     NULLS,
@@ -28,6 +27,7 @@ from weft.runtime.relay import (
     newcomers,
     relay_of,
 )
+from weft.testing.local import LocalRunner
 
 V, W = "v partitioned by v.vid", "w partitioned by w.vid"
 BELOW = PAIR + " AND v.x < {}"

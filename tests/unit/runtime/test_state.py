@@ -10,11 +10,11 @@ import pytest
 
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
-from weft.runtime.local import LocalRunner
 from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
 from weft.runtime.state import FANOUT, Forget, PartitionState, make_run, settle
 from weft.testing import reference_join
+from weft.testing.local import LocalRunner
 
 PAIR = "SELECT v.x, w.uid FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS] WHERE v.vid = w.vid"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.runtime.joins import graph
-from weft.runtime.checkpoint import Manifest, Plan
+from weft.runtime.log.values import Manifest, Plan
 from weft.runtime.program import Program
 from weft.runtime.succession import facts_of, next_manifest
 from weft.runtime.told import Told

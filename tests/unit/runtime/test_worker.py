@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tests.unit.runtime.joins import times
 from weft.bucket.bounds import Bounds
@@ -16,8 +19,10 @@ from weft.errors import StateError
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
-from weft.runtime.checkpoint import Blueprint, Checkpoint, Manifest, Plan, RunFile
-from weft.runtime.job import Job
+from weft.ports.source import Part
+from weft.runtime.job import Job, Setup
+from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.log.values import Blueprint, Manifest, Plan, RunFile
 from weft.runtime.messages import NOTE, Message, error_of
 from weft.runtime.relay import Read, Relay
 from weft.runtime.turn import Turn
@@ -35,8 +40,8 @@ PARTITIONS = 3
 class Made:
     """A source whose files are what their names make of them."""
 
-    def decode(self, stream: str, path: str, *_: object, **__: object) -> Decoded:
-        rng = random.Random(f"{stream} {path}")
+    def read(self, stream: str, part: Part, *_: object) -> Decoded:
+        rng = random.Random(f"{stream} {part.what}")
         rows = {"id": range(30), "k": [rng.randrange(5) for _ in range(30)]}
         columns = {**rows, "x": [rng.random() for _ in range(30)], "ts": times([1.0] * 30)}
         return Decoded(pa.RecordBatch.from_pydict(columns))
@@ -53,14 +58,15 @@ def planned() -> PlannedQuery:
 
 def begin(root: Path, query: PlannedQuery, now: int = 0) -> Job:
     """A new checkpoint with its first batch planned."""
-    checkpoint = Checkpoint(root)
+    checkpoint = Checkpoint.at(root)
     identity = checkpoint.open({})
     turn = Turn(0, tuple("abcd"), PARTITIONS)
     name = checkpoint.write_blueprint(Blueprint(query.graph.to_json(), "", {}))
-    checkpoint.write_plan(Plan(0, now, name, {"queries": name}, {"queries": turn.to_dict()}))
+    plan = Plan(0, now, name, {"queries": name}, {"queries": turn.to_dict()})
     checkpoint.close()
     streams = {name: query.query.input(name).stream for name in "abcd"}
-    return Job(str(root), identity, 0, dict.fromkeys(streams, Made()), streams, {})
+    sources: dict[str, Any] = dict.fromkeys(streams, Made())
+    return Job(Setup(checkpoint.storage, identity, sources, streams), plan, Manifest())
 
 
 def parcels(messages: Iterable[Message]) -> list[tuple[int, str, bytes]]:
@@ -75,8 +81,8 @@ def test_a_task_does_the_same_in_whatever_order_its_input_comes(tmp_path: Path) 
     query = planned()
     assert any(e.kind == SHUFFLE and not e.source.startswith("source") for e in query.graph.edges)
     job = begin(tmp_path, query)
-    files = [(name, file, b"") for name in "abcd" for file in "01"]
-    sent = [m for task, file in enumerate(files) for m in read_task(job, task, [file])]
+    parts = [(name, Part({"file": file})) for name in "abcd" for file in "01"]
+    sent = [m for task, part in enumerate(parts) for m in read_task(job, task, [part])]
     for partition in range(PARTITIONS):
         arrived = [message for message in sent if message.partition == partition]
         once = parcels(hop_task(job, 1, partition, arrived))
@@ -89,24 +95,33 @@ def test_a_task_does_the_same_in_whatever_order_its_input_comes(tmp_path: Path) 
 def test_a_damaged_file_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
     """Spark would run a task that fails four times, and then say nothing of the cause."""
     query = planned()
-    begin(tmp_path, query)
-    checkpoint, store = Checkpoint(tmp_path), query.graph.stores[0]
-    last = checkpoint.plan(0)
-    assert last is not None
+    job, store = begin(tmp_path, query), query.graph.stores[0]
     relay = Relay((Read(store.aliases[0], store.identity, ("q",)),))
-    checkpoint.open({})
-    checkpoint.commit(Manifest(0, {"queries": {store.identity: {0: (RunFile("0-run", Bounds(1, 9)),)}}}))
-    checkpoint.write_plan(replace(last, number=1, relays={"queries": asdict(relay)}, changed=("queries",)))
-    checkpoint.buckets.mkdir(exist_ok=True)
-    (checkpoint.buckets / "0-run").write_bytes(b"nonsense")
-    checkpoint.close()
-    (told,) = past_task(Job(str(tmp_path), "", 1, {}, {}, {}, boundary=True), 0)
-    assert isinstance(error_of(told.content()), StateError)
+    before = Manifest(0, {"queries": {store.identity: {0: (RunFile("0-run", Bounds(1, 9)),)}}})
+    plan = replace(job.plan, number=1, relays={"queries": asdict(relay)}, changed=("queries",))
+    job.setup.storage.put(f"{BUCKETS}/0-run", b"nonsense")
+    (told,) = past_task(replace(job, plan=plan, before=before, boundary=True), 0)
+    error = error_of(told.content())
+    assert isinstance(error, StateError)
+    assert "0-run" in error.message
 
 
 def test_a_worker_does_not_take_an_old_checkpoint_for_a_new_one(tmp_path: Path) -> None:
-    """Python workers live on: a checkpoint deleted and begun anew would run by the plan of the old one."""
+    """Python workers live on: a checkpoint deleted and begun anew would run by the graph of the old one."""
     query, root = planned(), tmp_path / "ck"
-    assert begin(root, query, now=1).load()[0].now == 1
+    first = begin(root, query)
+    first.program(first.plan.standing)
     shutil.rmtree(root)
-    assert begin(root, query, now=2).load()[0].now == 2
+    second = begin(root, query)
+    second.setup.storage.delete(f"blueprints/{second.plan.standing}.json")
+    with pytest.raises(StateError, match=f"{second.plan.standing}.json is missing"):
+        second.program(second.plan.standing)
+
+
+def test_a_job_goes_through_json(tmp_path: Path) -> None:
+    """Tasks that stay are told of batches over a channel that carries nothing else."""
+    job = begin(tmp_path, planned())
+    before = Manifest(0, {"queries": {"s": {0: (RunFile("0-x", Bounds(1, 9)),)}}}, {"a": 5}, arrived={"a": 7})
+    lean = replace(job, before=before, counting=frozenset("q"), limit=3).for_task()
+    told = json.loads(json.dumps(lean.to_dict(lambda _: None)))
+    assert Job.from_dict(job.setup, told) == replace(lean, plan=Plan.from_dict(told["plan"]))

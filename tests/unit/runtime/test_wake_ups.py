@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,16 @@ from tests.unit.plan.workloads import PAIR as INNER
 from tests.unit.plan.workloads import query
 from tests.unit.runtime.joins import SECOND, graph
 from weft.bucket.bounds import Bounds
-from weft.runtime import pulse
 from weft.runtime.asked import Asked
-from weft.runtime.changes import Changelog
-from weft.runtime.checkpoint import Checkpoint, Manifest, RunFile
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import GRAPH, Manifest, RunFile
+from weft.runtime.loop import wake_ups
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.deciding import Decider
+from weft.runtime.loop.wake_ups import closable, until_next
 from weft.runtime.program import Program
-from weft.runtime.pulse import Pulse, closable, until_next
+from weft.runtime.progress import History
+from weft.runtime.standing import Standing
 from weft.runtime.turn import ENDED, NEVER, UNKNOWN, Clock
 from weft.runtime.watermark import Watermarks, clocks
 
@@ -105,51 +110,54 @@ def test_an_inner_join_asks_for_no_batch() -> None:
     assert until_next(program, Manifest(), "g", 0) is None
 
 
-class TestPulse:
-    """When batches begin."""
+class TestDue:
+    """When a batch begins though no stream brings anything."""
 
-    @pytest.fixture
-    def beats(self, tmp_path: Path) -> Pulse:
-        checkpoint = Checkpoint(tmp_path)
-        checkpoint.open({}, partitions=1, named=True)
-        return Pulse(checkpoint)
+    def decider(self, sql: str) -> Decider:
+        config = RunConfig({}, {}, unused, unused, unused, partitions=1)
+        made = Decider(config, Checkpoint.in_memory(), History())
+        made.standing = Standing(program=Program(graph(sql)))
+        return made
 
-    def ticks(self, beats: Pulse) -> int:
-        """How often Spark was asked."""
-        return len(list(beats.checkpoint.ticks.iterdir()))
+    def left(self, decider: Decider, **marks: float) -> Manifest:
+        program = decider.standing.program
+        assert program is not None
+        found = manifest(program, 1, 3, marks=marks)
+        return replace(found, runs={GRAPH: found.runs["g"]})
 
-    def test_at_once_where_there_is_something_to_do(self, beats: Pulse) -> None:
-        """Rows to close, queries to begin or to stop."""
-        program, quiet = Program(graph(LEFT)), Changelog()
-        beats.after(program, manifest(program, 1, 3, marks={"v": 9, "w": 1}), "g", quiet, 0)
-        assert self.ticks(beats) == 0
-        beats.after(program, manifest(program, 1, 3, marks={"v": 9, "w": 9}), "g", quiet, 0)
-        assert self.ticks(beats) == 1
-        begins, stops = Changelog(), Changelog()
-        begins.begin("new", Asked(query(INNER)), None)
-        stops.stop("old", "stopped")
-        for number, log in enumerate((begins, stops), 2):
-            beats.after(program, Manifest(), "g", log, 0)
-            assert self.ticks(beats) == number
+    def test_at_once_where_there_is_something_to_do(self) -> None:
+        """Rows to close, queries to begin or to stop, the end of the input."""
+        decider = self.decider(LEFT)
+        for mark, expected in ((1, False), (9, True)):
+            left = self.left(decider, v=9, w=mark)
+            decider.schedule(left, 0)
+            assert decider.is_due(left) is expected
+        quiet = self.left(decider, v=9, w=1)
+        decider.schedule(quiet, 0)
+        decider.requests.begin("new", Asked(query(INNER)), None)
+        assert decider.is_due(quiet)
+        decider.requests.take()
+        decider.requests.stop("old", "stopped")
+        assert decider.is_due(quiet)
+        decider.requests.take()
+        assert not decider.is_due(quiet)
+        decider.ending = True
+        assert decider.is_due(quiet)
 
-    def test_after_a_pause_where_only_the_clock_is_waited_for(
-        self, beats: Pulse, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """And no more once it is stopped: a session that is over must not begin batches."""
-        monkeypatch.setattr(pulse, "PAUSE", 0.05)
-        program = Program(graph(ARRIVED))
-        waiting = manifest(program, 1, 3, marks={"u": 1})
-        beats.after(program, waiting, "g", Changelog(), 0)
-        assert self.ticks(beats) == 0
-        deadline = time.monotonic() + 10
-        while not self.ticks(beats) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert self.ticks(beats) == 1
-        beats.after(program, waiting, "g", Changelog(), 0)
-        beats.stop()
-        beats.beat()
+    def test_after_a_pause_where_only_the_clock_is_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """And not before: batches would follow each other without end."""
+        monkeypatch.setattr(wake_ups, "PAUSE", 0.05)
+        decider = self.decider(ARRIVED)
+        waiting = self.left(decider, u=1)
+        decider.schedule(waiting, 0)
+        assert not decider.is_due(waiting)
         time.sleep(0.1)
-        assert self.ticks(beats) == 1
+        assert decider.is_due(waiting)
+
+
+def unused(*_: Any) -> Any:
+    """What a test does not need."""
+    raise AssertionError("it is used")
 
 
 class TestClocks:

@@ -1,62 +1,26 @@
-"""Batches that no input asks for.
+"""When a batch is due though no stream brings anything.
 
-Guarantees: what can be done is done though no stream brings anything: rows whose wait is over are closed, results that
-are held back leave, queries begin and stop. A batch follows only where it has something to do; rows that wait for the
-clock alone are looked at every second, those that wait for a silent source when that has been idle for long enough.
+Guarantees: what can be done is done though nothing comes: rows whose wait is over are closed, results that are held
+back leave. A batch follows only where it has something to do; rows that wait for the clock alone are looked at every second,
+those that wait for a silent source when that has been idle for long enough.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from weft.plan.graph import Member
 from weft.runtime.batch import FOREVER, micros
-from weft.runtime.changes import Changelog
-from weft.runtime.checkpoint import Checkpoint, Manifest
+from weft.runtime.log.values import Manifest
 from weft.runtime.prepared import SweepPlan
 from weft.runtime.program import Program
 from weft.runtime.turn import Clock
 from weft.runtime.watermark import Watermarks, clocks
 
-__all__ = ["Pulse", "closable", "until_next"]
+__all__ = ["closable", "until_next"]
 
 PAUSE = 1.0  # seconds
 LONGEST = 3600.0
-
-
-@dataclass
-class Pulse:
-    """Begins batches, at once or after a pause."""
-
-    checkpoint: Checkpoint
-    _timer: threading.Timer | None = field(default=None, repr=False)
-    _stopped: bool = False
-
-    def beat(self) -> None:
-        """Have a batch begin."""
-        if not self._stopped:
-            self.checkpoint.tick()
-
-    def after(self, program: Program, manifest: Manifest, graph: str, log: Changelog, now: int) -> None:
-        """Have the next batch begin, if there is something to do for it; called when one is committed, at a time."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if log.waiting() or log.stopping() or closable(program, manifest, graph):
-            self.beat()
-            return
-        pause = until_next(program, manifest, graph, now)
-        if pause is not None and not self._stopped:
-            self._timer = threading.Timer(pause, self.beat)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def stop(self) -> None:
-        """Begin no more."""
-        self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 def closable(program: Program, manifest: Manifest, graph: str) -> bool:

@@ -1,0 +1,1 @@
+"""What survives a crash: the plans of batches, what they left, and the directory that holds them."""

@@ -1,0 +1,377 @@
+"""The log of a session: the plan of every batch, written before it runs, and what it left, written when it is done.
+
+Guarantees: a batch is committed by one write. A manifest names every live file of state, so files of committed batches
+that none of the kept manifests names are nobody's and are deleted. A log belongs to one set of streams and queries, to
+one format version and, on a disk, to one running session at a time. Whatever is missing or damaged is either made again
+exactly or a `StateError` that names it:
+
+    weft.json            whose log this is, its format, and whether a batch was ever committed
+    state/N.json         the manifest of batch N; the last two are kept
+    plan/N.json          the plan of batch N; those of the last two batches and of any that has not been committed
+    relaid/N.json        what batch N begins with, where its graph is another than before; made again if it is missing
+    blueprints/H.json    the queries and their graph, under the hash of the content
+    blobs/H              what cursors keep, under the hash of the content
+    state/buckets/       the files of state
+    stops.json           queries that were asked to stop
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weft.errors import StateError
+from weft.runtime.log.record import read_record, write_record
+from weft.runtime.log.values import Blueprint, Manifest, Plan
+from weft.storage.storage import LocalDisk, Memory, Storage
+
+__all__ = ["BUCKETS", "FORMAT", "Checkpoint"]
+
+_NEW = "use a new checkpoint directory"
+
+FORMAT = 6
+KEPT = 2  # manifests: the last one, and the one that a repetition of the last batch starts from
+BUCKETS = "state/buckets"
+
+# Formats of old, and the last version of Weft that reads each.
+_READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1"}
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """A log in a storage; given a path, in a directory."""
+
+    storage: Storage
+    _lock: int | None = None
+    _owned: dict[str, Any] = field(default_factory=dict)
+    _claimed: dict[str, Any] = field(default_factory=dict)
+    _kept: dict[int, Manifest] = field(default_factory=dict)  # as they were written
+    _plans: dict[int, Plan] = field(default_factory=dict)
+    _committed: bool = False  # whether weft.json says that a batch was committed
+
+    @classmethod
+    def at(cls, root: Path) -> Checkpoint:
+        """The log in a directory."""
+        return cls(LocalDisk(root))
+
+    @classmethod
+    def in_memory(cls) -> Checkpoint:
+        """A log that ends with this process."""
+        return cls(Memory())
+
+    @property
+    def root(self) -> Path | None:
+        """The directory it is in, if it is in one."""
+        return self.storage.root if isinstance(self.storage, LocalDisk) else None
+
+    def open(self, streams: Mapping[str, Any], **fixed: Any) -> str:
+        """Take the log for streams, and give its identity.
+
+        One of another version or in use is refused, and so is one whose streams are not all here as they were; more
+        of them may have come. What is ``fixed`` is as it was when the log was made.
+        """
+        self._take_lock()
+        found = self.owner()
+        if "streams" in found:
+            self._check_same(found["streams"], streams)
+            for name, value in fixed.items():
+                if found[name] != value:
+                    raise StateError(
+                        f"{self._here} was made with {name} {found[name]}, not {value}", hint=_NEW
+                    )
+        identity: str = found.get("identity") or uuid.uuid4().hex
+        self._committed = found.get("committed", False)
+        self._owned = {"format": FORMAT, "identity": identity, "committed": self._committed}
+        self._claimed = {"streams": dict(streams), **fixed}
+        if not found:
+            write_record(self.storage, "weft.json", self._owned)
+        self._check_complete()
+        return identity
+
+    @property
+    def _here(self) -> str:
+        return self.storage.locate("")
+
+    def owner(self) -> dict[str, Any]:
+        """Whose log this is, as far as it says; nothing where there is no log."""
+        data = self.storage.get("weft.json")
+        if data is None:
+            for kind in ("state", "plan", "blueprints"):
+                if any(name.endswith(".json") for name in self.storage.list(kind)):
+                    raise StateError(
+                        f"{self.storage.locate('weft.json')} is missing, though there is a log",
+                        hint=f"restore it from a copy, or {_NEW}",
+                    )
+            return {}
+        self._check_format(data)
+        found: dict[str, Any] = read_record(self.storage, "weft.json")
+        return found
+
+    def _check_format(self, data: bytes) -> None:
+        """Refuse a log that an older version wrote, which had no checksums, or a newer one."""
+        found = _format_of(data)
+        if found is not None and found != FORMAT:
+            reader = _READ_BY.get(found)
+            hint = f"Weft {reader} reads it; with this version, {_NEW}" if reader else _NEW
+            raise StateError(
+                f"{self._here} has format {found}, this version of Weft reads {FORMAT}", hint=hint
+            )
+
+    def _check_complete(self) -> None:
+        """Refuse a log that has lost all of its manifests: it would begin again from nothing, without a word."""
+        if self._committed and not self._numbers("state"):
+            raise StateError(
+                f"{self.storage.locate('state')} has lost its manifests, though batches were committed",
+                hint=f"restore them from a copy, or {_NEW}",
+            )
+
+    def claim(self) -> None:
+        """Make the log that of the streams it was opened for; until then it is as it was."""
+        write_record(self.storage, "weft.json", {**self._owned, **self._claimed})
+
+    def extend(self, streams: Mapping[str, Any]) -> None:
+        """Remember streams that came while the session runs."""
+        self._claimed["streams"] = {**self._claimed["streams"], **streams}
+        self.claim()
+
+    def _check_same(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        for name, what in old.items():
+            if name not in new:
+                raise StateError(
+                    f"{self._here} belongs to other streams or queries: it knows a stream {name}",
+                    hint=f"register it again, or use a new checkpoint directory for these: {', '.join(new)}",
+                )
+            if list(new[name]) != what:
+                raise StateError(
+                    f"{self._here} belongs to other streams or queries: there, stream {name} is {what}",
+                    hint=_NEW,
+                )
+
+    def _take_lock(self) -> None:
+        if self.root is None:
+            return
+        (self.root / BUCKETS).mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            self._lock = None
+            raise StateError(
+                f"{self.root} is in use by another session", hint="stop it, or use another checkpoint"
+            ) from None
+
+    def close(self) -> None:
+        """Let the log go."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def manifest(self, number: int) -> Manifest | None:
+        """What a batch left; None if it is not committed. The one before the first batch is empty."""
+        if number < 0:
+            return Manifest()
+        if number not in self._kept:
+            hint = f"restore it, or delete it to repeat batch {number} from what the batch before left"
+            data = read_record(self.storage, _entry("state", number), hint)
+            if data is None:
+                return None
+            self._kept[number] = Manifest.from_dict(data)
+        return self._kept[number]
+
+    def relaid(self, number: int) -> Manifest | None:
+        """What a batch begins with, where its plan is another than that of the batch before."""
+        data = read_record(
+            self.storage,
+            _entry("relaid", number),
+            "delete it: it will be made again when its batch is repeated",
+        )
+        return None if data is None else Manifest.from_dict(data)
+
+    def write_relaid(self, number: int, manifest: Manifest) -> None:
+        """Fix what a batch begins with."""
+        write_record(self.storage, _entry("relaid", number), manifest.to_dict())
+
+    def last(self) -> int:
+        """The last committed batch; -1 if there is none."""
+        return max(self._kept) if self._kept else max(self._numbers("state"), default=-1)
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make a batch final, then delete what nobody needs any more."""
+        write_record(self.storage, _entry("state", manifest.number), manifest.to_dict())
+        self._kept[manifest.number] = manifest
+        if not self._committed:
+            self._committed, self._owned["committed"] = True, True
+            self.claim()
+        old = manifest.number - KEPT
+        for kind in ("plan", "state", "relaid"):
+            self.storage.delete(_entry(kind, old))
+        self._kept = {number: one for number, one in self._kept.items() if number > old}
+        self._plans = {number: one for number, one in self._plans.items() if number > old}
+        self._clean_buckets(manifest.number, self._kept.values())
+        if manifest.number % 16 == 0 or manifest.standing != self._standing_before(manifest):
+            self._clean_named()
+
+    def _standing_before(self, manifest: Manifest) -> str:
+        before = self._kept.get(manifest.number - 1)
+        return before.standing if before else ""
+
+    def exchange(self, number: int) -> Path:
+        """A folder for what the tasks of a batch send each other; it goes when the batch is done."""
+        if self.root is None:
+            raise ValueError("a log in memory has no folders")
+        folder = self.root / "exchange" / str(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def close_exchange(self, number: int) -> None:
+        """Delete what the tasks of a batch sent each other."""
+        if self.root is not None:
+            shutil.rmtree(self.root / "exchange" / str(number), ignore_errors=True)
+
+    def clean(self) -> None:
+        """Delete what a session that was killed left: what tasks sent each other, and files that nothing names.
+
+        Before the first batch, also manifests that are too old to be of use.
+        """
+        if self.root is not None:
+            shutil.rmtree(self.root / "exchange", ignore_errors=True)
+        last = self.last()
+        for kind in ("plan", "state", "relaid"):
+            for number in self._numbers(kind):
+                if number <= last - KEPT:
+                    self.storage.delete(_entry(kind, number))
+        manifests = [self.manifest(number) for number in self._numbers("state")]
+        with contextlib.suppress(StateError):  # one that is damaged is made again
+            manifests += [self.relaid(number) for number in self._numbers("relaid")]
+        self._clean_buckets(None, [one for one in manifests if one is not None])
+        self._clean_named()
+
+    def _clean_buckets(self, last: int | None, manifests: Iterable[Manifest]) -> None:
+        """Delete files of batches up to ``last`` that no manifest names; later ones are being written."""
+        named = set().union(*(manifest.files() for manifest in manifests))
+        for name in self.storage.list(BUCKETS):
+            if name not in named and (last is None or _batch_of(name) <= last):
+                self.storage.delete(f"{BUCKETS}/{name}")
+
+    def _clean_named(self) -> None:
+        """Delete blueprints and blobs that no kept manifest or plan names."""
+        plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
+        manifests = [one for number in self._numbers("state") if (one := self.manifest(number))]
+        every: list[Plan | Manifest] = [*plans, *manifests]
+        named = {f"{one.standing}.json" for one in every}
+        blobs = {
+            blob
+            for one in every
+            for cursor in one.cursors.values()
+            for blob in cursor.get("blobs", ())
+        }
+        for folder, wanted in (("blueprints", named), ("blobs", blobs)):
+            for name in self.storage.list(folder):
+                if name not in wanted:
+                    self.storage.delete(f"{folder}/{name}")
+
+    def plan(self, number: int) -> Plan | None:
+        """What a batch was planned to do."""
+        if number not in self._plans:
+            data = read_record(self.storage, _entry("plan", number))
+            if data is None:
+                return None
+            self._plans[number] = Plan.from_dict(data)
+        return self._plans[number]
+
+    def last_plan(self) -> int:
+        """The last batch that was planned; -1 if there is none."""
+        return max(self._numbers("plan"), default=-1)
+
+    def forget_plan(self, number: int) -> None:
+        """Take back the plan of a batch that has not begun."""
+        self._plans.pop(number, None)
+        self.storage.delete(_entry("plan", number))
+
+    def blueprint(self, name: str) -> Blueprint:
+        """What a plan or manifest says its queries run by."""
+        entry = f"blueprints/{name}.json"
+        data = read_record(self.storage, entry)
+        if data is None:
+            raise StateError(
+                f"{self.storage.locate(entry)} is missing, which says what the queries run by",
+                hint=f"restore it from a copy, or {_NEW}",
+            )
+        return Blueprint(**data)
+
+    def write_blueprint(self, blueprint: Blueprint) -> str:
+        """Keep what queries run by under its name, for as long as a plan or manifest names it."""
+        name = blueprint.name
+        if self.storage.get(f"blueprints/{name}.json") is None:
+            write_record(self.storage, f"blueprints/{name}.json", asdict(blueprint))
+        return name
+
+    def write_plan(self, plan: Plan) -> None:
+        """Fix what a batch will do, for this attempt and all later ones."""
+        write_record(self.storage, _entry("plan", plan.number), plan.to_dict())
+        self._plans[plan.number] = plan
+
+    def put(self, data: bytes) -> str:
+        """Keep bytes for a cursor, for as long as its state names them; their name."""
+        name = hashlib.blake2b(data, digest_size=16).hexdigest()
+        if self.storage.get(f"blobs/{name}") is None:
+            self.storage.put(f"blobs/{name}", data)
+        return name
+
+    def get(self, name: str) -> bytes:
+        """The bytes of that name."""
+        data, where = self.storage.get(f"blobs/{name}"), self.storage.locate(f"blobs/{name}")
+        if data is None:
+            raise StateError(f"{where} is missing", hint=f"restore it from a copy, or {_NEW}")
+        if hashlib.blake2b(data, digest_size=16).hexdigest() != name:
+            raise StateError(f"{where} is damaged", hint=f"restore it from a copy, or {_NEW}")
+        return data
+
+    def stops(self) -> dict[str, str]:
+        """The queries that were ever asked to stop, and why; it need not have happened yet."""
+        found: dict[str, str] = read_record(self.storage, "stops.json") or {}
+        return found
+
+    def write_stop(self, name: str, reason: str) -> None:
+        """Remember that a query is to stop."""
+        write_record(self.storage, "stops.json", {**self.stops(), name: reason})
+
+    def forget_stop(self, name: str) -> None:
+        """A query of that name is to run again."""
+        found = self.stops()
+        if found.pop(name, None) is not None:
+            write_record(self.storage, "stops.json", found)
+
+    def _numbers(self, kind: str) -> list[int]:
+        found = (name.removesuffix(".json") for name in self.storage.list(kind))
+        return sorted(int(stem) for stem in found if stem.isdigit())
+
+
+def _entry(kind: str, number: int) -> str:
+    return f"{kind}/{number}.json"
+
+
+def _batch_of(name: str) -> int:
+    """The batch in which a file of state was written; of a file with another kind of name, none that can be kept."""
+    first = name.partition("-")[0]
+    return int(first) if first.isdigit() else -1
+
+
+def _format_of(data: bytes) -> int | None:
+    """The format that weft.json is of, old or new; None if it cannot be told."""
+    for text in data.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            found = json.loads(text)
+            if isinstance(found, dict) and isinstance(found.get("format"), int):
+                return int(found["format"])
+    return None

@@ -1,0 +1,1 @@
+"""One batch after the other: look, decide, write the plan, execute, commit the results, commit the manifest."""

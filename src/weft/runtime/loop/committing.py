@@ -1,0 +1,122 @@
+"""The end of a batch: its results in their sinks, then its manifest in the log.
+
+Guarantees: results are committed before the manifest, so a crash in between repeats the batch, and the sinks expect
+that; batches are committed one after the other, in their order. A sink that fails stops its query and no other. While a
+batch is committed the next one may be under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from weft.errors import SinkError, WeftError
+from weft.runtime.changes import Changelog
+from weft.runtime.deliver import deliver
+from weft.runtime.gather import Gathered
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Manifest, Plan
+from weft.runtime.told import Told
+
+__all__ = ["Committer", "Ended"]
+
+_LOG = logging.getLogger("weft")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A batch whose tasks are done: what they told, what it leaves, and the results that the driver put in order."""
+
+    plan: Plan
+    told: Told
+    manifest: Manifest
+    ordered: Mapping[str, Gathered]
+    sinks: Mapping[str, Any]
+    began: float
+
+
+@dataclass
+class Committer:
+    """Commits batches in a thread of its own, at most one ahead of which tasks run."""
+
+    log: Checkpoint
+    requests: Changelog
+    overlapping: bool = True
+    broken: dict[str, str] = field(default_factory=dict)  # queries whose sink failed ↦ why
+    last: int = -1  # the last batch that is committed
+    _pending: Future[None] | None = None
+    _thread: ThreadPoolExecutor | None = None
+
+    def begin(self, ended: Ended, after: Callable[[Ended], None]) -> None:
+        """Commit a batch as soon as the one before it is; ``after`` is called with it when that is done."""
+        self.wait()
+        if not self.overlapping:
+            self._commit_and_tell(ended, after)
+            return
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "weft-commit")
+        self._pending = self._thread.submit(self._commit_and_tell, ended, after)
+
+    def _commit_and_tell(self, ended: Ended, after: Callable[[Ended], None]) -> None:
+        self._commit(ended)
+        after(ended)
+
+    def wait(self) -> None:
+        """Wait until all batches are committed; an error in doing so is raised here."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no batch is being committed."""
+        return self._pending is None or self._pending.done()
+
+    def close(self) -> None:
+        """End the thread, with what it is doing."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+            self._thread = None
+
+    def _commit(self, ended: Ended) -> None:
+        failed = dict(self._deliver(ended))
+        manifest = ended.manifest
+        if failed:
+            results = {name: rows for name, rows in manifest.results.items() if name not in failed}
+            manifest = replace(manifest, failed={**manifest.failed, **failed}, results=results)
+            self._stop(failed)
+        self.log.commit(manifest)
+        self.log.close_exchange(ended.plan.number)
+        self.last = manifest.number
+        _LOG.debug("batch %d committed after %.4f s", manifest.number, time.perf_counter() - ended.began)
+
+    def _deliver(self, ended: Ended) -> Iterable[tuple[str, str]]:
+        """Results to their sinks; those that refuse them, and why."""
+        for name, sink in ended.sinks.items():
+            if name in self.broken:
+                yield name, self.broken[name]
+                continue
+            try:
+                deliver(sink, name, ended.plan.number, ended.told, ended.ordered.get(name))
+            except Exception as error:  # whatever a sink raises is about its query alone
+                why = error.message if isinstance(error, WeftError) else str(error)
+                if len(ended.sinks) == 1:  # no other query would go on
+                    raise _as_weft_error(name, error) from error
+                yield name, f"{type(error).__name__}: {why}"
+
+    def _stop(self, failed: Mapping[str, str]) -> None:
+        for name, why in failed.items():
+            if name not in self.broken:
+                _LOG.warning("query %s is stopped: %s", name, why)
+                self.requests.stop(name, f"failed: {why}")
+        self.broken |= failed
+
+
+def _as_weft_error(name: str, error: Exception) -> WeftError:
+    if isinstance(error, WeftError):
+        return error
+    return SinkError(f"the sink of query {name} failed: {type(error).__name__}: {error}")

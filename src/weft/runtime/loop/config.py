@@ -1,0 +1,45 @@
+"""What a run is given: one value from the session to the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.logical.schema import Stream
+from weft.ports.source import Source
+from weft.runtime.driver import DEFAULT
+from weft.runtime.functions import PackedFunction
+from weft.runtime.interpret import LIMIT
+from weft.runtime.resume import Restore
+from weft.runtime.standing import Asks, Decide, never
+
+__all__ = ["RunConfig", "SetAside"]
+
+SetAside = Callable[[int, bytes, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """How queries run over streams.
+
+    ``decide`` plans the queries that are to run, ``asks`` says when heavy values are a reason to plan them again;
+    ``restore`` makes a sink again that a query had before a crash, ``describe`` says what it needs for that.
+    ``set_aside`` takes a batch's bad records as JSON lines, and how many of all records so far were bad; it may raise.
+    ``streams``, ``sources`` and ``functions`` may gain entries while the queries run.
+    """
+
+    streams: dict[str, Stream]
+    sources: dict[str, Source]
+    decide: Decide
+    restore: Restore
+    describe: Callable[[Any], Mapping[str, Any] | None]
+    partitions: int
+    driver: str = DEFAULT
+    set_aside: SetAside | None = None
+    state_limit: int | None = None  # bytes per query
+    key_limit: int = LIMIT  # results of one key
+    batch_bytes: int = 1 << 30  # of input in one batch
+    functions: Mapping[str, PackedFunction] = field(default_factory=dict)  # those that are registered by now
+    asks: Asks = never
+    spark: Any = None  # for sources that need it

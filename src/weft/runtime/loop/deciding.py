@@ -1,0 +1,145 @@
+"""What the next batch will do: which input, by which plan, for which queries.
+
+Guarantees: a plan that was written is followed, whoever wrote it; only where there is none is anything decided. A batch
+is planned where there is input, where queries begin or stop, where rows can be closed, or where the input has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from weft.errors import StateError
+from weft.ports.source import Part
+from weft.runtime.changes import Changelog, Changes
+from weft.runtime.driver import driver_order, expected
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import GRAPH, Manifest, Plan
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.wake_ups import closable, until_next
+from weft.runtime.program import Program
+from weft.runtime.progress import History
+from weft.runtime.relay import Facts, Relay
+from weft.runtime.standing import Samples, Standing, changed, relaid
+from weft.runtime.succession import facts_of
+from weft.runtime.turn import ENDED, Turn
+from weft.runtime.watermark import Watermarks, clocks
+
+__all__ = ["Decider"]
+
+_LOG = logging.getLogger("weft")
+
+
+@dataclass
+class Decider:
+    """Plans one batch after the other; ``clock`` gives microseconds since 1970."""
+
+    config: RunConfig
+    log: Checkpoint
+    history: History
+    requests: Changelog = field(default_factory=Changelog)
+    standing: Standing = field(default_factory=Standing)
+    samples: Samples | None = None
+    ending: bool = False  # whether all input has come
+    clock: Callable[[], int] = lambda: time.time_ns() // 1000
+    blueprint: str = ""  # of what stands
+    _due: float | None = None  # when a batch is due though nothing comes, by the monotonic clock
+
+    def known(self, before: Manifest) -> Plan | None:
+        """The plan that was written for the next batch, if one was."""
+        plan = self.log.plan(before.number + 1)
+        if plan is not None and plan.standing != self.blueprint:
+            self.standing, self.blueprint = Standing.read(self.log, plan.standing), plan.standing
+        return plan
+
+    def is_due(self, before: Manifest) -> bool:
+        """Whether there is something to do though no stream brings anything."""
+        if self.requests.waiting() or self.requests.stopping():
+            return True
+        if self.ending and not self._has_ended(before):
+            return True
+        return self._due is not None and time.monotonic() >= self._due
+
+    def _has_ended(self, before: Manifest) -> bool:
+        program = self.standing.program
+        names = () if program is None else clocks(program.graph, Watermarks(before.marks), before.closed)
+        return all(before.closed.get(name, 0) >= ENDED for name in names)
+
+    def schedule(self, before: Manifest, now: int) -> None:
+        """Work out when the next batch is due, if nothing comes; called after a batch, whose time is given."""
+        program, pause = self.standing.program, None
+        if program is not None:
+            pause = 0.0 if closable(program, before, GRAPH) else until_next(program, before, GRAPH, now)
+        self._due = None if pause is None else time.monotonic() + pause
+
+    def new(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> Plan:
+        """The plan of the next batch, over some input; queries that were asked for, or stopped, are in it."""
+        self._check_open(before, inputs)
+        number = before.number + 1
+        changes, relay = self.requests.take(), None
+        found = self.next_standing(changes, facts_of(before, GRAPH))
+        if found is not None:
+            self.standing, relay = found
+        if relay is not None or not self.blueprint:
+            self.blueprint = self.log.write_blueprint(self.standing.to_blueprint())
+        program, turns = self.standing.program, {}
+        if program is not None:
+            turns[GRAPH] = self._turn(program, number, before).to_dict()
+        begun = tuple(sorted(name for name in changes.begin if name in self.standing.asked))
+        plan = Plan(
+            number,
+            self._now(before),
+            self.blueprint,
+            dict.fromkeys(turns, self.blueprint),
+            turns,
+            inputs=inputs,
+            begun=begun,
+        )
+        if relay is None:
+            return plan
+        relays = {GRAPH: asdict(relay)} if relay.is_needed else {}
+        return replace(plan, relays=relays, changed=(GRAPH,))
+
+    def next_standing(self, changes: Changes, facts: Facts) -> tuple[Standing, Relay] | None:
+        """Other queries, or the same ones by another plan, and what becomes of the state; None: all stays as it is."""
+        if changes:
+            return changed(self.standing, changes, self.config.decide, facts, self.samples)
+        if not self._sees_heavy(facts.number):
+            return None
+        found = relaid(self.standing, self.config.decide, facts, self.samples)
+        if found is not None:
+            _LOG.info(
+                "heavy keys have come or gone: what is stored is laid out anew before batch %d", facts.number
+            )
+        return found
+
+    def _check_open(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> None:
+        """Refuse tuples that come when queries have been told that none will."""
+        ended = [name for name, time in before.closed.items() if time >= ENDED]
+        if ended and any(inputs.values()):
+            raise StateError(
+                f"there is more input, but query {ended[0]} was told that it had ended, and has closed its rows",
+                hint="use a new checkpoint directory; run_available(end=False) leaves rows open for what comes",
+            )
+
+    def _sees_heavy(self, number: int) -> bool:
+        """Whether keys have become heavy, or are no more, since the queries were planned."""
+        program, last = self.standing.program, self.history.last
+        return (
+            program is not None and last is not None and self.config.asks(program.graph, last.heavy, number)
+        )
+
+    def _now(self, before: Manifest) -> int:
+        """The time of a batch: never before that of an earlier one, by which tuples without event time were timed."""
+        untimed = [name for name, stream in self.config.streams.items() if stream.event_time is None]
+        known = [before.marks[name] for name in untimed if name in before.marks]
+        return max([self.clock(), *known])
+
+    def _turn(self, program: Program, number: int, before: Manifest) -> Turn:
+        """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""
+        results = sum(before.results.values())
+        seen = expected(number, program.graph, self.history.last, before.arrived, results)
+        times = clocks(program.graph, Watermarks(before.marks), before.closed, ended=self.ending)
+        return Turn(number, driver_order(self.config.driver, seen), self.config.partitions, clocks=times)

@@ -1,0 +1,65 @@
+"""What the loop asks of whoever runs the tasks of a batch (design, D2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from weft.ports.source import Part
+from weft.runtime.job import Job, Setup
+from weft.runtime.messages import Message
+
+__all__ = ["Executor", "Pieces", "spread"]
+
+# For every read task: the parts it reads, each with its stream.
+Pieces = Sequence[Sequence[tuple[str, Part]]]
+
+
+class Executor(Protocol):
+    """Runs the tasks of a batch, wherever that is.
+
+    A failure that another attempt may mend (a lost worker) is raised as any exception but a `WeftError`, and the loop
+    runs the batch again. Errors of the user's come among the messages.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called: resident, jobs or local."""
+        ...
+
+    @property
+    def readers(self) -> int:
+        """In how many tasks input is read."""
+        ...
+
+    def start(self, setup: Setup) -> None:
+        """Get ready for batches; called again when what is set up changes, or after a failure."""
+        ...
+
+    def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
+        """Run one batch, or the job at its boundary; what its tasks tell the driver."""
+        ...
+
+    def close(self) -> None:
+        """End all tasks."""
+        ...
+
+
+def spread(parts: Sequence[tuple[str, Part]], readers: int) -> list[list[tuple[str, Part]]]:
+    """Parts dealt out to read tasks in pieces of about the same size, none of them out of order.
+
+    All parts stand in one line that is cut into as many pieces, so the parts of a stream are read by tasks of ascending
+    numbers: the order of its tuples does not depend on how many tasks there are.
+
+    >>> parts = [("a", Part({"n": 1}, 10)), ("b", Part({"n": 2}, 10)), ("b", Part({"n": 3}, 20))]
+    >>> [[part.what["n"] for _, part in piece] for piece in spread(parts, 2)]
+    [[1, 2], [3]]
+    """
+    found: list[list[tuple[str, Part]]] = [[] for _ in range(readers)]
+    total, before = sum(max(1, part.bytes) for _, part in parts), 0
+    for stream, part in parts:
+        size = max(1, part.bytes)
+        middle = before + size / 2
+        found[min(readers - 1, int(middle * readers / total))].append((stream, part))
+        before += size
+    return found

@@ -1,0 +1,142 @@
+"""What the streams offer, and what of it the next batch takes.
+
+Guarantees: nothing is taken that is not in the plan of a batch, and nothing twice. A batch takes no more bytes than it
+may, but always something if there is anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.ports.source import Cursor, Offer, Part, Place, Source
+from weft.runtime.log.values import Plan
+
+__all__ = ["Intake", "choose"]
+
+
+@dataclass
+class Intake:
+    """The cursors of all streams; ``place`` says where the cursor of a stream lives."""
+
+    place: Callable[[str, Mapping[str, Any]], Place]
+    most_bytes: int
+    clock: Callable[[], float] = time.time
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+    offers: dict[str, Offer] = field(default_factory=dict)  # of the last look
+    taken: dict[str, int] = field(default_factory=dict)  # how many parts are in batches, since the start
+    released: dict[str, int] = field(default_factory=dict)  # how many of them are committed
+    _done: deque[Plan] = field(default_factory=deque)  # committed since the last look
+
+    def open(self, name: str, source: Source, state: Mapping[str, Any]) -> None:
+        """Follow one more stream, from where it was taken up to."""
+        self.cursors[name] = source.open(self.place(name, state))
+        self.taken[name], self.released[name] = self.taken.get(name, 0), self.released.get(name, 0)
+
+    def look(self) -> None:
+        """See what there is; what was committed meanwhile is let go before."""
+        self._let_go()
+        now = self.clock()
+        self.offers = {name: cursor.look(now) for name, cursor in list(self.cursors.items())}
+
+    def _let_go(self) -> None:
+        while self._done:
+            for name, parts in self._done.popleft().inputs.items():
+                if parts and name in self.cursors:
+                    self.cursors[name].release(parts)
+
+    def chosen(self) -> dict[str, tuple[Part, ...]]:
+        """What the next batch takes of what was offered."""
+        offered = {name: offer.parts for name, offer in self.offers.items() if offer.parts}
+        return choose(offered, self.most_bytes)
+
+    def take(self, plan: Plan) -> None:
+        """The parts are in the plan of a batch: never offer them again."""
+        for name, parts in plan.inputs.items():
+            if parts and name in self.cursors:
+                self.cursors[name].take(parts)
+
+    def count_taken(self, plan: Plan) -> None:
+        """A batch begins that takes these parts, for the first time or once more."""
+        for name, parts in plan.inputs.items():
+            self.taken[name] = self.taken.get(name, 0) + len(parts)
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """How far every stream has been taken, as plain data."""
+        return {name: cursor.state() for name, cursor in self.cursors.items()}
+
+    def release(self, plan: Plan) -> None:
+        """A batch is committed: what it read is not needed any more, and is let go with the next look.
+
+        Unlike all else here, it may be called while another thread looks: cursors are used by one thread at a time.
+        """
+        self._done.append(plan)
+        for name, parts in plan.inputs.items():
+            self.released[name] = self.released.get(name, 0) + len(parts)
+
+    def waiting(self) -> dict[str, int]:
+        """By stream, how many parts will have been released when all that was seen last has been."""
+        return {name: self.taken[name] + offer.backlog[0] for name, offer in self.offers.items()}
+
+    def has_released(self, target: Mapping[str, int]) -> bool:
+        """Whether at least so many parts of every stream are committed."""
+        return all(self.released.get(name, 0) >= count for name, count in target.items())
+
+    def backlog(self) -> dict[str, int]:
+        """How many parts of every stream wait."""
+        return {name: offer.backlog[0] for name, offer in self.offers.items()}
+
+    def unfinished(self) -> dict[str, tuple[str, ...]]:
+        """What cannot be read yet, by stream."""
+        return {
+            name: tuple(f"{one.name}: {one.reason}" for one in offer.unfinished)
+            for name, offer in self.offers.items()
+            if offer.unfinished
+        }
+
+    def catch_up(self) -> None:
+        """Wait until all that has arrived at the sources can be seen."""
+        for cursor in list(self.cursors.values()):
+            cursor.catch_up()
+
+    def close(self) -> None:
+        """Let go of all sources."""
+        self._let_go()
+        for cursor in self.cursors.values():
+            cursor.close()
+        self.cursors.clear()
+
+
+def choose(offered: Mapping[str, tuple[Part, ...]], most_bytes: int) -> dict[str, tuple[Part, ...]]:
+    """All that is offered or, if that is too much, about the same of every stream, but something in any case.
+
+    >>> a, b = (Part({}, 10), Part({}, 10), Part({}, 10)), (Part({}, 10),)
+    >>> {name: len(parts) for name, parts in choose({"a": a, "b": b}, 30).items()}
+    {'a': 2, 'b': 1}
+    """
+    sizes = {name: sum(part.bytes for part in parts) for name, parts in offered.items()}
+    if sum(sizes.values()) <= most_bytes:
+        return dict(offered)
+    found: dict[str, tuple[Part, ...]] = {}
+    room, left = most_bytes, sorted(offered, key=lambda name: sizes[name])
+    while left:
+        name, share = left[0], room // len(left)
+        found[name] = _up_to(offered[name], share)
+        room -= sum(part.bytes for part in found[name])
+        left = left[1:]
+    if not any(found.values()):
+        first = min(offered)
+        found[first] = offered[first][:1]
+    return {name: parts for name, parts in found.items() if parts}
+
+
+def _up_to(parts: tuple[Part, ...], most: int) -> tuple[Part, ...]:
+    total = 0
+    for count, part in enumerate(parts):
+        total += part.bytes
+        if total > most:
+            return parts[:count]
+    return parts

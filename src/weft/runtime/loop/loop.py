@@ -1,0 +1,428 @@
+"""The loop: one batch after the other, each by the same sentence (design, D2).
+
+    look what the streams offer → decide → write the plan of the batch, with the exact input it takes → execute →
+    commit the results → commit the manifest
+
+Guarantees: a batch that was planned is run as it was planned, however often that is tried and whoever does it. A batch
+whose tasks are lost is run again from the manifest before it. What it reads is released only when it is committed.
+While a batch is being committed the next one runs; it is committed after it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from weft.errors import CatalogError, WeftError
+from weft.kernels.arrow import result_schema
+from weft.logical.query import Query
+from weft.logical.schema import Stream
+from weft.ports.source import Place, Source
+from weft.runtime.asked import Asked
+from weft.runtime.deliver import figures_of, gather_all, hold
+from weft.runtime.functions import check_registered
+from weft.runtime.job import Job, Setup
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import GRAPH, Manifest, Plan
+from weft.runtime.log_lines import log_batch
+from weft.runtime.loop.committing import Committer, Ended
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.deciding import Decider
+from weft.runtime.loop.executor import Executor, spread
+from weft.runtime.loop.intake import Intake
+from weft.runtime.messages import Exchange
+from weft.runtime.metrics import BatchMetrics
+from weft.runtime.program import Program
+from weft.runtime.progress import History, own_metrics, state_of, too_large
+from weft.runtime.relay import Relay
+from weft.runtime.resume import resumed
+from weft.runtime.standing import Standing
+from weft.runtime.succession import next_manifest, relaid_manifest, samples_of
+from weft.runtime.told import Told
+from weft.storage.storage import Memory
+
+__all__ = ["Loop", "Mark"]
+
+_LOG = logging.getLogger("weft")
+
+ATTEMPTS = 4  # at a batch
+PATIENCE = 0.5  # seconds before the second attempt, twice that before the third, …
+WATCHFUL, DROWSY = 0.005, 0.02  # seconds between two looks: while there was something lately, and later
+LATELY = 5.0  # seconds
+
+
+@dataclass(eq=False)
+class Mark:
+    """A moment: ``target`` is how many parts of every stream had come by then, as soon as the loop has looked."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    target: dict[str, int] | None = None
+
+
+@dataclass
+class Loop:
+    """Runs queries over streams, batch by batch, with an executor."""
+
+    config: RunConfig
+    log: Checkpoint
+    executor: Executor
+    overlapping: bool = True
+    history: History = field(default_factory=History)
+    sinks: dict[str, Any] = field(default_factory=dict)
+    before: Manifest = field(default_factory=Manifest)  # what the last batch left, committed or about to be
+    past: Told = field(default_factory=Told)  # what the last boundary answered
+    identity: str = ""
+
+    def __post_init__(self) -> None:
+        self.decider = Decider(self.config, self.log, self.history)
+        self.committer = Committer(self.log, self.decider.requests, self.overlapping)
+        self.intake = Intake(self._place, self.config.batch_bytes)
+        self.wake = threading.Event()
+        self.stopping = False
+        self.ended: Ended | None = None  # the last batch whose tasks are done
+        self.marks: list[Mark] = []
+        self._setup: Setup | None = None
+        self._opening: dict[str, Source] = {}  # streams that came while the loop runs
+        self._lock = threading.Lock()
+
+    @property
+    def standing(self) -> Standing:
+        """The queries that run."""
+        return self.decider.standing
+
+    # Beginning
+
+    def start(self, queries: Mapping[str, tuple[Asked, Any]]) -> None:
+        """Take the log, and go on where it ends."""
+        described = {name: _described(stream) for name, stream in sorted(self.config.streams.items())}
+        self.identity = self.log.open(described, partitions=self.config.partitions)
+        self.log.clean()
+        self.before = self.log.manifest(self.log.last()) or Manifest()
+        self.committer.last = self.before.number
+        self._resume(queries)
+        self.log.claim()
+        state = self._cursors()
+        for name, source in self.config.sources.items():
+            self.intake.open(name, source, state.get(name, {}))
+        self.decider.schedule(self.before, self.decider.clock())
+
+    def _cursors(self) -> Mapping[str, Mapping[str, Any]]:
+        """How far the streams have been taken: with the last batch that was planned."""
+        planned, number = None, self.before.number + 1
+        while (plan := self.log.plan(number)) is not None:
+            planned, number = plan, number + 1
+        return planned.cursors if planned is not None else self.before.cursors
+
+    def _resume(self, queries: Mapping[str, tuple[Asked, Any]]) -> None:
+        """The queries that ran before go on as they were; those that are new begin with the next batch."""
+        found = resumed(self.log, queries, self.config.restore, self.before)
+        check_registered({name: one.query for name, one in found.asked.items()}, self.config.functions)
+        self.decider.standing, self.decider.blueprint = found.standing, self.before.standing
+        self.sinks |= found.sinks
+        program = found.standing.program
+        if GRAPH in self.before.metrics and program is not None:
+            self.history.add(program.graph, BatchMetrics.from_dict(self.before.metrics[GRAPH]))
+        for name, (asked, sink) in found.begin.items():
+            self.decider.requests.begin(name, asked, sink)
+        for name, why in found.stop.items():
+            self.decider.requests.stop(name, why)
+        for name, sink in self.sinks.items():
+            asked_for = found.asked[name] if name in found.asked else queries[name][0]
+            self._open(sink, asked_for.query, self.before.number)
+
+    def _open(self, sink: Any, query: Query, last: int) -> None:
+        sink.open(result_schema(query), self.identity)
+        sink.recover(last)
+
+    def _place(self, stream: str, state: Mapping[str, Any]) -> Place:
+        folder = Path() if self.log.root is None else self.log.root / "streams" / stream
+        return Place(stream, state, self.log, folder, self.config.spark, self.config.batch_bytes)
+
+    # The sentence
+
+    def run_next(self, *, also_empty: bool = False) -> bool:
+        """Run the next batch, if there is one to run or it may be empty; whether there was."""
+        plan = self.decider.known(self.before)
+        if plan is None:
+            self._open_streams()
+            self.intake.look()
+            chosen = self.intake.chosen()
+            self._aim()
+            if not (chosen or also_empty or self.decider.is_due(self.before)):
+                return False
+            plan = self.decider.new(self.before, chosen)
+            self.intake.take(plan)
+            plan = replace(plan, cursors=self.intake.states())
+            self.log.write_plan(plan)
+        self.intake.count_taken(plan)
+        began = time.perf_counter()
+        told, before = self.execute(plan)
+        self.ended = ended = self.end(plan, before, told, began)
+        self.committer.begin(ended, self._committed)
+        return True
+
+    def execute(self, plan: Plan) -> tuple[Told, Manifest]:
+        """Run the tasks of a batch; what they told, and what the batch began with."""
+        before, self.past = self.before, Told()
+        if plan.changed:
+            before = self._lay_out(plan)
+        told = self._run(plan, before, boundary=False)
+        return told.with_past(self.past), before
+
+    def _lay_out(self, plan: Plan) -> Manifest:
+        """The job at a boundary, if there is anything to do; then what the batch begins with is fixed."""
+        relay = Relay.from_dict(plan.relays[GRAPH]) if GRAPH in plan.relays else Relay()
+        if relay.is_needed:
+            self.past = self._run(plan, self.before, boundary=True)
+        old = Standing.read(self.log, self.before.standing).program
+        manifest = relaid_manifest(self.before, GRAPH, old, self.standing.program, relay, self.past)
+        self.log.write_relaid(plan.number, manifest)
+        return manifest
+
+    def _run(self, plan: Plan, before: Manifest, *, boundary: bool) -> Told:
+        """The tasks of a batch, again if they are lost: a killed worker or a lost executor need not end the queries.
+
+        What failed attempts wrote is nobody's.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            if boundary or not plan.relays:
+                for name in self.standing.asked:
+                    self.sinks[name].begin(plan.number)
+            job = self._job(plan, before, boundary)
+            parts = () if boundary else tuple(plan.parts)
+            hops = self.standing.program.graph.hops if self.standing.program else 0
+            try:
+                self._prepare()
+                messages = self.executor.run(job, spread(parts, self.executor.readers), hops)
+            except WeftError:
+                raise
+            except Exception as error:
+                if self.stopping or attempt == ATTEMPTS:
+                    raise
+                why = str(error).strip().split("\n")[0]
+                _LOG.warning("batch %d failed (attempt %d) and is run again: %s", plan.number, attempt, why)
+                self._setup = None
+                time.sleep(PATIENCE * (attempt - 1))
+                continue
+            told = Told.of(messages)
+            if told.errors:
+                raise told.errors[0]
+            if told.broken and told.broken.keys() >= self.standing.asked.keys():  # no other goes on
+                raise next(iter(told.broken.values()))
+            return told
+        raise RuntimeError("there is no last attempt")
+
+    def _prepare(self) -> None:
+        """Have the executor ready, with all streams, functions and sinks that tasks need by now."""
+        functions = {name: one.data for name, one in dict(self.config.functions).items()}
+        own = {
+            name: sink
+            for name, sink in self.sinks.items()
+            if hasattr(sink, "write_part") and self.config.describe(sink) is None
+        }
+        sources, streams = dict(self.config.sources), dict(self.config.streams)
+        setup = Setup(self.log.storage, self.identity, sources, streams, self.config.restore, own, functions)
+        if self._setup is None or _differs(setup, self._setup):
+            self.executor.start(setup)
+            self._setup = setup
+
+    def _job(self, plan: Plan, before: Manifest, boundary: bool) -> Job:
+        self._prepare()
+        assert self._setup is not None
+        running = {name: self.sinks[name] for name in self.standing.asked}
+        exchange = Exchange(direct=True)
+        if not isinstance(self.log.storage, Memory):
+            exchange = self.executor_exchange(plan.number)
+        return Job(
+            self._setup,
+            plan,
+            before,
+            {name: sink for name, sink in running.items() if self._writes(name)},
+            frozenset(name for name, sink in running.items() if hasattr(sink, "commit_count")),
+            exchange,
+            boundary,
+            self.config.key_limit,
+        )
+
+    def executor_exchange(self, number: int) -> Exchange:
+        """How batches get from task to task on disk: as files, where all tasks see them."""
+        return Exchange(str(self.log.exchange(number)))
+
+    def _writes(self, name: str) -> bool:
+        """Whether tasks write the results of a query; what is ordered is merged by the driver."""
+        return self.standing.asked[name].ordering is None and hasattr(self.sinks[name], "write_part")
+
+    def _ordered(self) -> list[str]:
+        """The queries whose results leave in an order; where they are only counted, they have none."""
+        asked = self.standing.asked.items()
+        return [n for n, one in asked if one.ordering and not hasattr(self.sinks[n], "commit_count")]
+
+    def end(self, plan: Plan, before: Manifest, told: Told, began: float) -> Ended:
+        """What a batch leaves, from what its tasks told; the next one can begin with it."""
+        self._set_aside(plan, before, told)
+        program, storage = self.standing.program, self.log.storage
+        programs = {} if program is None else {GRAPH: program}
+        ordered = gather_all(plan, before, told, programs, self._ordered(), storage)
+        figures = {
+            "started": plan.now / 1e6,
+            "elapsed": time.perf_counter() - began,
+            "backlog": self.intake.backlog(),
+            "files": sum(len(parts) for parts in plan.inputs.values()),
+            **figures_of(ordered),
+        }
+        manifest = hold(next_manifest(plan, before, told, programs, figures), ordered, told, storage)
+        self.before = manifest
+        if program is not None:
+            metrics = BatchMetrics.from_dict(manifest.metrics[GRAPH])
+            self.history.add(program.graph, metrics)
+            self.decider.samples = samples_of(program, told) or self.decider.samples
+            self._stop_failed_queries(program, manifest, told)
+            self._warn_of_large_keys(metrics)
+        self.decider.schedule(manifest, plan.now)
+        return Ended(plan, told, manifest, ordered, {n: self.sinks[n] for n in self.standing.asked}, began)
+
+    def _set_aside(self, plan: Plan, before: Manifest, told: Told) -> None:
+        if self.config.set_aside is not None:
+            bad = before.records.get("bad", 0) + len(told.bad)
+            seen = before.records.get("seen", 0) + told.seen
+            self.config.set_aside(plan.number, b"\n".join(told.bad), bad, seen)
+
+    def _committed(self, ended: Ended) -> None:
+        """A batch is in the log: what it read may go, and whoever waits for it is told."""
+        self.intake.release(ended.plan)
+        if _LOG.isEnabledFor(logging.INFO) and GRAPH in ended.manifest.metrics:
+            metrics = BatchMetrics.from_dict(ended.manifest.metrics[GRAPH])
+            for name, asked in sorted(self.standing.asked.items()):
+                log_batch(name, own_metrics(metrics, name, self.history.newest_part(name, asked.names)))
+
+    def _stop_failed_queries(self, program: Program, manifest: Manifest, told: Told) -> None:
+        """Stop queries that failed, or whose state is larger than it may be."""
+        for name, why in told.failed.items():
+            _LOG.warning("query %s is stopped: %s", name, why)
+            self.decider.requests.stop(name, f"failed: {why}")
+        for name, why in too_large(program, manifest, GRAPH, self.config.state_limit).items():
+            _LOG.warning("query %s is stopped: %s", name, why)
+            self.decider.requests.stop(name, f"stopped: {why}")
+
+    def _warn_of_large_keys(self, metrics: BatchMetrics) -> None:
+        """Say which keys have too many results."""
+        for name, keys in metrics.keys.items():
+            for one in keys.too_many:
+                counts = " × ".join(f"{count:,} of {alias}" for alias, count in one.items() if alias != "key")
+                _LOG.warning(
+                    "query %s: key %s would have more than %s results (%s); its new tuples are set aside",
+                    *(name, one["key"], f"{self.config.key_limit:,}", counts),
+                )
+
+    # Going on until it is stopped
+
+    def run(self) -> None:
+        """Run batches until `stopping`; an error ends it and is raised."""
+        lately = time.monotonic()
+        while not self.stopping:
+            if self.run_next():
+                lately = time.monotonic()
+                self._tell_marks()
+                continue
+            self.committer.wait()
+            self._tell_marks()
+            pause = WATCHFUL if time.monotonic() - lately < LATELY else DROWSY
+            self.wake.wait(pause)
+            self.wake.clear()
+        self.committer.wait()
+
+    def mark(self) -> Mark:
+        """Something that is told when all that is there now has been processed."""
+        mark = Mark()
+        self.marks.append(mark)
+        self.wake.set()
+        return mark
+
+    def _aim(self) -> None:
+        """Marks that are new are reached when what is there now is committed."""
+        for mark in self.marks:
+            if mark.target is None:
+                mark.target = self.intake.waiting()
+
+    def _tell_marks(self) -> None:
+        """Tell the marks that are reached."""
+        for mark in list(self.marks):
+            if mark.target is None or not self.intake.has_released(mark.target):
+                continue
+            if self.intake.unfinished() or self.decider.is_due(self.before):
+                continue
+            self.marks.remove(mark)
+            mark.reached.set()
+
+    def close(self) -> None:
+        """End all tasks, and let go of sources and log."""
+        for part in (self.committer, self.executor, self.intake, self.log):
+            try:
+                part.close()
+            except Exception as error:
+                _LOG.warning("while closing: %s", error)
+
+    # What may be asked for while it runs
+
+    def add(self, name: str, asked: Asked, sink: Any) -> None:
+        """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""
+        self._open(sink, asked.query, self.before.number)
+        self.log.forget_stop(name)
+        self.committer.broken.pop(name, None)
+        self.sinks[name] = sink
+        self.decider.requests.begin(name, asked, sink)
+        self.wake.set()
+
+    def stop_query(self, name: str) -> None:
+        """Run a query no longer, from the next batch on, whichever session runs that."""
+        if name in self.sinks:
+            self.log.write_stop(name, "stopped")
+            self.decider.requests.stop(name, "stopped")
+            self.wake.set()
+
+    def add_stream(self, stream: Stream, source: Source) -> None:
+        """Follow one more stream, from the next batch on."""
+        if stream.name in self.config.streams:
+            raise CatalogError(f"stream {stream.name} runs already", hint="choose another name")
+        with self._lock:
+            self.config.streams[stream.name] = stream
+            self._opening[stream.name] = source
+        self.wake.set()
+
+    def _open_streams(self) -> None:
+        with self._lock:
+            opening, self._opening = self._opening, {}
+        if opening:
+            self.log.extend({name: _described(self.config.streams[name]) for name in opening})
+            for name, source in opening.items():
+                self.intake.open(name, source, self.before.cursors.get(name, {}))
+                self.config.sources[name] = source
+
+    def end_input(self) -> None:
+        """Take what has come for all there is: close every row, with the next batch."""
+        self.decider.ending = True
+        self.wake.set()
+
+    def state_of(self, name: str) -> float:
+        """The bytes of a query's stores, after the last batch."""
+        program = self.standing.program
+        return state_of(program, self.before, GRAPH, name) if program else 0.0
+
+
+def _described(stream: Stream) -> list[Any]:
+    return [str(stream.schema), stream.event_time]
+
+
+def _differs(one: Setup, other: Setup) -> bool:
+    """Whether tasks that were set up with the one lack something of the other."""
+    return (
+        one.sources.keys() != other.sources.keys()
+        or one.functions != other.functions
+        or one.sinks.keys() != other.sinks.keys()
+        or any(one.sinks[name] is not other.sinks[name] for name in one.sinks)
+    )

@@ -1,0 +1,120 @@
+"""The control channel between the driver and the tasks that stay (design, D2).
+
+Guarantees: nothing that is received is ever run: a frame is JSON and bytes, never a pickle. Both ends prove that they
+know the session's key before anything else is read, so that no other process can be taken for a task or for the driver.
+A frame arrives whole or the channel is broken, which raises `ConnectionError`.
+
+    length of the head │ head, JSON: {"kind": …, "sizes": [size of each part], …} │ parts
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import secrets
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from weft.runtime.messages import Message
+
+__all__ = ["Channel", "authenticate", "messages_of", "parts_of"]
+
+_LENGTH = struct.Struct("<Q")
+_MOST = 1 << 34  # bytes of a frame's part; more is no frame of ours
+_HEAD = 1 << 28
+
+
+class Channel:
+    """A connection over which frames go both ways."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+
+    def send(self, head: dict[str, Any], parts: Sequence[Any] = ()) -> None:
+        """Send a frame: plain data, and buffers that travel as they are."""
+        views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
+        sizes = [memoryview(part).nbytes for part in parts]
+        text = json.dumps({**head, "sizes": sizes}, separators=(",", ":")).encode()
+        waiting: list[Any] = [memoryview(_LENGTH.pack(len(text)) + text), *views]
+        while waiting:
+            sent = self.socket.sendmsg(waiting[:256])
+            while waiting and sent >= waiting[0].nbytes:
+                sent -= waiting.pop(0).nbytes
+            if sent:
+                waiting[0] = waiting[0][sent:]
+
+    def receive(self) -> tuple[dict[str, Any], list[memoryview]]:
+        """The next frame; it waits for one."""
+        (size,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        if size > _HEAD:
+            raise ConnectionError("this is no frame of the control channel")
+        head = json.loads(bytes(self._exactly(size)))
+        sizes = head.pop("sizes")
+        if any(not 0 <= one <= _MOST for one in sizes):
+            raise ConnectionError("this is no frame of the control channel")
+        whole = self._exactly(sum(sizes))
+        parts, start = [], 0
+        for one in sizes:
+            parts.append(whole[start : start + one])
+            start += one
+        return head, parts
+
+    def _exactly(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        done = 0
+        while done < size:
+            got = self.socket.recv_into(data[done:])
+            if not got:
+                raise ConnectionError("the other end of the control channel is gone")
+            done += got
+        return data
+
+    def close(self) -> None:
+        """Close the connection; whoever waits for a frame on the other end is told."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+
+def authenticate(connection: socket.socket, key: bytes, *, driver: bool) -> None:
+    """Prove to the other end that this one knows the key, and have it prove the same; else a `ConnectionError`.
+
+    Each end sends 32 random bytes and answers those it gets with their HMAC under the key and the name of its role.
+    """
+    mine = secrets.token_bytes(32)
+    connection.sendall(mine)
+    theirs = _receive(connection, 32)
+    roles = (b"driver", b"task") if driver else (b"task", b"driver")
+    connection.sendall(_proof(key, roles[0], theirs))
+    if not hmac.compare_digest(_receive(connection, 32), _proof(key, roles[1], mine)):
+        raise ConnectionError("the other end of the control channel does not know the key")
+
+
+def _proof(key: bytes, role: bytes, challenge: bytes) -> bytes:
+    return hmac.digest(key, role + challenge, "sha256")
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ConnectionError("the other end of the control channel is gone")
+        data += more
+    return data
+
+
+def parts_of(messages: Sequence[Message]) -> tuple[list[list[Any]], list[Any]]:
+    """Messages as what a frame's head says of them, and as its parts."""
+    return [[one.partition, one.target] for one in messages], [one.data for one in messages]
+
+
+def messages_of(heads: Sequence[Sequence[Any]], parts: Sequence[Any]) -> list[Message]:
+    """What `parts_of` took apart."""
+    import pyarrow as pa
+
+    found = zip(heads, parts, strict=True)
+    return [Message(partition, target, pa.py_buffer(data)) for (partition, target), data in found]

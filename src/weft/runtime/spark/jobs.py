@@ -1,0 +1,110 @@
+"""Batches as jobs of Spark: a stage to read and one for each hop, Spark's own shuffle in between (design, D2).
+
+Guarantees: one `mapInArrow` to read and one for each hop, with a shuffle by partition number before each hop, and
+nothing else: one job. Only the public DataFrame API is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from weft.runtime.job import Job, Setup
+from weft.runtime.loop.executor import Pieces
+from weft.runtime.messages import Message, read_rows, to_rows
+from weft.runtime.worker import hop_task, past_task, read_task, spare_the_collector
+
+__all__ = ["JobsExecutor"]
+
+_ROW = StructType(
+    [
+        StructField("partition", IntegerType()),
+        StructField("target", StringType()),
+        StructField("bucket", BinaryType()),
+    ]
+)
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass
+class JobsExecutor:
+    """Runs every batch as a job of its own."""
+
+    spark: SparkSession
+    partitions: int
+    name: str = field(default="jobs", init=False)
+
+    @property
+    def readers(self) -> int:
+        """As many tasks as partitions; more only cost their start."""
+        return self.partitions
+
+    def start(self, setup: Setup) -> None:
+        """Nothing to get ready: every job carries what it needs."""
+
+    def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
+        """Run one batch as one job."""
+        lean = job.for_task()
+        tasks = self.spark.range(0, self.readers, 1, self.readers)
+        frame = tasks.mapInArrow(_past_reader(lean) if job.boundary else _reader(lean, pieces), _ROW)
+        for hop in range(1, 1 + hops):
+            frame = frame.repartitionById(self.partitions, F.col("partition"))
+            frame = frame.mapInArrow(_hopper(lean, hop), _ROW)
+        return self._collect(frame, job)
+
+    def _collect(self, frame: DataFrame, job: Job) -> list[Message]:
+        what = "boundary before batch" if job.boundary else "batch"
+        self.spark.sparkContext.setJobDescription(f"weft: {what} {job.number}")
+        try:
+            return [message for batch in frame.toArrow().to_batches() for message in read_rows(batch)]
+        finally:
+            self.spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Nothing stays between two jobs."""
+
+
+def _reader(job: Job, pieces: Pieces) -> Callable[[Batches], Batches]:
+    def read(batches: Batches) -> Batches:
+        _drain(batches)
+        task = _task()
+        return to_rows(read_task(job, task, pieces[task]))
+
+    return read
+
+
+def _past_reader(job: Job) -> Callable[[Batches], Batches]:
+    def read(batches: Batches) -> Batches:
+        _drain(batches)
+        return to_rows(past_task(job, _task()))
+
+    return read
+
+
+def _hopper(job: Job, hop: int) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        messages = (message for batch in batches for message in read_rows(batch))
+        return to_rows(hop_task(job, hop, _task(), messages))
+
+    return run
+
+
+def _drain(batches: Batches) -> None:
+    for _ in batches:
+        pass
+
+
+def _task() -> int:
+    """The number of the partition that this task is for."""
+    spare_the_collector()
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("this runs inside a Spark task")
+    return int(context.partitionId())

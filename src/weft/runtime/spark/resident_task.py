@@ -1,0 +1,111 @@
+"""A task that stays: it runs one batch after the other until the driver closes its channel (design, D2).
+
+Guarantees: between two frames of the driver it does nothing. It keeps what it has open of its partitions' state; what a
+batch begins with is always told by the driver, so a batch can be repeated.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from weft.ports.source import Part
+from weft.runtime.job import Job, Setup
+from weft.runtime.messages import Message
+from weft.runtime.spark.channel import Channel, authenticate, messages_of, parts_of
+from weft.runtime.worker import hop_task, past_task, read_task
+
+__all__ = ["Address", "connect", "resident"]
+
+Address = str | tuple[str, int]  # a Unix socket, or a host and a port
+Batches = Iterator[pa.RecordBatch]
+FREEZES = 8  # batches after which no more is loaded that stays
+
+
+def resident(
+    setup: Setup, address: Address, key: bytes, tasks: int, partitions: int
+) -> Callable[[Batches], Batches]:
+    """What Spark runs in every task of the stage that stays."""
+
+    def serve(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        task = 0 if context is None else int(context.partitionId())
+        channel = connect(address, key)
+        try:
+            channel.send({"kind": "hello", "task": task, "pid": os.getpid()})
+            _Task(setup, channel, task, range(task, partitions, tasks)).run()
+        except ConnectionError:
+            pass  # the driver is done with this task, or gone
+        finally:
+            channel.close()
+        yield pa.RecordBatch.from_arrays([pa.array([task], pa.int32())], names=["task"])
+
+    return serve
+
+
+def connect(address: Address, key: bytes) -> Channel:
+    """A channel to the driver."""
+    if isinstance(address, str):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect(address)
+    else:
+        connection = socket.create_connection(address)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    authenticate(connection, key, driver=False)
+    return Channel(connection)
+
+
+class _Task:
+    """One task, and the partitions that are its."""
+
+    def __init__(self, setup: Setup, channel: Channel, number: int, partitions: Sequence[int]) -> None:
+        self.setup, self.channel, self.number, self.partitions = setup, channel, number, partitions
+        self.jobs: dict[int, Job] = {}  # by partition, of the batch under way
+        self.batches = 0
+
+    def run(self) -> None:
+        """Do what the driver says until it says no more."""
+        while True:
+            head, parts = self.channel.receive()
+            if head["kind"] == "end":
+                return
+            try:
+                found = self._step(head, parts)
+            except Exception as error:  # the driver decides whether to try again
+                text = "".join(traceback.format_exception(error))
+                self.channel.send(
+                    {"kind": "failed", "error": f"{type(error).__name__}: {error}", "trace": text}
+                )
+                continue
+            about, data = parts_of(found)
+            self.channel.send({"kind": "done", "messages": about}, data)
+
+    def _step(self, head: dict[str, Any], parts: Sequence[Any]) -> list[Message]:
+        if head["kind"] == "read":
+            self._begin(head)
+            job = self.jobs[self.partitions[0]]
+            if job.boundary:
+                return [m for p in self.partitions for m in past_task(self.jobs[p], p)]
+            pieces = [(stream, Part.from_dict(part)) for stream, part in head["pieces"]]
+            return list(read_task(job, self.number, pieces))
+        arrived: dict[int, list[Message]] = {partition: [] for partition in self.partitions}
+        for message in messages_of(head["messages"], parts):
+            arrived[message.partition].append(message)
+        return [m for p in self.partitions for m in hop_task(self.jobs[p], head["hop"], p, arrived[p])]
+
+    def _begin(self, head: dict[str, Any]) -> None:
+        if self.batches < FREEZES:
+            gc.freeze()  # what is loaded by now never becomes garbage
+        self.batches += 1
+        job = Job.from_dict(self.setup, head["job"])
+        self.jobs = dict.fromkeys(self.partitions, job)

@@ -1,0 +1,305 @@
+"""Batches in this process, one at a time, by the loop, the tasks and the commit that run on Spark (design, D10).
+
+Guarantees: the answer depends on the input alone, not on the number of partitions or on the driver policy (design,
+section 3, says what it is). It reads no clock but to measure itself: the arrival time of a batch is given. Nothing is
+kept beyond the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket
+from weft.errors import CatalogError, nearest
+from weft.kernels.arrow import result_schema
+from weft.kernels.punctuation import Punctuations
+from weft.kernels.user_functions import Function
+from weft.logical.node import BOOLEAN
+from weft.logical.query import Query
+from weft.logical.user_functions import UserFunction
+from weft.plan.graph import Member, PhysicalGraph
+from weft.runtime.asked import Asked
+from weft.runtime.changes import Changes
+from weft.runtime.driver import DEFAULT
+from weft.runtime.file_state import shelf_of
+from weft.runtime.functions import PackedFunction
+from weft.runtime.held import Held, opened
+from weft.runtime.interpret import LIMIT
+from weft.runtime.local import LocalExecutor
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import GRAPH, Manifest
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.deciding import Decider
+from weft.runtime.loop.loop import Loop
+from weft.runtime.metrics import BatchMetrics
+from weft.runtime.prepared import StorePlan
+from weft.runtime.program import Program
+from weft.runtime.relay import Facts, Relay
+from weft.runtime.standing import Standing
+from weft.runtime.succession import facts_of
+from weft.sources.tables import TableSource
+
+__all__ = ["LocalRunner"]
+
+Data: TypeAlias = "pa.RecordBatch | pa.Table"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass
+class _Kept:
+    """A sink that keeps what each batch gave."""
+
+    exactly_once: bool = True
+    schema: pa.Schema | None = None
+    tables: dict[int, pa.Table] = field(default_factory=dict)
+    marks: list[Punctuations] = field(default_factory=list)
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
+        self.schema = schema
+
+    def recover(self, last_committed: int) -> None: ...
+
+    def begin(self, batch_id: int) -> None: ...
+
+    def commit(self, batch_id: int, rows: Any) -> None:
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(list(rows), self.schema)
+        self.tables[batch_id] = table
+
+    def commit_ordered(self, batch_id: int, rows: Any, punctuations: Punctuations) -> None:
+        self.commit(batch_id, rows)
+        self.marks.append(punctuations)
+
+
+@dataclass
+class _Given(Decider):
+    """Decides nothing: the next graph is given."""
+
+    given: tuple[Standing, Relay] | None = None
+
+    def next_standing(self, changes: Changes, facts: Facts) -> tuple[Standing, Relay] | None:  # noqa: ARG002
+        """What was given since the last batch."""
+        found, self.given = self.given, None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """What a partition holds."""
+
+    loop: Loop
+    number: int
+
+    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+        """The runs of a store, oldest first."""
+        runs = self.loop.before.of(GRAPH, plan.identity, self.number)
+        shelf, program = shelf_of(self.loop.log.storage), self.loop.standing.program
+        assert program is not None
+        return [shelf.open_for(run.name, program, plan) for run in runs]
+
+
+class LocalRunner:
+    """Runs batches through a graph, in this process; the graph may change between them."""
+
+    def __init__(
+        self,
+        graph: PhysicalGraph,
+        *,
+        partitions: int | None = None,
+        driver: str = DEFAULT,
+        limit: int = LIMIT,
+        functions: Mapping[str, Function] | None = None,
+        before: Manifest | None = None,
+    ) -> None:
+        layouts = [store.layout.partitions for store in graph.stores]
+        self.partitions = partitions or max(layouts, default=1)
+        self.driver, self.limit, self.functions = driver, limit, dict(functions or {})
+        self._now = 0
+        packed = {
+            name: PackedFunction(UserFunction(name, BOOLEAN, 1, None), function)
+            for name, function in self.functions.items()
+        }
+        config = RunConfig(
+            {},
+            {},
+            decide=_undecided,
+            restore=_unmade,
+            describe=lambda _: None,
+            partitions=self.partitions,
+            driver=driver,
+            key_limit=limit,
+            functions=packed,
+            batch_bytes=1 << 62,
+        )
+        self.loop = Loop(config, Checkpoint.in_memory(), LocalExecutor(self.partitions), overlapping=False)
+        self.loop.decider = self._decider = _Given(config, self.loop.log, self.loop.history)
+        self._decider.clock = lambda: self._now
+        self.loop.start({})
+        self.loop.before = before or Manifest()
+        self._give(graph, Relay())
+
+    @property
+    def program(self) -> Program:
+        """What runs."""
+        standing = self._decider.given[0] if self._decider.given else self.loop.standing
+        assert standing.program is not None
+        return standing.program
+
+    @property
+    def graph(self) -> PhysicalGraph:
+        """What runs."""
+        return self.program.graph
+
+    @property
+    def metrics(self) -> list[BatchMetrics]:
+        """What every batch did."""
+        return [metrics for _, metrics in self.loop.history.batches]
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the state before the next batch."""
+        return facts_of(self.loop.before, GRAPH)
+
+    @property
+    def states(self) -> list[_Partition]:
+        """What is stored, by partition."""
+        return [_Partition(self.loop, number) for number in range(self.partitions)]
+
+    @property
+    def dealt(self) -> dict[str, int]:
+        """How many tuples have been dealt out to the partitions of each store."""
+        return {store: sum(tasks.values()) for store, tasks in self.loop.before.dealt.get(GRAPH, {}).items()}
+
+    @property
+    def waiting(self) -> dict[str, list[Held]]:
+        """Results that are held back, by query."""
+        storage = self.loop.log.storage
+        return {name: opened(storage, runs) for name, runs in self.loop.before.held.items()}
+
+    @property
+    def punctuations(self) -> dict[str, Punctuations]:
+        """Up to where results are complete, by query."""
+        return {
+            name: Punctuations.joined(sink.marks)
+            for name, sink in self.loop.sinks.items()
+            if sink.marks or self.graph.member(name).ordering
+        }
+
+    def resumed(self, graph: PhysicalGraph, number: int) -> LocalRunner:
+        """A runner that goes on with a batch after some in which no query ran: nothing is stored any more.
+
+        What is known of the streams is still known.
+        """
+        last = self.loop.before
+        before = replace(last, number=number - 1, runs={}, kept={}, evicted={}, held={}, dealt={}, metrics={})
+        runner = LocalRunner(
+            graph,
+            partitions=self.partitions,
+            driver=self.driver,
+            limit=self.limit,
+            functions=self.functions,
+            before=replace(before, standing=""),
+        )
+        runner.loop.history.batches, runner.loop.history.graphs = self.loop.history.batches, {}
+        return runner
+
+    def _give(self, graph: PhysicalGraph, relay: Relay) -> None:
+        """Go on by a graph from the next batch on."""
+        asked = {member.name: _asked(member) for member in graph.members}
+        for name, one in asked.items():
+            if name not in self.loop.sinks:
+                self.loop.sinks[name] = sink = _Kept()
+                sink.open(result_schema(one.query))
+        for input_ in (i for one in asked.values() for i in one.query.inputs):
+            name = input_.stream.name
+            if name not in self.loop.config.streams:
+                self.loop.config.streams[name] = input_.stream
+                self.loop.config.sources[name] = TableSource(input_.stream.schema)
+                self.loop.intake.open(name, self.loop.config.sources[name], {})
+        self._decider.given = Standing(asked, None, Program(graph)), relay
+
+    def process(self, data: Mapping[str, Data], *, now: datetime | int = 0) -> pa.Table:
+        """The results of a batch of a graph of one query: tables by alias, or by stream for all of its aliases.
+
+        ``now`` is the arrival time (an integer: microseconds), which counts for streams without event time and
+        for idle ones.
+        """
+        query = self.graph.query
+        known = {*query.aliases, *(input_.stream.name for input_ in query.inputs)}
+        for name in data:
+            if name not in known:
+                raise CatalogError(f"the query reads no stream {name!r}", hint=nearest(name, known))
+        streams = {input_.alias: input_.stream.name for input_ in query.inputs}
+        named = {streams.get(name, name): table for name, table in data.items()}
+        return self._batch(named, now)[self.graph.members[0].name]
+
+    def process_all(self, data: Mapping[str, Data], *, now: datetime | int = 0) -> dict[str, pa.Table]:
+        """The results of a batch, by query; tables are by stream."""
+        return self._batch(data, now)
+
+    def end(self, *, now: datetime | int = 0) -> dict[str, pa.Table]:
+        """The results, by query, that follow from nothing more coming: rows that still waited for a partner."""
+        self._decider.ending = True
+        return self._batch({}, now)
+
+    def _batch(self, data: Mapping[str, Data], now: datetime | int) -> dict[str, pa.Table]:
+        self._now = now if isinstance(now, int) else (_aware(now) - _EPOCH) // timedelta(microseconds=1)
+        sources = self.loop.config.sources
+        for name, table in data.items():
+            if name in sources:
+                source = sources[name]
+                assert isinstance(source, TableSource)
+                source.offer(table)
+        self.loop.run_next(also_empty=True)
+        ended = self.loop.ended
+        assert ended is not None
+        for error in ended.told.broken.values():
+            raise error
+        number = ended.plan.number
+        return {m.name: self._given_in(m, number) for m in self.graph.members}
+
+    def _given_in(self, member: Member, number: int) -> pa.Table:
+        found = self.loop.sinks[member.name].tables.get(number)
+        return _empty(member.query) if found is None else found
+
+    def results(self, name: str | None = None) -> pa.Table:
+        """The results of all batches so far, of a query or of the only one."""
+        member = self.graph.member(name) if name else self.graph.members[0]
+        tables = self.loop.sinks[member.name].tables
+        found = [tables[number] for number in sorted(tables)]
+        return pa.concat_tables(found) if found else _empty(member.query)
+
+    def change(self, graph: PhysicalGraph, relay: Relay) -> None:
+        """Go on by another graph from the next batch on, which then also has what queries asked for of the past."""
+        self._give(graph, relay)
+
+    def past(self, name: str) -> pa.Table:
+        """Of the last batch's results of a query, those that lie in the past it asked for and that are in no order."""
+        return pa.Table.from_batches(
+            self.loop.past.results(name), result_schema(self.graph.member(name).query)
+        )
+
+
+def _asked(member: Member) -> Asked:
+    return Asked(member.query, (), None, bool(member.backfill), None, member.ordering)
+
+
+def _empty(query: Query) -> pa.Table:
+    return result_schema(query).empty_table()
+
+
+def _undecided(*_: Any) -> Any:
+    raise NotImplementedError("the graph is given")
+
+
+def _unmade(_: Mapping[str, Any]) -> Any:
+    raise NotImplementedError("a run in this process is not resumed")
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
