@@ -1,0 +1,70 @@
+"""What Spark starts as the parent of its Python workers (`spark.python.daemon.module`), in place of `pyspark.daemon`.
+
+Guarantees: it is PySpark's daemon, with what tasks need loaded before the first worker is forked: workers have it at
+once, and share its memory. A process must have one thread when it forks. Libraries that start threads are told not to,
+unless the user has told them otherwise; if there are threads all the same, it begins again as PySpark's own daemon,
+which loads nothing. The protocol with Spark, and how workers prove who they are, is PySpark's own code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+__all__ = ["main"]
+
+# Arrow's allocator would clean up in a thread; NumPy's algebra would have one per core.
+_ONE_THREAD = {
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+def main() -> None:
+    """Load what tasks need, and be PySpark's daemon."""
+    with suppress(Exception):  # whatever it is, workers will find it again, and tell
+        _load()
+    if _threads() != 1:
+        os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
+    from pyspark.daemon import manager
+
+    manager()
+
+
+def _load() -> None:
+    sys.path[:] = _without_archives(sys.path)
+    for name, value in _ONE_THREAD.items():
+        os.environ.setdefault(name, value)
+    import pyspark.worker
+
+    import weft.runtime.stages  # noqa: F401
+
+
+def _without_archives(path: list[str]) -> list[str]:
+    """The path without `pyspark.zip` where the same PySpark is installed: from there it loads in a quarter of the time.
+
+    Modules in an archive are compiled at every start. Another PySpark's archive is left where it is.
+    """
+    archives = [entry for entry in path if entry.endswith("/python/lib/pyspark.zip")]
+    rest = [entry for entry in path if entry not in archives]
+    homes = {str(Path(archive).parents[2]) for archive in archives}
+    installed = PathFinder.find_spec("pyspark", rest)
+    is_same = installed is not None and homes == {str(Path(installed.origin or "").parent)}
+    return rest if is_same else path
+
+
+def _threads() -> int:
+    """How many threads this process has; 0 where that cannot be told."""
+    try:
+        return sum(1 for _ in Path("/proc/self/task").iterdir())
+    except OSError:
+        return 0
+
+
+if __name__ == "__main__":
+    main()
