@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("WEFT_CLASS_ARCHIVE", "0")  # tests leave nothing in the user's cache
 
 settings.register_profile(
     "weft",

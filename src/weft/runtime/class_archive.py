@@ -34,7 +34,9 @@ DELAY = 20.0  # seconds after the start of a session, which has better things to
 RETRY = 7 * 24 * 3600.0  # seconds after which it is tried again where it did not work
 ROOM = 1 << 30  # bytes that must be free on the disk
 _FORMAT = 1
-_QUIET = "-Xshare:auto -Xlog:cds*=off -Xlog:class+path*=off"  # an archive that does not fit is ignored in silence
+_QUIET = (
+    "-Xshare:auto -Xlog:cds*=off -Xlog:class+path*=off"  # an archive that does not fit is ignored in silence
+)
 
 _planned: set[str] = set()  # archives that this process has had made, or will
 _makers: list[subprocess.Popen[bytes]] = []  # kept, for Python warns of processes that nobody waits for

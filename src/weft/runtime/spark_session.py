@@ -1,7 +1,7 @@
 """Spark sessions with the settings that suit short jobs of few, large rows (`docs/spark.md` says why each).
 
 Guarantees: a session made here has as many slots for users' own tasks as its master says, and besides them those for
-tasks that stay. What users have set for their own Spark, by files or the environment, is kept where Weft can do with it.
+tasks that stay. Java options that users have set for their own Spark win over ours.
 """
 
 from __future__ import annotations
