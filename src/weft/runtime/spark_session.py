@@ -6,6 +6,7 @@ tasks that stay. Java options that users have set for their own Spark win over o
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from weft.runtime.class_archive import archive_options, archive_place, make_archive_later
 
 __all__ = [
+    "START",
     "create_spark",
     "describe_job",
     "is_on_one_machine",
@@ -25,6 +27,10 @@ __all__ = [
     "slots_of",
     "sources_have_names",
 ]
+
+START = logging.getLogger(
+    "weft.start"
+)  # a word per phase of a start, at DEBUG, when the phase before has ended
 
 _EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _QUERIES = {
@@ -62,7 +68,9 @@ def create_spark(master: str, slots: int = 0, *, java_options: str = "") -> Spar
     builder = SparkSession.builder.master(master).appName("weft")
     for name, value in settings.items():
         builder = builder.config(name, value)
+    START.debug("java")
     spark = builder.getOrCreate()
+    START.debug("spark")
     make_archive_later(place)
     return spark
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from weft.errors import ConfigError
-from weft.runtime.spark_session import describe_job, is_on_one_machine
+from weft.runtime.spark_session import START, describe_job, is_on_one_machine
 from weft.version import __version__
 
 __all__ = ["check_workers", "start_workers"]
@@ -78,6 +78,7 @@ def _start(spark: SparkSession, reports: Future[list[str]]) -> None:
     except Exception as error:
         reports.set_exception(error)
     else:
+        START.debug("workers")
         reports.set_result(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import fcntl
 import os
@@ -163,7 +164,7 @@ def test_it_is_made_after_a_while_and_once(place: ArchivePlace, monkeypatch: pyt
     monkeypatch.setattr(class_archive, "_begin", begun.append)
     monkeypatch.setattr(class_archive, "_planned", set())
     monkeypatch.setattr(class_archive, "DELAY", 0.05)
-    monkeypatch.setattr(class_archive.atexit, "register", at_exit.append)
+    monkeypatch.setattr(atexit, "register", at_exit.append)
     make_archive_later(place)
     make_archive_later(place)
     deadline = time.monotonic() + 10
