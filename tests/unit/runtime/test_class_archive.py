@@ -66,6 +66,19 @@ def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     make_archive_later(None)
 
 
+def test_a_spark_that_runs_already_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A maker that found the way to a user's Java would stop the user's session."""
+    monkeypatch.setenv("WEFT_CLASS_ARCHIVE", "1")
+    assert archive_place() is not None
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1234")
+    monkeypatch.setenv("PYSPARK_GATEWAY_SECRET", "secret")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    assert archive_place() is None
+    found = class_archive_maker._environment(str(tmp_path))
+    assert not {"PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE"} & found.keys()
+    assert found["WEFT_CLASS_ARCHIVE"] == "0"
+
+
 def test_only_a_complete_one_is_used(place: ArchivePlace) -> None:
     assert archive_options(place) == ""
     file = place.complete(1000)
