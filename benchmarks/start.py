@@ -1,8 +1,9 @@
 """What a start of Weft consists of, from `import weft` to the first result: `weft bench start`.
 
 Guarantees: every start is a process of its own, over two streams of one small file each. Kernels are compiled before;
-the archive of Spark's classes is made in a folder of the benchmark's, so that starts without and with it are seen. A
-restart is a start over the checkpoint of a session that was killed (kill -9) after its first batch.
+the archive of Spark's classes is made in a folder of the benchmark's. Starts without it, with it and after a kill take
+turns, so that a machine that gets busier does not favour one of them; how busy it was is shown. A start after a kill is
+one over the checkpoint of a session that was killed (kill -9) after its first batch.
 """
 
 from __future__ import annotations
@@ -73,18 +74,17 @@ def measure(root: Path, rounds: int, cores: int) -> dict[str, list[Marks]]:
     from weft.runtime.class_archive_maker import make_archive
 
     found: dict[str, list[Marks]] = {"without archive": [], "with archive": [], "after a kill": []}
-    os.environ |= {"WEFT_CLASS_ARCHIVE": "0", "XDG_CACHE_HOME": str(root / "cache")}
-    for number in range(rounds + 1):
-        say(f"start {number} of {rounds} without an archive")
-        marks = run_start(_work(root, f"without{number}"), cores)
-        found["without archive"] += [marks] if number else []  # the first one compiles kernels
-    os.environ["WEFT_CLASS_ARCHIVE"] = "1"
+    os.environ |= {"WEFT_CLASS_ARCHIVE": "1", "XDG_CACHE_HOME": str(root / "cache")}
     place = archive_place()
-    say("making the archive")
+    say("making the archive, and a start that compiles kernels")
     if place is None or make_archive(place) is None:
         raise SystemExit("no archive of Spark's classes can be made here")
+    run_start(_work(root, "first"), cores)
     for number in range(1, rounds + 1):
-        say(f"start {number} of {rounds} with the archive, and one after a kill")
+        say(f"round {number} of {rounds}: without the archive, with it, and after a kill")
+        os.environ["WEFT_CLASS_ARCHIVE"] = "0"
+        found["without archive"].append(run_start(_work(root, f"without{number}"), cores))
+        os.environ["WEFT_CLASS_ARCHIVE"] = "1"
         found["with archive"].append(run_start(_work(root, f"with{number}"), cores))
         killed = _work(root, f"killed{number}")
         run_start(killed, cores, die=True)
@@ -100,7 +100,8 @@ def _work(root: Path, name: str) -> Path:
 
 def start_table(found: Mapping[str, Sequence[Marks]]) -> Table:
     """A column per kind of start, of medians."""
-    table = Table(title="A start (s, medians)")
+    load = os.getloadavg()[1] / (os.cpu_count() or 1)
+    table = Table(title="A start (s, medians)", caption=f"{load:.1f} processes per core wanted to run")
     table.add_column("")
     columns = {kind: [phases(marks) for marks in starts] for kind, starts in found.items()}
     for kind in columns:
