@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("WEFT_CLASS_ARCHIVE", "0")  # tests leave nothing in the user's cache
 
 settings.register_profile(
     "weft",
@@ -160,7 +163,7 @@ def spark() -> Iterator[Any]:
     """One Spark for all tests of a worker: those that use it are in the group "spark", and must not stop it."""
     from weft.runtime.spark_session import create_spark  # most tests need no Spark
 
-    session = create_spark("local[2]", slots=4)
+    session = create_spark("local[2]")
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -15,6 +15,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from weft.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from weft.errors import WeftError
     from weft.kernels.punctuation import Punctuations
@@ -63,8 +65,6 @@ __all__ = [
     "uniform",
     "zipf",
 ]
-
-__version__ = "0.1.0.dev0"
 
 # Where names come from. They are looked up when they are asked for: Spark's workers need few of them, and start sooner.
 _HOMES = {

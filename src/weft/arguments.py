@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from types import UnionType
 from typing import Any
 
@@ -21,6 +22,7 @@ from weft.logical.ordering import Ordering, check_ordering, ordering_of
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.window import Rows, parse_duration
+from weft.paths import local_path
 from weft.runtime.asked import Asked
 from weft.sinks.describe import same_place
 from weft.sinks.protocol import Sink
@@ -37,6 +39,7 @@ __all__ = [
     "check_free",
     "check_name",
     "check_one_of",
+    "checkpoint_path",
     "dead_letters_of",
     "duration_of",
     "free_name",
@@ -118,6 +121,19 @@ def check_one_of(value: str, known: Collection[str], what: str) -> None:
     """Refuse what is not among the names that are known."""
     if value not in known:
         raise ConfigError(f"there is no {what} {value!r}", hint=nearest(str(value), known))
+
+
+def checkpoint_path(path: str | Path) -> Path:
+    """Where a checkpoint is kept: an absolute path of this machine's file system."""
+    if not str(path).strip():
+        raise ConfigError("a checkpoint's path is empty", hint="name a directory")
+    found = local_path(path)
+    if found is None:
+        raise ConfigError(
+            f"a checkpoint cannot be kept in {path}, which is not a path of this machine's file system",
+            hint="name a directory, or mount it",
+        )
+    return found
 
 
 def check_name(name: str | None) -> None:

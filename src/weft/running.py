@@ -1,6 +1,6 @@
 """A session's queries begin to run: the log, the executor, the loop.
 
-Guarantees: what cannot run is refused before anything has started. Only this module and what it imports need Spark.
+Guarantees: what cannot run is refused before anything has started.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
-from weft.runtime.spark_session import create_spark, is_on_one_machine
-from weft.runtime.workers import start_workers
 from weft.settings import Settings
 from weft.sinks.describe import described, made
 from weft.sources.dead_letter import DeadLetterBox
 from weft.stats.statistics import Statistics
 
-__all__ = ["run"]
+__all__ = ["executor_for", "resident_tasks", "run"]
 
 _LOG = logging.getLogger("weft")
 
 
 def run(
+    spark: Any,
     settings: Settings,
     catalog: Catalog,
     sources: Mapping[str, Source],
@@ -50,10 +49,8 @@ def run(
     """Start queries on Spark."""
     if settings.checkpoint is None:
         raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
-    root = Path(settings.checkpoint).absolute()
-    tasks = min(options.partitions, options.tasks or os.cpu_count() or 1)
-    spark = settings.spark or create_spark(settings.master, tasks)
-    start_workers(spark)  # which takes as long as all that follows
+    root = Path(settings.checkpoint)
+    tasks = resident_tasks(options)
     config = RunConfig(
         {name: catalog.stream(name) for name in sorted(sources)},
         {name: sources[name] for name in sorted(sources)},
@@ -73,10 +70,16 @@ def run(
     return launch(Loop(config, Checkpoint.at(root), executor), queries, available_now=available_now)
 
 
+def resident_tasks(options: Options) -> int:
+    """How many tasks stay: one per core, but no more than there are partitions."""
+    return min(options.partitions, options.tasks or os.cpu_count() or 1)
+
+
 def executor_for(spark: Any, execution: str, partitions: int, tasks: int) -> Executor:
     """Who runs the tasks: those that stay, if they are asked for or there is room for them, else jobs."""
-    from weft.runtime.spark.jobs import JobsExecutor
+    from weft.runtime.spark.jobs import JobsExecutor  # loaded while Java starts, this module needs no Spark
     from weft.runtime.spark.resident import ResidentExecutor, fits
+    from weft.runtime.spark_session import is_on_one_machine
 
     why = fits(spark, tasks)
     if execution == "auto" and not is_on_one_machine(spark):

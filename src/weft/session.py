@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.ahead import loading_ahead
 from weft.arguments import (
     check,
     check_backfill,
@@ -281,9 +282,17 @@ class Session:
         if not self._sinks:
             raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
         check_readable(self._asked, self._sources)
+        from weft.runtime.spark_session import create_spark  # only running needs Spark, and kernels
+        from weft.runtime.workers import check_workers, start_workers
+
+        with loading_ahead():
+            spark = settings.spark or create_spark(settings.master)
+        start_workers(spark)  # which takes as long as all that follows
+        check_workers(spark)
         from weft.running import run
 
         self._run = self._running = run(
+            spark,
             settings,
             self.catalog,
             self._sources,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.arguments import check, check_one_of
+from weft.arguments import check, check_one_of, checkpoint_path
 from weft.errors import ConfigError
 from weft.optimizer.joint import METHODS
 from weft.runtime.driver import DEFAULT, POLICIES
@@ -23,7 +23,10 @@ EXECUTIONS = ("auto", "resident", "jobs")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a session; ``spark`` is a session of Spark's, else one is made for ``master``."""
+    """The settings of a session; ``spark`` is a session of Spark's, else one is made for ``master``.
+
+    The path of a checkpoint is made absolute: it stays where it was when the process goes elsewhere.
+    """
 
     checkpoint: str | Path | None = None
     master: str = "local[*]"
@@ -38,6 +41,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
+        if self.checkpoint is not None:
+            object.__setattr__(self, "checkpoint", checkpoint_path(self.checkpoint))
         check(self.query_limit, int, ConfigError, "a limit of queries", "use a number")
         check(
             self.state_limit, int | None, ConfigError, "a limit of state", "use a number of bytes per query"

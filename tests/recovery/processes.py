@@ -22,6 +22,7 @@ import weft
 
 PATIENCE = 300.0  # seconds for anything a run has to do: a busy machine is slow, but nothing may hang
 POLL = 0.002
+_DAEMONS = ("pyspark.daemon", "weft.runtime.daemon")  # the parents of Python workers
 
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # short lives are not worth the better code
 _SUBMIT = (
@@ -106,7 +107,7 @@ class Run:
     def members(self, kind: str) -> list[int]:
         """Its processes of a kind: driver, jvm, executor, daemon or worker."""
         mine = [one for one in processes() if one.session == self._popen.pid]
-        daemons = [one.pid for one in mine if "pyspark.daemon" in one.command]
+        daemons = [one.pid for one in mine if any(name in one.command for name in _DAEMONS)]
         kinds = {
             "driver": [self._popen.pid] if self.code is None else [],
             "jvm": [one.pid for one in mine if "SparkSubmit" in one.command],

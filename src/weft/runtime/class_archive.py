@@ -86,8 +86,13 @@ class ArchivePlace:
 
 
 def archive_place() -> ArchivePlace | None:
-    """Where the archive of this machine's Java and Spark belongs; None: it is turned off, or they are not found."""
+    """Where the archive of this machine's Java and Spark belongs; None: it is turned off, or of no use here.
+
+    Of no use it is where `spark-submit` has started Java already, and where Java or Spark are not found.
+    """
     if os.environ.get("WEFT_CLASS_ARCHIVE", "1") == "0" or not hasattr(os, "getuid"):
+        return None
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
         return None
     java, jars = _java(), _jars()
     if java is None or jars is None:

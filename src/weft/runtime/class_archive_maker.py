@@ -64,7 +64,7 @@ def _rehearse(target: Path, folder: str, limit: float) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _REHEARSAL, str(target)],
         cwd=folder,
-        env={**os.environ, "WEFT_CLASS_ARCHIVE": "0", "SPARK_LOCAL_DIRS": folder},
+        env=_environment(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -73,6 +73,13 @@ def _rehearse(target: Path, folder: str, limit: float) -> None:
         process.communicate(timeout=limit)
     finally:
         process.kill()
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """This process's environment without what leads to a Spark that runs already, which is somebody's."""
+    running = ("PYSPARK_GATEWAY_", "SPARK_REMOTE", "SPARK_CONNECT_", "_PYSPARK_DRIVER_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(running)}
+    return {**kept, "WEFT_CLASS_ARCHIVE": "0", "SPARK_LOCAL_DIRS": folder}
 
 
 def _store(file: Path) -> int:

@@ -40,6 +40,7 @@ def _load() -> None:
     sys.path[:] = _without_archives(sys.path)
     for name, value in _ONE_THREAD.items():
         os.environ.setdefault(name, value)
+    import pyspark.worker  # noqa: F401
 
     import weft.runtime.spark.jobs  # noqa: F401
 

@@ -1,11 +1,12 @@
 """Spark sessions with the settings that suit short jobs of few, large rows (`docs/spark.md` says why each).
 
 Guarantees: a session made here has as many slots for users' own tasks as its master says, and besides them those for
-tasks that stay. What users have set for their own Spark, by files or the environment, is kept where Weft can do with it.
+tasks that stay. Java options that users have set for their own Spark win over ours.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from weft.runtime.class_archive import archive_options, archive_place, make_archive_later
 
 __all__ = [
+    "START",
     "create_spark",
     "describe_job",
     "is_on_one_machine",
@@ -25,6 +27,10 @@ __all__ = [
     "slots_of",
     "sources_have_names",
 ]
+
+START = logging.getLogger(
+    "weft.start"
+)  # a word per phase of a start, at DEBUG, when the phase before has ended
 
 _EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _QUERIES = {
@@ -50,19 +56,25 @@ _DESCRIPTION = "spark.job.description"
 _LOCAL = re.compile(r"local(?:\[\s*(?P<count>\d+|\*)\s*(?:,\s*(?P<failures>\d+)\s*)?\])?")
 
 
-def create_spark(master: str, slots: int = 0, *, java_options: str = "") -> SparkSession:
-    """A Spark session for a master; on this machine, with ``slots`` besides those of the master for tasks that stay."""
+def create_spark(master: str, slots: int | None = None, *, java_options: str = "") -> SparkSession:
+    """A Spark session for a master; on this machine, with ``slots`` besides those of the master for tasks that stay.
+
+    By default these are as many as the master has.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks need the environment Weft is installed in
     settings = {**_OWN, **_QUERIES}
     local = _LOCAL.fullmatch(master.strip())
     place = archive_place() if local is not None else None
     if local is not None:
+        slots = _count(local) if slots is None else slots
         settings |= _local_settings(local, slots, f"{archive_options(place)} {java_options}")
         master = _with_slots(local, slots)
     builder = SparkSession.builder.master(master).appName("weft")
     for name, value in settings.items():
         builder = builder.config(name, value)
+    START.debug("java")
     spark = builder.getOrCreate()
+    START.debug("spark")
     make_archive_later(place)
     return spark
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["make_directory", "move", "remove", "write_parquet", "write_text"]
+__all__ = ["make_directory", "move", "remove", "try_writing", "write_parquet", "write_text"]
+
+_TRIED = 1 << 16  # bytes
 
 
 def make_directory(path: Path) -> None:
@@ -41,6 +44,14 @@ def write_text(path: Path, text: str) -> None:
         out.write(text)
         _flush(out.fileno())
     partial.replace(path)
+
+
+def try_writing(directory: Path) -> None:
+    """Write a small file and remove it; an `OSError` tells what is in the way, a full disk among others."""
+    with tempfile.NamedTemporaryFile(prefix=".try-", dir=directory) as out:
+        out.write(bytes(_TRIED))
+        out.flush()
+        _flush(out.fileno())
 
 
 def move(source: Path, target: Path) -> None:

@@ -24,11 +24,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
 from weft.errors import SinkError, nearest
+from weft.paths import local_path
 from weft.sinks import files
 from weft.sinks.protocol import Rows, as_table
 
@@ -61,17 +61,28 @@ class ParquetSink:
         return True
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
-        """Refuse results that would hide the batch number, and a directory of somebody else."""
+        """Refuse results that would hide the batch number, and a directory of somebody else, or that takes no files."""
         if self.batch_column.lower() in (name.lower() for name in schema.names):
             raise SinkError(
                 f"to_parquet: the results have a column {self.batch_column}, as the directories of {self.path} do",
                 hint='rename it in the query, or give batch_column="…"',
             )
+        try:
+            self._take(owner)
+        except OSError as error:
+            raise SinkError(
+                f"to_parquet: {self.path} cannot be written: {error.strerror or error}",
+                hint="make room or give permission there, or write to another directory",
+            ) from error
+
+    def _take(self, owner: str | None) -> None:
+        """Make the directory this checkpoint's, and try whether files can be written there."""
         marker = self._own("owner.json")
         if marker.exists():
             self._check_owner(json.loads(marker.read_text(encoding="utf-8")), owner)
-        elif owner is not None:
-            files.make_directory(marker.parent)
+        files.make_directory(marker.parent)
+        files.try_writing(marker.parent)
+        if owner is not None and not marker.exists():
             files.write_text(marker, json.dumps({"format": _FORMAT, "owner": owner}) + "\n")
 
     def _check_owner(self, found: dict[str, object], owner: str | None) -> None:
@@ -169,16 +180,17 @@ _ELSEWHERE = "write to another directory, or continue with the checkpoint this o
 def to_parquet(path: str | Path, *, compression: str = "snappy", batch_column: str = "batch") -> ParquetSink:
     """Results as Parquet files in a directory, each exactly once.
 
-    >>> to_parquet("out/trolls").batch_directory(3).as_posix()
-    'out/trolls/batch=3'
+    A relative path is taken from where the process is now, wherever it goes later.
+
+    >>> to_parquet("/data/trolls").batch_directory(3).as_posix()
+    '/data/trolls/batch=3'
     """
-    text = str(path)
-    if re.match(r"(?!file:)[A-Za-z][\w+.-]+:/", text):
+    if not str(path).strip():
+        raise SinkError("to_parquet: the path is empty")
+    local = local_path(path)
+    if local is None:
         raise SinkError(
-            f"to_parquet: {text} is not a path of this machine's file system",
+            f"to_parquet: {path} is not a path of this machine's file system",
             hint="mount it, or write with foreach_batch",
         )
-    if not text.strip():
-        raise SinkError("to_parquet: the path is empty")
-    local = unquote(urlparse(text).path) if text.startswith("file:") else text
-    return ParquetSink(Path(local), compression, batch_column)
+    return ParquetSink(local, compression, batch_column)

@@ -1,0 +1,134 @@
+"""What a start of Weft consists of, from `import weft` to the first result: `weft bench start`.
+
+Guarantees: every start is a process of its own, over two streams of one small file each. Kernels are compiled before;
+the archive of Spark's classes is made in a folder of the benchmark's. Starts without it, with it and after a kill take
+turns, so that a machine that gets busier does not favour one of them; how busy it was is shown. A start after a kill is
+one over the checkpoint of a session that was killed (kill -9) after its first batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from benchmarks._process import ContenderError, run_alone, say
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["main", "phases", "start_table"]
+
+FIRST, AGAIN = 7.0, 9.0  # seconds: to the first result, and after a kill
+SECOND = 1_000_000
+TIMEOUT = 600.0
+Marks = Mapping[str, float]
+
+
+def write_inputs(root: Path, number: int, rows: int = 1_000) -> None:
+    """One more small file of each stream, a second later than the one before."""
+    random = np.random.default_rng(number)
+    for name in "ab":
+        folder = root / "in" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        times = np.sort(random.integers(0, SECOND, rows)) + number * SECOND
+        columns = {"k": random.integers(0, 100, rows), "n": np.arange(rows)}
+        pq.write_table(
+            pa.table({**columns, "ts": pa.array(times, pa.timestamp("us"))}), folder / f"{number}.parquet"
+        )
+
+
+def run_start(root: Path, cores: int, *, die: bool = False) -> Marks:
+    """One start in a process of its own, or one that is killed after its first batch, which has no figures."""
+    task = {"root": str(root), "cores": cores, "die": die}
+    try:
+        return run_alone("benchmarks._start_run", task, TIMEOUT)
+    except ContenderError as error:
+        if die and "ended with -9" in str(error):
+            return {}
+        raise
+
+
+def phases(marks: Marks) -> dict[str, float]:
+    """How long each phase took; workers start while the session goes on, so that phases add up without them."""
+    return {
+        "import, plan of the query": marks["import"],
+        "Java": marks["context"] - marks["import"],
+        "Spark's session": marks["spark"] - marks["context"],
+        "plan of the batch, launch": marks["start"] - marks["spark"],
+        "first batch": marks["result"] - marks["start"],
+        "to the first result": marks["result"],
+        "(workers, meanwhile)": marks["workers"] - marks["spark"],
+    }
+
+
+def measure(root: Path, rounds: int, cores: int) -> dict[str, list[Marks]]:
+    """Starts without and with the archive, and after a kill."""
+    from weft.runtime.class_archive import archive_place
+    from weft.runtime.class_archive_maker import make_archive
+
+    found: dict[str, list[Marks]] = {"without archive": [], "with archive": [], "after a kill": []}
+    os.environ |= {"WEFT_CLASS_ARCHIVE": "1", "XDG_CACHE_HOME": str(root / "cache")}
+    place = archive_place()
+    say("making the archive, and a start that compiles kernels")
+    if place is None or make_archive(place) is None:
+        raise SystemExit("no archive of Spark's classes can be made here")
+    run_start(_work(root, "first"), cores)
+    for number in range(1, rounds + 1):
+        say(f"round {number} of {rounds}: without the archive, with it, and after a kill")
+        os.environ["WEFT_CLASS_ARCHIVE"] = "0"
+        found["without archive"].append(run_start(_work(root, f"without{number}"), cores))
+        os.environ["WEFT_CLASS_ARCHIVE"] = "1"
+        found["with archive"].append(run_start(_work(root, f"with{number}"), cores))
+        killed = _work(root, f"killed{number}")
+        run_start(killed, cores, die=True)
+        write_inputs(killed, 1)
+        found["after a kill"].append(run_start(killed, cores))
+    return found
+
+
+def _work(root: Path, name: str) -> Path:
+    write_inputs(root / name, 0)
+    return root / name
+
+
+def start_table(found: Mapping[str, Sequence[Marks]]) -> Table:
+    """A column per kind of start, of medians."""
+    load = os.getloadavg()[1] / (os.cpu_count() or 1)
+    table = Table(title="A start (s, medians)", caption=f"{load:.1f} processes per core wanted to run")
+    table.add_column("")
+    columns = {kind: [phases(marks) for marks in starts] for kind, starts in found.items()}
+    for kind in columns:
+        table.add_column(kind, justify="right")
+    for phase in next(iter(columns.values()))[0]:
+        figures = (statistics.median(one[phase] for one in starts) for starts in columns.values())
+        table.add_row(phase, *(f"{figure:.2f}" for figure in figures))
+    return table
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table and the verdicts; 1 if a target is missed and ``--strict`` given."""
+    parser = argparse.ArgumentParser(prog="weft bench start", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="starts of each kind")
+    parser.add_argument("--cores", type=int, default=2, help="of Spark")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    options = parser.parse_args(arguments)
+    if options.rounds < 1:
+        parser.error("--rounds must be 1 at least")
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
+        found = measure(Path(folder), options.rounds, options.cores)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(start_table(found))
+    reached = []
+    for kind, most in (("with archive", FIRST), ("after a kill", AGAIN)):
+        taken = statistics.median(marks["result"] for marks in found[kind])
+        reached.append(taken <= most)
+        what = f"{kind}: a result within {most:g} s ({taken:.1f} s)"
+        console.print(f"verdict: {'reached' if reached[-1] else 'missed '}  {what}", highlight=False)
+    return int(options.strict and not all(reached))

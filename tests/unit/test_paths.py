@@ -1,0 +1,73 @@
+"""Paths are absolute from the beginning, and storage that is not supported is refused at once."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import weft
+from weft.errors import ConfigError, SinkError
+from weft.sinks import files
+
+SCHEMA = pa.schema({"k": pa.int64()})
+URIS = ["s3://bucket/ck", "hdfs://name/ck", "abfss://a@b/ck", "file://other-host/ck"]
+
+
+def test_relative_paths_stay_where_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    session, sink = weft.Session(checkpoint="ck"), weft.to_parquet("out")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert session._settings.checkpoint == tmp_path / "ck"
+    assert sink.path == tmp_path / "out"
+    assert weft.Session(checkpoint=f"file://{tmp_path}/a%20b")._settings.checkpoint == tmp_path / "a b"
+
+
+@pytest.mark.parametrize("uri", URIS)
+def test_other_storage_is_refused_at_once(uri: str) -> None:
+    with pytest.raises(ConfigError, match="not a path of this machine's file system"):
+        weft.Session(checkpoint=uri)
+    with pytest.raises(SinkError, match="not a path of this machine's file system"):
+        weft.to_parquet(uri)
+
+
+def test_an_empty_checkpoint_is_refused() -> None:
+    with pytest.raises(ConfigError, match="empty"):
+        weft.Session(checkpoint=" ")
+
+
+def test_a_sink_that_cannot_be_made_is_named_when_it_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    sink = weft.to_parquet(tmp_path / "file" / "out")
+    with pytest.raises(SinkError, match=r"file/out cannot be written: Not a directory"):
+        sink.open(SCHEMA, "me")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(errno.ENOSPC, "No space left on device"), (errno.EROFS, "Read-only file system")]
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_a_sink_that_takes_no_files_is_named_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str, known: bool
+) -> None:
+    sink = weft.to_parquet(tmp_path / "out")
+    if known:
+        sink.open(SCHEMA, "me")  # from another day: its owner is not written again
+
+    def fail(_: Any) -> None:
+        raise OSError(code, said)
+
+    monkeypatch.setattr(files, "_flush", fail)
+    with pytest.raises(SinkError, match=f"out cannot be written: {said}"):
+        sink.open(SCHEMA, "me")
+
+
+def test_opening_a_sink_leaves_nothing_but_its_owner(tmp_path: Path) -> None:
+    sink = weft.to_parquet(tmp_path / "out")
+    sink.open(SCHEMA, "me")
+    sink.open(SCHEMA, "me")
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["owner.json"]
