@@ -23,7 +23,7 @@ from weft.sql.expressions import bind_conditions
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_statement
-from weft.sql.scope import Merged, Scope
+from weft.sql.scope import Merged, Scope, Shown, using_first
 from weft.sql.statement import JoinRef, Name, Relation, Statement, StreamRef, streams
 
 __all__ = ["bind", "input_order", "parse_predicate", "parse_query"]
@@ -86,6 +86,7 @@ def bind(
         tested=bound.tested,
         padded=statement.is_outer,
         functions=catalog.functions,
+        shown=bound.shown,
     )
     where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
     if not statement.items:
@@ -153,7 +154,7 @@ class _Bound:
 
     ``inputs`` are those to be seen from above, ``tested`` those that semi and anti joins only look for.
     ``pool`` has the conditions of ON where the place of a join does not matter; ``crosses`` the pairs of inputs that a
-    CROSS JOIN brings together.
+    CROSS JOIN brings together; ``shown`` the columns that it gives to ``*``, in SQL's order.
     """
 
     tree: Join | str
@@ -162,6 +163,7 @@ class _Bound:
     pool: tuple[Expr, ...] = ()
     crosses: tuple[frozenset[str], ...] = ()
     tested: tuple[Input, ...] = ()
+    shown: tuple[Shown, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,28 +187,30 @@ class _Joins:
         if isinstance(relation, JoinRef):
             return self.join(relation)
         input_ = self.inputs[relation]
-        return _Bound(input_.alias, (input_,))
+        return _Bound(input_.alias, (input_,), shown=input_.columns)
 
     def join(self, join: JoinRef) -> _Bound:
         """A join, its condition on it or in the pool."""
         left, right = self.relation(join.left), self.relation(join.right)
         both = _united(left, right)
         merged, on = self._using(join, left, right)
+        shown = using_first(merged[len(merged) - len(join.using) :], both.shown)
         if join.on is not None:
             on += tuple(bind_conditions(join.on, self._scope(both), "ON", self._without()))
         if join.kind == "cross":
             pair = frozenset({left.inputs[-1].alias, right.inputs[0].alias})
             return replace(both, crosses=(*both.crosses, pair))
         if not self.is_tree:
-            return replace(both, merged=merged, pool=(*both.pool, *on))
+            return replace(both, merged=merged, pool=(*both.pool, *on), shown=shown)
         if join.kind != "inner" and not on:
             (ref, *_) = streams(join.right)
             raise ref.shown.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
         tree = Join(join.kind, left.tree, right.tree, on)
         if join.kind not in TESTS:
-            return replace(both, merged=merged, tree=tree)
+            return replace(both, merged=merged, tree=tree, shown=shown)
         unseen = (*both.tested, *right.inputs)
-        return replace(both, inputs=left.inputs, merged=left.merged, tree=tree, tested=unseen)
+        seen = replace(both, inputs=left.inputs, merged=left.merged, shown=left.shown)
+        return replace(seen, tree=tree, tested=unseen)
 
     def _without(self) -> str:
         """What a query is without the partners that ON gives."""
@@ -229,7 +233,9 @@ class _Joins:
     ) -> tuple[tuple[Merged, ...], tuple[Expr, ...]]:
         merged: tuple[Merged, ...] = (*left.merged, *right.merged)
         equalities: tuple[Expr, ...] = ()
-        for name in join.using:
+        for place, name in enumerate(join.using):
+            if any(name.text.lower() == other.text.lower() for other in join.using[:place]):
+                raise name.error(f"USING names {name.text} twice", "leave it out once")
             try:
                 one, equality = Scope(left.inputs, merged).united(
                     Scope(right.inputs, merged), name.text, join.kind
@@ -252,6 +258,7 @@ def _united(left: _Bound, right: _Bound) -> _Bound:
         (*left.pool, *right.pool),
         (*left.crosses, *right.crosses),
         (*left.tested, *right.tested),
+        (*left.shown, *right.shown),
     )
 
 
