@@ -139,7 +139,17 @@ class _Binder:
             raise self.source.blame(node, error) from None
 
     def constant(self, node: Any, _: int) -> Expr:
+        if isinstance(node, exp.Literal) and node.is_string and self.scope.has_column(node.name):
+            self._refuse_doubt(node)
         return literal_of(node)
+
+    def _refuse_doubt(self, node: exp.Literal) -> None:
+        """Refuse ``"k"`` where k is a column: Spark reads a text, all others a name."""
+        span = self.source.span(node)
+        if self.source.text[span[0]] == '"':
+            column, text = f"`{node.name}`", f"'{node.name}'"
+            message = f"{self.source.text_of(span)} may mean a column or a text"
+            raise self.source.error(span, message, f"write {column} for the column, {text} for the text")
 
     def paren(self, node: exp.Paren, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this")

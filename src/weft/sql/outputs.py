@@ -4,8 +4,8 @@ Guarantees: every column of the result has a name of its own. The rule: a name a
 `v.*` name their columns alias_column, in the order of FROM; a plain column keeps its name unless another column
 of the result has it too, then it is alias_column; any other expression is col_N, N being its position, from 1.
 
-Where FROM has USING, `*` gives the columns that SQL gives: those of USING first, once each, then the others from left to
-right. They keep their names; of several with one name that of USING keeps it, and the others are alias_column.
+Where FROM has USING, `*` gives the columns that SQL gives: those of USING first, once each, then the others from left
+to right. They keep their names; of several with one name that of USING keeps it, and the others are alias_column.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from weft.errors import SqlError
 from weft.sql.dialect import WeftSql
+from weft.sql.quotes import with_names
 from weft.sql.source import Piece, Source, Span
 
 __all__ = ["Bracket", "Parsed", "parse_fragment", "parse_select"]
@@ -93,7 +94,7 @@ def _scan(text: str) -> Source:
     if not text.isprintable() and any(0xD800 <= ord(char) < 0xE000 for char in text):
         raise Source("").error((0, 0), "the text is not valid Unicode: it contains half a surrogate pair")
     try:
-        source = Source(text, tuple(_DIALECT.tokenize(text)))
+        source = Source(text, with_names(text, _DIALECT.tokenize(text)))
     except TokenError as error:
         end = min(error.end or len(text), len(text))
         raise Source(text).error(

@@ -100,6 +100,10 @@ class Scope:
             raise QueryError(f"{input_.alias} has no column {name}", hint=hint)
         return input_.column(name)
 
+    def has_column(self, name: str) -> bool:
+        """Whether a stream that is to be seen here has such a column."""
+        return any(input_.stream.schema.find(name) for input_ in (*self.inputs, *self.beyond))
+
     def unqualified(self, name: str) -> Expr:
         """The only column of that name."""
         for inputs in (self.inputs, self.beyond):
