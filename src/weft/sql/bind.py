@@ -1,8 +1,8 @@
 """A statement and a catalog to a `Query`.
 
 Guarantees: `parse_query` gives a query in normal form or a `SqlError`, whatever the text;
-`parse_query(str(query), catalog)` is that query again. A cross product is accepted only where the query says
-CROSS JOIN or the caller says ``cross``.
+`parse_query(str(query), catalog, cross=query.cross)` is that query again. A cross product is accepted only where the
+query says CROSS JOIN or the caller says ``cross``; an outer, semi or anti join ON TRUE is one, too.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class _Joins:
             return replace(both, crosses=(*both.crosses, pair))
         if not self.is_tree:
             return replace(both, merged=merged, pool=(*both.pool, *on), shown=shown)
-        if join.kind != "inner" and not on:
+        if join.kind != "inner" and join.on is None and not on:
             (ref, *_) = streams(join.right)
             raise ref.shown.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
         tree = Join(join.kind, left.tree, right.tree, on)
@@ -270,6 +270,8 @@ def _check_crosses(
     crossing: str,
 ) -> None:
     """Refuse a cross product that nobody asked for, at the first stream it concerns."""
+    if statement.is_tree and crossing == _CROSS_JOIN:  # which would not keep rows without a partner
+        crossing = "give cross=True"
     aliases = {ref: input_.alias for ref, input_ in inputs.items()}
     first = next(iter(aliases.values()))
     reached = connected(first, (*query.edges, *crosses))
