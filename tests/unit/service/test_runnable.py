@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +21,7 @@ from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, un
 from weft.sources.spec import files
 
 
-def runnable(root: Path, **given: object) -> Pipeline:
+def runnable(root: Path, **given: Any) -> Pipeline:
     """The good file, with its directory."""
     return read_pipeline(RUNNABLE, "p.yaml", root=root, **given)
 
