@@ -7,7 +7,7 @@ query says CROSS JOIN or the caller says ``cross``; an outer, semi or anti join 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.errors import QueryError, SqlError, nearest
@@ -16,6 +16,7 @@ from weft.logical.expr import Expr, all_of
 from weft.logical.horizon import check_times
 from weft.logical.join import TESTS, Join
 from weft.logical.query import Input, Query, connected, make_query
+from weft.logical.query_limits import DEFAULT_LIMITS, UNLIMITED, Limits, count_terms
 from weft.logical.schema import Stream
 from weft.logical.user_functions import UserFunction
 from weft.logical.window import Rows, Window
@@ -29,7 +30,7 @@ from weft.sql.statement import JoinRef, Name, Relation, Statement, StreamRef, st
 __all__ = ["bind", "input_order", "parse_predicate", "parse_query"]
 
 
-def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
+def parse_query(sql: str, catalog: Catalog, *, cross: bool = False, limits: Limits = DEFAULT_LIMITS) -> Query:
     """The query that a SELECT statement states.
 
     >>> from weft.logical.schema import Schema, Stream
@@ -39,7 +40,7 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
     SELECT v.vid AS vid FROM videos [RANGE 1 HOUR] AS v, views WHERE v.vid = views.vid
     """
     try:
-        return bind(read_statement(sql), catalog, cross=cross)
+        return bind(read_statement(sql, limits), catalog, cross=cross, limits=limits)
     except RecursionError:
         raise SqlError(
             "the query is nested too deeply", text=sql, start=0, end=len(sql), hint="use fewer parentheses"
@@ -48,7 +49,7 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
 
 def input_order(query: str | Statement, catalog: Catalog) -> tuple[str, ...]:
     """The names of a query's inputs in the order of FROM, which a `Query` does not keep."""
-    statement = read_statement(query) if isinstance(query, str) else query
+    statement = read_statement(query, UNLIMITED) if isinstance(query, str) else query  # it has been accepted
     return tuple(input_.alias for input_ in _inputs(statement, catalog).values())
 
 
@@ -73,7 +74,12 @@ _CROSS_JOIN = "say CROSS JOIN"
 
 
 def bind(
-    statement: Statement, catalog: Catalog, *, cross: bool = False, crossing: str = _CROSS_JOIN
+    statement: Statement,
+    catalog: Catalog,
+    *,
+    cross: bool = False,
+    crossing: str = _CROSS_JOIN,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Query:
     """The query that a statement means; ``crossing`` is how a cross product is asked for where it comes from."""
     inputs = _inputs(statement, catalog)
@@ -94,6 +100,7 @@ def bind(
             statement.source.whole, "the query selects nothing", "SELECT * gives all"
         )
     outputs = bind_outputs(statement.items, scope)
+    _check_terms(statement, (*bound.conditions, *where, *(o.expr for o in outputs)), limits)
     outer = bound.tree if statement.is_tree and isinstance(bound.tree, Join) else None
     try:
         query = make_query(inputs.values(), (*bound.pool, *where), outputs, outer=outer, cross=True)
@@ -103,6 +110,14 @@ def bind(
         _check_crosses(statement, query, inputs, bound.crosses, crossing)
     _check_times(statement, query)
     return query
+
+
+def _check_terms(statement: Statement, exprs: Iterable[Expr], limits: Limits) -> None:
+    count = count_terms(exprs)
+    try:
+        limits.check("terms", count, f"the expressions of the query have {count:,} terms")
+    except QueryError as error:
+        raise statement.source.error(statement.source.whole, error.message, error.hint) from None
 
 
 def _check_times(statement: Statement, query: Query) -> None:
@@ -164,6 +179,11 @@ class _Bound:
     crosses: tuple[frozenset[str], ...] = ()
     tested: tuple[Input, ...] = ()
     shown: tuple[Shown, ...] = ()
+
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """All that ON and USING say."""
+        return (*self.pool, *(self.tree.conditions if isinstance(self.tree, Join) else ()))
 
 
 @dataclass(frozen=True, slots=True)
