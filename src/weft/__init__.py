@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from weft.logical.catalog import Catalog
     from weft.logical.punctuation import Punctuation
     from weft.logical.query import Query
+    from weft.logical.query_limits import Limits
     from weft.logical.schema import Schema, Stream
     from weft.optimizer.cost import Weights
     from weft.optimizer.space import Options
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Catalog",
     "DeadLetterLimit",
+    "Limits",
     "Options",
     "PlannedQuery",
     "Punctuation",
@@ -70,6 +72,7 @@ __all__ = [
 _HOMES = {
     "Catalog": "weft.logical.catalog",
     "DeadLetterLimit": "weft.sources.dead_letter",
+    "Limits": "weft.logical.query_limits",
     "Options": "weft.optimizer.space",
     "PlannedQuery": "weft.planned",
     "Punctuation": "weft.logical.punctuation",

@@ -126,7 +126,7 @@ class ConfigError(WeftError):
 
 
 class FunctionError(WeftError):
-    """A function of a user's cannot be registered, or fails where it is called."""
+    """A function cannot be registered, or fails where it is called: a user's, or one that would make too much."""
 
     stage = "function"
 

@@ -31,6 +31,7 @@ from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
 from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Query
+from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.logical.waiting import check_closing, patient
 from weft.optimizer.estimated import calls_of
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
@@ -68,7 +69,8 @@ class Session:
     """Streams, what is known of them, and the queries over them.
 
     Selectivities within ``statistics`` must be under the names that `predicate_name` gives; `selectivity` takes a
-    predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have.
+    predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have,
+    ``limits`` how large a query may be.
     """
 
     def __init__(
@@ -86,9 +88,12 @@ class Session:
         state_limit: int | None = None,
         key_limit: int = 10_000_000,
         execution: str = "auto",
+        limits: Limits | None = None,
     ) -> None:
         check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
         check(options, Options | None, ConfigError, "options", "use weft.Options")
+        check(limits, Limits | None, ConfigError, "limits", "use weft.Limits")
+        self._limits = limits or DEFAULT_LIMITS
         bad = dead_letters_of(dead_letter_limit)
         self._settings = Settings(
             checkpoint, master, spark, driver, bad, joint, query_limit, state_limit, key_limit, execution
@@ -219,8 +224,8 @@ class Session:
         """A text or builder, parsed and bound to this session's streams."""
         check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
         if isinstance(text, Builder):
-            return (text.cross() if cross else text).build(self.catalog)
-        return parse_query(text, self.catalog, cross=cross)
+            return (text.cross() if cross else text).build(self.catalog, self._limits)
+        return parse_query(text, self.catalog, cross=cross, limits=self._limits)
 
     def _plan(
         self, query: Query, name: str, options: Options, sink: Sink | None, order: Ordering | None = None

@@ -110,15 +110,17 @@ def random_outer(
     batches: Sequence[int] = (1, 2, 3, 3, 6, 12),
     late: Sequence[str] = ("join", "drop"),
     mixed: bool = True,
+    bare: float = 0.0,
 ) -> OuterJoin:
     """A random tree of joins, at least one of them not an inner join, over random streams.
 
-    Unless mixed, all of them or none have event times.
+    Unless mixed, all of them or none have event times. Such a part of the joins, ``bare``, is ON TRUE.
     """
     rng = random.Random(seed)
     streams = random_streams(rng, prefix, late, mixed)
     catalog = Catalog(tuple(dict.fromkeys(streams)))
-    writer = _Writer(rng, using=rng.random() < 0.2, theta=rng.choice((0.0, 0.0, 0.3)), kinds=_kinds(rng))
+    using = rng.random() < 0.2
+    writer = _Writer(rng, using and not bare, rng.choice((0.0, 0.0, 0.3)), _kinds(rng), bare)
     names = [f"r{i}" for i, _ in enumerate(streams)]
     tree = writer.tree(names, bushy=rng.random() < 0.4)
     while set(tree.kinds) == {"inner"}:
@@ -179,6 +181,7 @@ class _Writer:
     using: bool
     theta: float
     kinds: list[str]
+    bare: float = 0.0
 
     def tree(self, names: Sequence[str], bushy: bool) -> Branch:
         """A tree over these inputs, in their order."""
@@ -195,7 +198,7 @@ class _Writer:
 
     def _on(self, kind: str, left: Sequence[str], right: Sequence[str]) -> Iterator[str]:
         rng = self.rng
-        if kind == "inner" and rng.random() < 0.05:
+        if (kind == "inner" and rng.random() < 0.05) or (self.bare and rng.random() < self.bare):
             return
         a, b = rng.choice(left), rng.choice(right)
         if rng.random() < self.theta:
@@ -256,5 +259,5 @@ def _from(node: Branch | str, sources: dict[str, str]) -> str:
     left, right = _from(node.left, sources), _from(node.right, sources)
     nested = f"({right})" if isinstance(node.right, Branch) else right
     kind = "CROSS" if node.kind == "inner" and not node.on else node.kind.upper()
-    on = " ON " + " AND ".join(f"({term})" for term in node.on) if node.on else ""
+    on = " ON " + (" AND ".join(f"({term})" for term in node.on) or "TRUE") if kind != "CROSS" else ""
     return f"{left} {kind} JOIN {nested}" + (" USING (k)" if node.key else on)

@@ -58,6 +58,27 @@ def test_both_references_agree_on_trees(block: int) -> None:
     assert not rare, f"of {SEEDS} cases too few have {rare}"
 
 
+def test_both_references_agree_on_joins_of_every_pair() -> None:
+    """A join ON TRUE would pad rows that have a partner, or leave out those that have none."""
+    met: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        outer = random_outer(seed, bare=0.6)
+        tables = tables_of(outer)
+        found, expected = rows_of(reference_join(outer.join.query, tables)), nested_join(outer, tables)
+        assert found == expected, f"seed {seed}: {outer.text}, read as {outer.join.query}"
+        query = outer.join.query
+        assert parse_query(str(query), outer.join.catalog, cross=query.cross) == query
+        met.update(_bare(query.outer) if query.outer is not None else ())
+    assert all(met[kind] >= 3 for kind in ("left", "full", "semi", "anti")), met
+
+
+def _bare(tree: Join | str) -> Iterator[str]:
+    """The kinds of the joins ON TRUE."""
+    if isinstance(tree, Join):
+        yield from () if tree.on else (tree.kind,)
+        yield from (*_bare(tree.left), *_bare(tree.right))
+
+
 def test_trees_are_printed_as_they_are() -> None:
     """A query would come back from its text, or from a plan's file, as another."""
     codec = Codec(LOGICAL)

@@ -42,9 +42,9 @@ WANTED = {
 }
 
 
-def check(seed: int, met: Counter[str]) -> None:
+def check(seed: int, met: Counter[str], bare: float = 0.0) -> None:
     """One random tree of joins in several variants."""
-    outer = random_outer(seed, late=("drop",), batches=(1, 3, 6, 6, 12))
+    outer = random_outer(seed, late=("drop",), batches=(1, 3, 6, 6, 12), bare=bare)
     join = at_the_last_moment(outer.join, seed) if seed % 2 else outer.join
     oracle = Oracle.of(join)
     about = set(_drawn(outer, oracle))
@@ -121,6 +121,15 @@ def test_what_once_went_wrong_goes_right(seed: int) -> None:
 def test_every_variant_answers_like_the_definition(block: int, outer_cases: int) -> None:
     """A row padded though it has a partner, one that is lost, or one given twice."""
     campaign(check, block, max(1, outer_cases // VARIANTS // BLOCKS), VARIANTS, WANTED)
+
+
+def test_joins_of_every_pair_answer_like_the_definition(outer_cases: int) -> None:
+    """A row would be padded though there is a tuple to join it with, or be lost where there is none."""
+    met: Counter[str] = Counter()
+    for seed in range(max(12, outer_cases // 20)):
+        check(seed, met, bare=0.6)
+    rare = {what for what in WANTED if "join" in what or "closed" in what if not met[what]}
+    assert not rare, f"no case has {rare}"
 
 
 def test_streams_that_join_late_tuples_are_refused() -> None:

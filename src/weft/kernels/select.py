@@ -3,7 +3,8 @@
 Guarantees: one value per row, of the type the expression has (`arrow_type`); no Python runs per row. What has no value
 (division by zero, overflow, text that is no number) is NULL and nothing raises: Spark's results in its default mode
 where it gives one, NULL where it would stop the query. See `logic`, `arithmetic`, `casts`, `texts` and `times`. A
-function of a user's may raise a `FunctionError` (`user_functions`).
+function of a user's may raise a `FunctionError` (`user_functions`), and so may one of texts that would make too much
+(`text_limits`).
 """
 
 from __future__ import annotations

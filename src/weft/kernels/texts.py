@@ -2,7 +2,8 @@
 
 Guarantees: texts are counted in characters, TRIM takes off spaces only, SUBSTRING counts from 1 and from the end where
 negative, REPLACE of the empty text changes nothing: as in Spark SQL. A LIKE pattern that Spark would refuse (a
-backslash before anything but %, _ and \\) gives NULL. UPPER and LOWER map character by character: ß stays one.
+backslash before anything but %, _ and \\) gives NULL. UPPER and LOWER map character by character: ß stays one. What
+would make or compare more than `text_limits` allows raises a `FunctionError`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from weft.bucket.memory import fresh, zeros
 from weft.bucket.words import text_buffers
 from weft.kernels import text_kernels
 from weft.kernels.datum import Rule, as_array, as_type, null_unless, numbers, valid_rows, with_nulls
+from weft.kernels.text_limits import check_concat, check_distance, check_replace, check_sizes
 
 __all__ = ["RULES", "from_pieces"]
 
@@ -54,6 +56,7 @@ def _spaces(trim: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _concat(*texts: Any) -> Any:
+    check_concat(texts)
     return pc.binary_join_element_wise(*texts, "") if len(texts) > 1 else texts[0]
 
 
@@ -83,6 +86,7 @@ def _like(args: Sequence[Any], kind: pa.DataType) -> Any:
 
 def _levenshtein(args: Sequence[Any], kind: pa.DataType) -> Any:
     one, other = _texts(args)
+    check_distance(one, other)
     out = fresh(_rows(args), np.int32)
     text_kernels.distances(*_text(one), *_text(other), out)
     return with_nulls(out, valid_rows([one, other]), kind)
@@ -119,10 +123,12 @@ def _replace(args: Sequence[Any], _kind: pa.DataType) -> Any:
     rows = _rows(args)
     text, old, new = _texts(args)
     if isinstance(old, pa.Scalar) and isinstance(new, pa.Scalar) and old.as_py() and new.is_valid:
+        check_replace(text, old.as_py(), new.as_py())
         return pc.replace_substring(text, old.as_py(), new.as_py())
     parts = (*_text(text), *_text(old), *_text(new))
     offsets = zeros(rows + 1, np.int64)
     text_kernels.replaced(*parts, offsets, np.empty(0, np.uint8))
+    check_sizes("replace", np.diff(offsets))
     out = fresh(int(offsets[-1]), np.uint8)
     text_kernels.replaced(*parts, offsets, out)
     valid = valid_rows([text, old, new])

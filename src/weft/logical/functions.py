@@ -351,6 +351,14 @@ def _common(function: str, args: Sequence[Expr]) -> Expr:
     return make_call(function, same, same[0].type)
 
 
+def _nullif(function: str, args: Sequence[Expr]) -> Expr:
+    """NULLIF has the type of its first argument, whatever that is compared with, as in Spark."""
+    same, given = _same_type(args, function), args[0]
+    if given.type in (same[0].type, NULL):
+        return make_call(function, same, same[0].type)
+    return _case("case", (_comparison("=", args), literal(None), given))
+
+
 def _numeric(result: DataType | None) -> Rule:
     def rule(function: str, args: Sequence[Expr]) -> Expr:
         if not all(arg.type.is_numeric for arg in args):
@@ -404,7 +412,7 @@ FUNCTIONS: dict[str, Function] = {
     "neg": Function(_negate, 1, 1),
     "case": Function(_case, 3, None),
     "coalesce": Function(_common, 1, None),
-    "nullif": Function(_common, 2, 2),
+    "nullif": Function(_nullif, 2, 2),
     "greatest": Function(_common, 2, None),
     "least": Function(_common, 2, None),
     # numbers

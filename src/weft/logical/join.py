@@ -1,7 +1,8 @@
 """The tree of joins of a query that has outer ones.
 
-Guarantees: every ON mentions only inputs that its join brings together, and every join but an inner one has an ON. A
-semi or an anti join only asks whether there is a partner, so the inputs on its right are not to be seen above it.
+Guarantees: every ON mentions only inputs that its join brings together. A join without predicates is one ON TRUE: every
+pair of rows inside each other's windows matches. A semi or an anti join only asks whether there is a partner, so the
+inputs on its right are not to be seen above it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ TESTS = ("semi", "anti")
 class Join:
     """A written join, kept as written because an outer join's place matters; a leaf is an alias.
 
-    ``on`` are the predicates of this join alone, in normal form once `make_query` has seen them; an inner join in the
-    tree may have none.
+    ``on`` are the predicates of this join alone, in normal form once `make_query` has seen them; none where every pair
+    matches.
     """
 
     kind: str
@@ -43,8 +44,6 @@ class Join:
                 raise QueryError(
                     f"ON {expr} mentions {min(aliases(expr) - seen)}, which is not to be seen there"
                 )
-        if self.kind != "inner" and not self.on:
-            raise QueryError(f"{self.kind.upper()} JOIN needs a condition", hint="add ON or USING")
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -93,7 +92,7 @@ class Join:
         word = {"inner": "JOIN" if self.on else "CROSS JOIN", "semi": "SEMI JOIN", "anti": "ANTI JOIN"}
         kind = word.get(self.kind, f"{self.kind.upper()} OUTER JOIN")
         nested = f"({right})" if isinstance(self.right, Join) else right
-        on = f" ON {to_sql(all_of(self.on))}" if self.on else ""
+        on = f" ON {to_sql(all_of(self.on))}" if self.on or self.kind != "inner" else ""
         return f"{left} {kind} {nested}{on}"
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import NamedTuple
 
 from weft.logical.expr import Call, Expr, Literal, aliases
@@ -94,13 +95,17 @@ def bounds(predicates: Sequence[Expr], known: frozenset[str], inside: frozenset[
 
 def ranges(found: Sequence[Bound]) -> Iterator[Range]:
     """The values between two bounds of one width, in the order in which they are bounded."""
+    highs: dict[tuple[Expr, Expr], list[Bound]] = {}
+    for bound in found:
+        if not bound.limit.lower:
+            highs.setdefault((bound.stored, bound.base), []).append(bound)
     for low in found:
-        for high in found:
-            if low.limit.lower and not high.limit.lower and low.stored == high.stored:
-                width = high.shift - low.shift
-                if low.base == high.base and 0 < width < _WIDEST and low.stored.type.name in _MEASURED:
-                    yield Range(low.stored, low, high, width)
-                    break
+        if low.limit.lower and low.stored.type.name in _MEASURED:
+            fitting = (
+                high for high in highs.get((low.stored, low.base), ()) if 0 < high.shift - low.shift < _WIDEST
+            )
+            for high in islice(fitting, 1):
+                yield Range(low.stored, low, high, high.shift - low.shift)
 
 
 def cell(value: Expr, width: float) -> Expr:

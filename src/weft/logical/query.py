@@ -16,6 +16,7 @@ from weft.logical.conditions import in_order, terms_of
 from weft.logical.expr import BOOLEAN, Call, Column, Expr, aliases, columns, identifier, rename, to_sql
 from weft.logical.join import Join
 from weft.logical.keys import Key, equality_classes
+from weft.logical.output import Output, star
 from weft.logical.reduce import only_inner, simplified
 from weft.logical.schema import Stream
 from weft.logical.window import UNBOUNDED, Rows, Window
@@ -76,34 +77,6 @@ class Input:
         window = "" if self.window == UNBOUNDED else f" [{self.window}]"
         name = "" if self.alias == self.stream.name else f" AS {identifier(self.alias)}"
         return f"{identifier(self.stream.name)}{window}{name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A column of the result."""
-
-    name: str
-    expr: Expr
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise QueryError(f"the column {self.expr} of the result has no name", hint="name it with AS")
-
-    def __str__(self) -> str:
-        return f"{self.expr} AS {identifier(self.name)}"
-
-
-def star(shown: Iterable[Column]) -> tuple[Output, ...]:
-    """Columns under the names that ``SELECT *`` gives them: alias_column, with a number where that is taken."""
-    outputs: dict[str, Output] = {}
-    for column in shown:
-        plain = name = f"{column.alias}_{column.name}"
-        number = 1
-        while name.lower() in outputs:
-            number += 1
-            name = f"{plain}_{number}"
-        outputs[name.lower()] = Output(name, column)
-    return tuple(outputs.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,14 +140,15 @@ def _leave(
             continue
         stays = counted and isinstance(rule, StoreRule)
         some = batch if stays else _of_use(program, rule.users, batch, also_empty=counted)
-        if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
-            store = program.stores[rule.store].identity
-            outcome.dealt[store] = some.num_rows
-            outcome.sent += _send(program, edge, some, turn, outcome, dealt.get(store, 0))
-        elif edge.kind != LOCAL or edge.by is not None:
-            outcome.sent += _send(program, edge, some, turn, outcome)
-        elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
-            finish(program, rule, Tuples(some), turn, outcome)
+        with outcome.failing(rule.users):
+            if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
+                store = program.stores[rule.store].identity
+                outcome.dealt[store] = some.num_rows
+                outcome.sent += _send(program, edge, some, turn, outcome, dealt.get(store, 0))
+            elif edge.kind != LOCAL or edge.by is not None:
+                outcome.sent += _send(program, edge, some, turn, outcome)
+            elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
+                finish(program, rule, Tuples(some), turn, outcome)
 
 
 def _with_sets(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
@@ -229,9 +230,11 @@ def run_hop(
         if isinstance(rule, StoreRule):
             plan = program.stores[rule.store]
             kept = batch if plan.per_key else _of_use(program, rule.users, batch)
-            state.add(plan, program.starts[rule.edge], make_run(plan, kept, turn.number))
+            with outcome.failing(rule.users):
+                state.add(plan, program.starts[rule.edge], make_run(plan, kept, turn.number))
         elif isinstance(rule, ProbeRule):
-            _probe(program, rule, batch, state, turn, here, outcome, edges)
+            with outcome.failing(rule.users):
+                _probe(program, rule, batch, state, turn, here, outcome, edges)
     if hop == CLOSING and job is None:
         _close(program, state, turn, partition, outcome)
     return _with_calls(outcome)
@@ -242,9 +245,10 @@ def _count(program: Program, here: Here, state: State, outcome: Outcome, limit: 
     for sweep in program.sweeps:
         if sweep.on_one_key:
             arrived = {alias: here[edge] for alias, edge in sweep.entries.items() if here.get(edge)}
-            census, kept = count_keys(program, sweep, arrived, state, limit)
-            outcome.census[sweep.member.name] = census
-            here |= {sweep.entries[alias]: batches for alias, batches in kept.items()}
+            with outcome.failing([sweep.member.name]):
+                census, kept = count_keys(program, sweep, arrived, state, limit)
+                outcome.census[sweep.member.name] = census
+                here |= {sweep.entries[alias]: batches for alias, batches in kept.items()}
 
 
 def _close(program: Program, state: State, turn: Turn, partition: int, outcome: Outcome) -> None:
@@ -254,7 +258,7 @@ def _close(program: Program, state: State, turn: Turn, partition: int, outcome: 
         try:
             made = close_rows(program, sweep, state, turn, partition)
         except Exception as error:
-            outcome.failed[name] = error
+            outcome.fail([name], error)
             continue
         if made is not None:
             outcome.close(name, made)
@@ -272,11 +276,7 @@ def _probe(
 ) -> None:
     """Probe a store, and pass the matches on: within the task, or to another."""
     step = program.steps[rule.edge]
-    try:
-        probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
-    except FunctionError as error:
-        outcome.fail(rule.users, error)
-        return
+    probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
     outcome.steps.append(StepCount(rule.edge, probes, 0 if found is None else found.num_rows))
     if found is None:
         return

@@ -6,7 +6,8 @@ that cannot be answered fails alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from weft.bucket.bucket import column
 from weft.bucket.compiled import Ints
+from weft.errors import FunctionError
 from weft.kernels.materialise import taken
 from weft.kernels.query_set import count_per_query, rows_per_query, sets_of
 from weft.kernels.select import Columns, evaluate
@@ -96,6 +98,14 @@ class Outcome:
         """Queries cannot be answered."""
         for name in names:
             self.failed.setdefault(name, error)
+
+    @contextmanager
+    def failing(self, names: Iterable[str]) -> Iterator[None]:
+        """A part of a hop; if a function fails in it, these queries cannot be answered, and the others go on."""
+        try:
+            yield
+        except FunctionError as error:
+            self.fail(names, error)
 
     def answers(self, name: str) -> bool:
         """Whether results of a query are wanted."""

@@ -46,6 +46,15 @@ Strategy = Enum("Strategy", {name: name for name in STRATEGIES}, type=str)  # ty
 ProbeOrders = Enum("ProbeOrders", {name: name for name in PROBE_ORDERS}, type=str)  # type: ignore[misc]
 
 
+NoFunctions = Annotated[
+    bool,
+    typer.Option(
+        "--no-functions",
+        help="Refuse a file that names functions: it imports the Python modules it names, and so runs code.",
+    ),
+]
+
+
 @app.command()
 def explain(
     file: Annotated[Path, typer.Argument(help="A pipeline file: streams, statistics and queries in YAML.")],
@@ -54,11 +63,15 @@ def explain(
     probe_orders: Annotated[ProbeOrders | None, typer.Option(help="How to choose probe orders.")] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Show all strategies side by side.")] = False,
     format: Annotated[Format, typer.Option(help="How to show the plan.")] = Format.TEXT,  # noqa: A002
+    no_functions: NoFunctions = False,
 ) -> None:
-    """Show the plan of every query of a pipeline, with expected rates and costs."""
+    """Show the plan of every query of a pipeline, with expected rates and costs.
+
+    The Python modules that the file names under "functions" are imported, which runs their code.
+    """
     if compare and format is not Format.TEXT:
         raise ConfigError(f"--compare is a text, not {format.value}", hint="leave out --compare or --format")
-    pipeline = load_pipeline(file)
+    pipeline = load_pipeline(file, functions=not no_functions)
     given = {"strategy": strategy, "probe_orders": probe_orders}
     chosen = {name: value.value for name, value in given.items() if value is not None}
     pipeline.session.options = replace(pipeline.session.options, **chosen)
@@ -148,8 +161,12 @@ def run(
     master: Master = None,
     log: Annotated[Path | None, typer.Option(help="Add a line of JSON for each batch to this file.")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each batch.")] = False,
+    no_functions: NoFunctions = False,
 ) -> None:
-    """Run the queries of a pipeline until Ctrl-C, for some time, or until all is processed."""
+    """Run the queries of a pipeline until Ctrl-C, for some time, or until all is processed.
+
+    The Python modules that the file names under "functions" are imported, which runs their code.
+    """
     if once and available_now:
         raise ConfigError(
             "--once is the end of the input, and --available-now is not", hint="leave out one of them"
@@ -158,7 +175,8 @@ def run(
     options = RunOptions(
         f"weft run {file.name}", available_now, _seconds(seconds), log, json_lines, once=once
     )
-    run_pipeline(load_pipeline(file, checkpoint=state, master=master), options)
+    pipeline = load_pipeline(file, functions=not no_functions, checkpoint=state, master=master)
+    run_pipeline(pipeline, options)
 
 
 @app.command()

@@ -1,7 +1,8 @@
 """Pipeline files: streams, statistics, queries and how to run them, in YAML.
 
 Guarantees: a file is read whole or refused; an error names the file, the place in it and what would be right there.
-Nothing is started; of the sources, only files whose schema is to be inferred are opened.
+Nothing is started; of the sources, only files whose schema is to be inferred are opened. The modules named under
+``functions`` are imported, which runs their code: such a file is to be trusted as a program is.
 
     streams:
       videos:
@@ -12,7 +13,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
         statistics:                            # optional; what is missing gets the documented defaults
           rate: 500                            # tuples per second
           distinct: {vid: 100000, geo: 50}
-    functions:                                 # optional; `pipeline_functions` says where modules are looked for
+    functions:                                 # optional; code, which `pipeline_functions` says where to look for
       similar: {python: "my_functions:similar", returns: boolean, selectivity: 0.1, cost: 0.000001}
     statistics:                                # optional
       horizon: 1 hour                          # how long unbounded windows are expected to grow
@@ -28,6 +29,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     driver: initial_output_size
     dead_letter_limit: 1000                    # or {records: 1000, fraction: 0.01}
     key_limit: 10000000                        # results of one key of an outer join on one key
+    limits: {words: 40000, depth: 100}         # how large a query may be; also characters and terms
 
 Paths are relative to the file. A name or text that YAML would read as something else (on, no, 5) is put in quotes.
 """
@@ -47,7 +49,7 @@ from weft.optimizer.optimizer import STRATEGIES
 from weft.optimizer.space import Options
 from weft.planned import PlannedQuery
 from weft.service.document import Node, read_document
-from weft.service.pipeline_functions import add_function
+from weft.service.pipeline_functions import add_function, refuse_functions
 from weft.service.pipeline_settings import SETTINGS, read_settings
 from weft.service.pipeline_sinks import read_query
 from weft.service.pipeline_streams import add_stream
@@ -100,22 +102,30 @@ class Pipeline:
         return Node(self.file, where, None)
 
 
-def load_pipeline(path: Path, **given: Any) -> Pipeline:
-    """Read a pipeline file; a checkpoint or master that is given wins over the file's."""
+def load_pipeline(path: Path, *, functions: bool = True, **given: Any) -> Pipeline:
+    """Read a pipeline file; a checkpoint or master that is given wins over the file's.
+
+    This imports the modules whose functions the file names, and so runs code; without ``functions`` such a file is
+    refused and nothing is imported.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise PipelineError(f"cannot read {path}: {error}") from None
-    return read_pipeline(text, str(path), root=path.absolute().parent, **given)
+    return read_pipeline(text, str(path), root=path.absolute().parent, functions=functions, **given)
 
 
 _TOP = ("streams", "functions", "statistics", "options", "queries", *SETTINGS)
 
 
-def read_pipeline(text: str, file: str, *, root: Path | None = None, **given: Any) -> Pipeline:
+def read_pipeline(
+    text: str, file: str, *, root: Path | None = None, functions: bool = True, **given: Any
+) -> Pipeline:
     """Read the text of a pipeline; ``file`` is where errors say it is, ``root`` where its relative paths begin."""
     top, root = read_document(text, file), root or Path.cwd()
     top.section(_TOP)
+    if not functions:
+        refuse_functions(top.entry("functions"))
     streams, queries = top.entry("streams"), top.entry("queries")
     for node in (streams, queries):
         if not node.mapping():

@@ -1,5 +1,8 @@
 """The functions of a pipeline file, which it names as ``module:function``.
 
+A pipeline file with functions is code: to read it is to import the modules that it names, which runs them, also where
+its queries are only explained. `refuse_functions` is for files that are not trusted: it imports nothing.
+
 Guarantees: a module is looked for beside the file first, and then where Python finds it. One beside the file is sent to
 Spark's workers with the function; any other must be installed there. What is wrong is an error at its place.
 """
@@ -17,10 +20,19 @@ from weft.errors import nearest
 from weft.service.document import Node
 from weft.session import Session
 
-__all__ = ["add_function"]
+__all__ = ["add_function", "refuse_functions"]
 
 _PYTHON = "as in python: my_functions:similar"
 _ENTRIES = ("python", "returns", "selectivity", "cost")
+
+
+def refuse_functions(node: Node) -> None:
+    """Refuse a file that names functions; ``node`` is what it says of them."""
+    for name in node.mapping():
+        raise node.entry(name).error(
+            "the file names Python code, which --no-functions refuses to import",
+            "leave out --no-functions if you trust the file and the modules that it names",
+        )
 
 
 def add_function(session: Session, name: str, node: Node, root: Path) -> None:

@@ -7,9 +7,11 @@ wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from weft.logical.query_limits import Limits
 from weft.runtime.driver import POLICIES
 from weft.service.document import Node
 from weft.service.pipeline_sources import located
@@ -61,12 +63,20 @@ def _key_limit(node: Node, root: Path) -> int:  # noqa: ARG001
     return count
 
 
+def _limits(node: Node, root: Path) -> Limits:  # noqa: ARG001
+    found = node.section([field.name for field in fields(Limits)])
+    given = {name: one.integer() for name, one in found.items()}
+    with node.at():
+        return Limits(**given)
+
+
 SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
     "checkpoint": _local,
     "master": _master,
     "driver": _driver,
     "dead_letter_limit": _limit,
     "key_limit": _key_limit,
+    "limits": _limits,
 }
 
 

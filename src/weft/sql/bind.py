@@ -1,13 +1,13 @@
 """A statement and a catalog to a `Query`.
 
 Guarantees: `parse_query` gives a query in normal form or a `SqlError`, whatever the text;
-`parse_query(str(query), catalog)` is that query again. A cross product is accepted only where the query says
-CROSS JOIN or the caller says ``cross``.
+`parse_query(str(query), catalog, cross=query.cross)` is that query again. A cross product is accepted only where the
+query says CROSS JOIN or the caller says ``cross``; an outer, semi or anti join ON TRUE is one, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weft.errors import QueryError, SqlError, nearest
@@ -16,6 +16,7 @@ from weft.logical.expr import Expr, all_of
 from weft.logical.horizon import check_times
 from weft.logical.join import TESTS, Join
 from weft.logical.query import Input, Query, connected, make_query
+from weft.logical.query_limits import DEFAULT_LIMITS, UNLIMITED, Limits, count_terms
 from weft.logical.schema import Stream
 from weft.logical.user_functions import UserFunction
 from weft.logical.window import Rows, Window
@@ -23,13 +24,13 @@ from weft.sql.expressions import bind_conditions
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_statement
-from weft.sql.scope import Merged, Scope
+from weft.sql.scope import Merged, Scope, Shown, using_first
 from weft.sql.statement import JoinRef, Name, Relation, Statement, StreamRef, streams
 
 __all__ = ["bind", "input_order", "parse_predicate", "parse_query"]
 
 
-def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
+def parse_query(sql: str, catalog: Catalog, *, cross: bool = False, limits: Limits = DEFAULT_LIMITS) -> Query:
     """The query that a SELECT statement states.
 
     >>> from weft.logical.schema import Schema, Stream
@@ -39,7 +40,7 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
     SELECT v.vid AS vid FROM videos [RANGE 1 HOUR] AS v, views WHERE v.vid = views.vid
     """
     try:
-        return bind(read_statement(sql), catalog, cross=cross)
+        return bind(read_statement(sql, limits), catalog, cross=cross, limits=limits)
     except RecursionError:
         raise SqlError(
             "the query is nested too deeply", text=sql, start=0, end=len(sql), hint="use fewer parentheses"
@@ -48,7 +49,7 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False) -> Query:
 
 def input_order(query: str | Statement, catalog: Catalog) -> tuple[str, ...]:
     """The names of a query's inputs in the order of FROM, which a `Query` does not keep."""
-    statement = read_statement(query) if isinstance(query, str) else query
+    statement = read_statement(query, UNLIMITED) if isinstance(query, str) else query  # it has been accepted
     return tuple(input_.alias for input_ in _inputs(statement, catalog).values())
 
 
@@ -73,7 +74,12 @@ _CROSS_JOIN = "say CROSS JOIN"
 
 
 def bind(
-    statement: Statement, catalog: Catalog, *, cross: bool = False, crossing: str = _CROSS_JOIN
+    statement: Statement,
+    catalog: Catalog,
+    *,
+    cross: bool = False,
+    crossing: str = _CROSS_JOIN,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Query:
     """The query that a statement means; ``crossing`` is how a cross product is asked for where it comes from."""
     inputs = _inputs(statement, catalog)
@@ -86,6 +92,7 @@ def bind(
         tested=bound.tested,
         padded=statement.is_outer,
         functions=catalog.functions,
+        shown=bound.shown,
     )
     where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
     if not statement.items:
@@ -93,6 +100,7 @@ def bind(
             statement.source.whole, "the query selects nothing", "SELECT * gives all"
         )
     outputs = bind_outputs(statement.items, scope)
+    _check_terms(statement, (*bound.conditions, *where, *(o.expr for o in outputs)), limits)
     outer = bound.tree if statement.is_tree and isinstance(bound.tree, Join) else None
     try:
         query = make_query(inputs.values(), (*bound.pool, *where), outputs, outer=outer, cross=True)
@@ -102,6 +110,14 @@ def bind(
         _check_crosses(statement, query, inputs, bound.crosses, crossing)
     _check_times(statement, query)
     return query
+
+
+def _check_terms(statement: Statement, exprs: Iterable[Expr], limits: Limits) -> None:
+    count = count_terms(exprs)
+    try:
+        limits.check("terms", count, f"the expressions of the query have {count:,} terms")
+    except QueryError as error:
+        raise statement.source.error(statement.source.whole, error.message, error.hint) from None
 
 
 def _check_times(statement: Statement, query: Query) -> None:
@@ -153,7 +169,7 @@ class _Bound:
 
     ``inputs`` are those to be seen from above, ``tested`` those that semi and anti joins only look for.
     ``pool`` has the conditions of ON where the place of a join does not matter; ``crosses`` the pairs of inputs that a
-    CROSS JOIN brings together.
+    CROSS JOIN brings together; ``shown`` the columns that it gives to ``*``, in SQL's order.
     """
 
     tree: Join | str
@@ -162,6 +178,12 @@ class _Bound:
     pool: tuple[Expr, ...] = ()
     crosses: tuple[frozenset[str], ...] = ()
     tested: tuple[Input, ...] = ()
+    shown: tuple[Shown, ...] = ()
+
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """All that ON and USING say."""
+        return (*self.pool, *(self.tree.conditions if isinstance(self.tree, Join) else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,28 +207,30 @@ class _Joins:
         if isinstance(relation, JoinRef):
             return self.join(relation)
         input_ = self.inputs[relation]
-        return _Bound(input_.alias, (input_,))
+        return _Bound(input_.alias, (input_,), shown=input_.columns)
 
     def join(self, join: JoinRef) -> _Bound:
         """A join, its condition on it or in the pool."""
         left, right = self.relation(join.left), self.relation(join.right)
         both = _united(left, right)
         merged, on = self._using(join, left, right)
+        shown = using_first(merged[len(merged) - len(join.using) :], both.shown)
         if join.on is not None:
             on += tuple(bind_conditions(join.on, self._scope(both), "ON", self._without()))
         if join.kind == "cross":
             pair = frozenset({left.inputs[-1].alias, right.inputs[0].alias})
             return replace(both, crosses=(*both.crosses, pair))
         if not self.is_tree:
-            return replace(both, merged=merged, pool=(*both.pool, *on))
-        if join.kind != "inner" and not on:
+            return replace(both, merged=merged, pool=(*both.pool, *on), shown=shown)
+        if join.kind != "inner" and join.on is None and not on:
             (ref, *_) = streams(join.right)
             raise ref.shown.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
         tree = Join(join.kind, left.tree, right.tree, on)
         if join.kind not in TESTS:
-            return replace(both, merged=merged, tree=tree)
+            return replace(both, merged=merged, tree=tree, shown=shown)
         unseen = (*both.tested, *right.inputs)
-        return replace(both, inputs=left.inputs, merged=left.merged, tree=tree, tested=unseen)
+        seen = replace(both, inputs=left.inputs, merged=left.merged, shown=left.shown)
+        return replace(seen, tree=tree, tested=unseen)
 
     def _without(self) -> str:
         """What a query is without the partners that ON gives."""
@@ -229,7 +253,9 @@ class _Joins:
     ) -> tuple[tuple[Merged, ...], tuple[Expr, ...]]:
         merged: tuple[Merged, ...] = (*left.merged, *right.merged)
         equalities: tuple[Expr, ...] = ()
-        for name in join.using:
+        for place, name in enumerate(join.using):
+            if any(name.text.lower() == other.text.lower() for other in join.using[:place]):
+                raise name.error(f"USING names {name.text} twice", "leave it out once")
             try:
                 one, equality = Scope(left.inputs, merged).united(
                     Scope(right.inputs, merged), name.text, join.kind
@@ -252,6 +278,7 @@ def _united(left: _Bound, right: _Bound) -> _Bound:
         (*left.pool, *right.pool),
         (*left.crosses, *right.crosses),
         (*left.tested, *right.tested),
+        (*left.shown, *right.shown),
     )
 
 
@@ -263,6 +290,8 @@ def _check_crosses(
     crossing: str,
 ) -> None:
     """Refuse a cross product that nobody asked for, at the first stream it concerns."""
+    if statement.is_tree and crossing == _CROSS_JOIN:  # which would not keep rows without a partner
+        crossing = "give cross=True"
     aliases = {ref: input_.alias for ref, input_ in inputs.items()}
     first = next(iter(aliases.values()))
     reached = connected(first, (*query.edges, *crosses))

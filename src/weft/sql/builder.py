@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from weft.errors import QueryError, SqlError, nearest
 from weft.logical.catalog import Catalog
 from weft.logical.query import Query
+from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.sql.bind import bind
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_item
@@ -105,14 +106,14 @@ class Builder:
         texts = ", ".join(item.value.source.text for item in self.items)
         return Statement(self.items, self.relations, self.conditions, Source(texts))
 
-    def build(self, catalog: Catalog) -> Query:
-        """The query; all names are looked up now."""
+    def build(self, catalog: Catalog, limits: Limits = DEFAULT_LIMITS) -> Query:
+        """The query; all names are looked up now. Each text has been read within the limits that are the default."""
         if not self.items:
             raise QueryError("the query selects nothing", hint='select("*") gives all')
         if not self.relations:
             raise QueryError("the query reads no stream", hint="call from_")
         try:
-            return bind(self.statement, catalog, cross=self.crossed, crossing="call .cross()")
+            return bind(self.statement, catalog, cross=self.crossed, crossing="call .cross()", limits=limits)
         except RecursionError:
             raise QueryError("the query is nested too deeply", hint="use fewer parentheses") from None
 

@@ -14,8 +14,9 @@ from sqlglot import TokenType, exp
 
 from weft.errors import CatalogError, QueryError, SqlError
 from weft.logical.conditions import check_condition
-from weft.logical.expr import BOOLEAN, Call, Expr, conjuncts, to_sql
+from weft.logical.expr import BOOLEAN, Expr, conjuncts, to_sql
 from weft.logical.functions import NULL, call, cast, named_functions
+from weft.logical.query_limits import count_terms
 from weft.sql.constants import interval, literal_of, type_of
 from weft.sql.parse import parse_fragment
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
@@ -24,7 +25,6 @@ from weft.sql.source import Piece, Source
 
 __all__ = ["bind_conditions", "bind_expression", "is_function_name"]
 
-_DEEPEST = 100
 _LARGEST = 2_000
 
 _BINARY: dict[type[exp.Expr], str] = {
@@ -127,11 +127,12 @@ class _Binder:
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise unsupported(self.source, node)
-        if depth > _DEEPEST:
+        most = self.source.limits.depth
+        if depth > most:
             raise self.source.error(
                 self.source.span(node),
-                f"this is nested more than {_DEEPEST} deep",
-                "compute a part of it in the stream",
+                f"this is nested more than {most} deep",
+                "compute a part of it in the stream, or make the session with limits=weft.Limits(depth=…)",
             )
         try:
             return handler(self, node, depth + 1)
@@ -139,7 +140,17 @@ class _Binder:
             raise self.source.blame(node, error) from None
 
     def constant(self, node: Any, _: int) -> Expr:
+        if isinstance(node, exp.Literal) and node.is_string and self.scope.has_column(node.name):
+            self._refuse_doubt(node)
         return literal_of(node)
+
+    def _refuse_doubt(self, node: exp.Literal) -> None:
+        """Refuse ``"k"`` where k is a column: Spark reads a text, all others a name."""
+        span = self.source.span(node)
+        if self.source.text[span[0]] == '"':
+            column, text = f"`{node.name}`", f"'{node.name}'"
+            message = f"{self.source.text_of(span)} may mean a column or a text"
+            raise self.source.error(span, message, f"write {column} for the column, {text} for the text")
 
     def paren(self, node: exp.Paren, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this")
@@ -249,19 +260,9 @@ class _Binder:
     def _repeated(self, node: exp.Expr, depth: int, times: int) -> Expr:
         """An operand that its operator repeats; nested repetition would grow without limit."""
         expr = self.bind(node, depth)
-        if times * _size(expr) > _LARGEST:
+        if times * count_terms([expr]) > _LARGEST:
             raise self.source.error(self.source.span(node), "this is too large to be compared several times")
         return expr
-
-
-def _size(expr: Expr) -> int:
-    count, pending = 0, [expr]
-    while pending:
-        node = pending.pop()
-        count += 1
-        if isinstance(node, Call):
-            pending += node.args
-    return count
 
 
 _Handler = Callable[[_Binder, Any, int], Expr]

@@ -3,21 +3,26 @@
 Guarantees: every column of the result has a name of its own. The rule: a name after AS stands as it is; `*` and
 `v.*` name their columns alias_column, in the order of FROM; a plain column keeps its name unless another column
 of the result has it too, then it is alias_column; any other expression is col_N, N being its position, from 1.
+
+Where FROM has USING, `*` gives the columns that SQL gives: those of USING first, once each, then the others from left
+to right. They keep their names; of several with one name that of USING keeps it, and the others are alias_column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from weft.errors import QueryError, SqlError
 from weft.logical.expr import Column, Expr, columns
-from weft.logical.query import PRESENT, Output, star
+from weft.logical.output import Output, numbered, star
+from weft.logical.query import PRESENT
 from weft.sql.expressions import bind_expression
 from weft.sql.reject import refuse_arguments, unsupported
-from weft.sql.scope import PROVENANCE, Scope
+from weft.sql.scope import PROVENANCE, Merged, Scope, Shown
 from weft.sql.statement import Item
 
 __all__ = ["bind_outputs"]
@@ -84,16 +89,33 @@ def _drafts(item: Item, scope: Scope) -> Iterator[_Draft]:
         return
     if item.alias is not None:
         raise item.alias.error("* cannot have a name", "name the columns one by one")
-    inputs = scope.inputs
-    if isinstance(node, exp.Column):
+    qualified = isinstance(node, exp.Column)
+    shown: Iterable[Shown] = scope.shown
+    if qualified:
         refuse_arguments(source, node, "this", "table")
         try:
-            inputs = (scope.input(node.args["table"].name),)
+            shown = scope.input(node.args["table"].name).columns
         except QueryError as error:
             raise source.blame(node.args["table"], error) from None
         node = node.this
     if not isinstance(node, exp.Star):
         raise unsupported(source, node)
     refuse_arguments(source, node)
-    for output in star(column for input_ in inputs for column in input_.columns):
+    for output in _star(tuple(shown)):
         yield _Draft(item, output.expr, output.name)
+
+
+def _star(shown: Sequence[Shown]) -> tuple[Output, ...]:
+    """The columns of ``*`` under their names: short ones where USING says that equal names mean one column."""
+    plain = [column for column in shown if isinstance(column, Column)]
+    if len(plain) == len(shown):
+        return star(plain)
+    of_using = Counter(column.name.lower() for column in shown if isinstance(column, Merged))
+    of_all = Counter(column.name.lower() for column in shown)
+    named: list[tuple[str, Expr]] = []
+    for column in shown:
+        name, rivals = column.name.lower(), of_using if isinstance(column, Merged) else of_all
+        expr = column.expr if isinstance(column, Merged) else column
+        first = next(columns(expr))
+        named.append((first.name if rivals[name] == 1 else f"{first.alias}_{first.name}", expr))
+    return numbered(named)

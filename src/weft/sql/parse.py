@@ -9,14 +9,16 @@ comma with nothing after it, ON without a condition, a parenthesis never closed)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
-from weft.errors import SqlError
+from weft.errors import QueryError, SqlError
+from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.sql.dialect import WeftSql
+from weft.sql.quotes import with_names
 from weft.sql.source import Piece, Source, Span
 
 __all__ = ["Bracket", "Parsed", "parse_fragment", "parse_select"]
@@ -61,12 +63,12 @@ class Parsed:
     brackets: dict[int, Bracket]
 
 
-def parse_select(text: str) -> Parsed:
+def parse_select(text: str, limits: Limits = DEFAULT_LIMITS) -> Parsed:
     """The syntax tree of exactly one SELECT statement."""
-    source = _scan(text)
+    source = _scan(text, limits)
     _check_statement(source)
     kept = tuple(token for token in source.tokens if token.token_type is not TokenType.SEMICOLON)
-    brackets, rest = _cut_brackets(Source(text, kept))
+    brackets, rest = _cut_brackets(replace(source, tokens=kept))
     _check_neighbours(rest)
     _check_joins(rest)
     return Parsed(Piece(_tree(rest, None), rest), brackets)
@@ -88,19 +90,28 @@ def parse_fragment(text: str) -> Piece:
     return Piece(_tree(rest, exp.Expr), rest)
 
 
-def _scan(text: str) -> Source:
+def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> Source:
     """The text cut into tokens, its parentheses in pairs."""
+    _check_size(Source(text, limits=limits), "characters", len(text), "characters")
     if not text.isprintable() and any(0xD800 <= ord(char) < 0xE000 for char in text):
         raise Source("").error((0, 0), "the text is not valid Unicode: it contains half a surrogate pair")
     try:
-        source = Source(text, tuple(_DIALECT.tokenize(text)))
+        source = Source(text, with_names(text, _DIALECT.tokenize(text)), limits)
     except TokenError as error:
         end = min(error.end or len(text), len(text))
         raise Source(text).error(
             _unclosed(text, end), "cannot read the text from here", "is a quote or a comment never closed?"
         ) from None
+    _check_size(source, "words", len(source.tokens), "words and signs")
     _check_pairs(source)
     return source
+
+
+def _check_size(source: Source, name: str, count: int, units: str) -> None:
+    try:
+        source.limits.check(name, count, f"the text has {count:,} {units}")
+    except QueryError as error:
+        raise source.error(source.whole, error.message, error.hint) from None
 
 
 def _unclosed(text: str, end: int) -> Span:
@@ -170,7 +181,7 @@ def _cut_brackets(source: Source) -> tuple[dict[int, Bracket], Source]:
         if not _is_name(before) or before.end + 1 in brackets:
             raise bracket.misplaced()
         brackets[before.end + 1] = bracket
-    return brackets, Source(source.text, tuple(kept))
+    return brackets, replace(source, tokens=tuple(kept))
 
 
 def _bracket(source: Source, first: Token, rest: Iterator[Token]) -> Bracket:

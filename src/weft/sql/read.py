@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.logical.window import UNBOUNDED
 from weft.sql.parse import Bracket, parse_select
 from weft.sql.reject import refuse_arguments, unsupported
@@ -25,9 +26,9 @@ _KINDS |= {(side, kind): side.lower() for side in ("LEFT", "RIGHT", "FULL") for 
 _KINDS |= {(side, kind): kind.lower() for side in ("", "LEFT") for kind in ("SEMI", "ANTI")}
 
 
-def read_statement(text: str) -> Statement:
+def read_statement(text: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
     """The query that a text states."""
-    parsed = parse_select(text)
+    parsed = parse_select(text, limits)
     select, source = parsed.select.node, parsed.select.source
     if not isinstance(select, exp.Select):
         raise unsupported(source, select)

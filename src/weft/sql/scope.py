@@ -15,7 +15,7 @@ from weft.logical.functions import call, literal
 from weft.logical.query import PRESENT, Input
 from weft.logical.user_functions import UserFunction
 
-__all__ = ["PROVENANCE", "Merged", "Scope"]
+__all__ = ["PROVENANCE", "Merged", "Scope", "Shown", "using_first"]
 
 PROVENANCE = "provenance"
 
@@ -30,6 +30,23 @@ class Merged:
     aliases: frozenset[str]
     expr: Expr
 
+    def takes_in(self, other: Shown) -> bool:
+        """Whether another column of FROM is one of those that this one stands for."""
+        same = other.name.lower() == self.name
+        return same and not self.aliases.isdisjoint(
+            other.aliases if isinstance(other, Merged) else {other.alias}
+        )
+
+
+# A column that a part of FROM gives to ``SELECT *``.
+Shown = Merged | Column
+
+
+def using_first(using: Sequence[Merged], others: Iterable[Shown]) -> tuple[Shown, ...]:
+    """The columns of a join: those that its USING made, as it names them, and then all that are not among them."""
+    rest = (one for one in others if not any(merged.takes_in(one) for merged in using))
+    return (*using, *rest)
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -38,6 +55,7 @@ class Scope:
     ``beyond`` are the other inputs of the query, which ON may also name as long as all joins are inner: its conditions
     are then one pool with those of WHERE. Otherwise the others are ``hidden``, and those of them ``tested`` that a semi
     or anti join below only looks for. Rows that may be ``padded`` have a `provenance`. ``functions`` are the users'.
+    ``shown`` are the columns that ``*`` gives, in their order.
     """
 
     inputs: tuple[Input, ...]
@@ -47,6 +65,7 @@ class Scope:
     tested: tuple[Input, ...] = ()
     padded: bool = False
     functions: tuple[UserFunction, ...] = ()
+    shown: tuple[Shown, ...] = ()
 
     def input(self, name: str) -> Input:
         """The input that goes by this name."""
@@ -80,6 +99,10 @@ class Scope:
             hint = nearest(name, input_.stream.schema.names)
             raise QueryError(f"{input_.alias} has no column {name}", hint=hint)
         return input_.column(name)
+
+    def has_column(self, name: str) -> bool:
+        """Whether a stream that is to be seen here has such a column."""
+        return any(input_.stream.schema.find(name) for input_ in (*self.inputs, *self.beyond))
 
     def unqualified(self, name: str) -> Expr:
         """The only column of that name."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType, exp
 
 from weft.errors import SqlError, WeftError
+from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["Piece", "Source", "Span"]
 
@@ -51,10 +52,11 @@ _DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a user wrote, as text and as tokens."""
+    """What a user wrote, as text and as tokens, and how large it may be."""
 
     text: str
     tokens: tuple[Token, ...] = ()
+    limits: Limits = DEFAULT_LIMITS
 
     def error(self, span: Span, message: str, hint: str | None = None) -> SqlError:
         """An error with a caret under the span."""

@@ -144,7 +144,8 @@ class Statistics:
 
     def selectivity(self, query: Query, predicate: Expr) -> float:
         """The part of tuples, or of pairs, that a predicate lets through."""
-        given = self.selectivities.get(predicate_name(query, predicate))
+        known = self.selectivities  # where there are none, names are not worth their making
+        given = known.get(predicate_name(query, predicate)) if known else None
         return self._guess(query, predicate) if given is None else given
 
     def band(self, query: Query, band: Range) -> float:

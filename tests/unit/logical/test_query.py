@@ -180,8 +180,8 @@ def test_queries_check_themselves() -> None:
         make_query([r], [], shown, outer=Join("left", "r", "s", (link,)))
     with pytest.raises(QueryError, match="not to be seen there"):
         Join("left", "r", "t", (link,))
-    with pytest.raises(QueryError, match="LEFT JOIN needs a condition"):
-        Join("left", "r", "s", ())
+    with pytest.raises(QueryError, match="cross product: nothing joins s with r"):
+        make_query([r, s], [], shown, outer=Join("left", "r", "s", ()))
     with pytest.raises(QueryError, match="unknown join"):
         Join("outer", "r", "s", (link,))
     with pytest.raises(QueryError, match="has no name"):

@@ -159,12 +159,12 @@ def test_queries_with_the_same_call_share_it() -> None:
         assert rows_of(found[name]) == rows_of(expected)
 
 
-def test_a_failing_function_fails_its_queries_and_no_others() -> None:
-    """A session that ends, or a neighbour that loses tuples, for the sake of one function."""
-    pair = "SELECT v.x, w.uid FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS] WHERE v.vid = w.vid"
-    texts = {"good": pair, "filtered": f"{pair} AND bad(v.x)", "joined": f"{pair} AND bad(v.x + w.uid)"}
-    texts |= {"shown": pair.replace("v.x,", "bad(v.x) AS b,")}
-    program, queries = program_of(**texts)
+PAIR = "SELECT v.x, w.uid FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS] WHERE v.vid = w.vid"
+
+
+def check_failures(texts: dict[str, str]) -> dict[str, Exception]:
+    """The queries that fail, and why; another one beside them must not, and must have all of its results."""
+    program, queries = program_of(good=PAIR, **texts)
     data = tables(np.random.default_rng(3), 0, 1)
     state, turn = PartitionState(), Turn(0, program.graph.aliases, 1)
     failed: dict[str, Exception] = {}
@@ -183,11 +183,42 @@ def test_a_failing_function_fails_its_queries_and_no_others() -> None:
             outcome = run_hop(program, hop, arrived, state, turn)
             failed |= outcome.failed
             results += outcome.results.get("good", [])
-    assert set(failed) == {"filtered", "joined", "shown"}
-    assert "function bad raised RuntimeError: bad, first for" in str(failed["joined"])
     query = queries["good"]
     expected = reference_join(query, {i.alias: data[i.stream.name] for i in query.inputs})
     assert rows_of(pa.Table.from_batches(results)) == rows_of(expected)
+    return failed
+
+
+def test_a_failing_function_fails_its_queries_and_no_others() -> None:
+    """A session that ends, or a neighbour that loses tuples, for the sake of one function."""
+    texts = {"filtered": f"{PAIR} AND bad(v.x)", "joined": f"{PAIR} AND bad(v.x + w.uid)"}
+    failed = check_failures({**texts, "shown": PAIR.replace("v.x,", "bad(v.x) AS b,")})
+    assert set(failed) == {"filtered", "joined", "shown"}
+    assert "function bad raised RuntimeError: bad, first for" in str(failed["joined"])
+
+
+def test_texts_that_are_too_large_fail_their_queries_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that runs out of memory, or for ever, and all queries with it."""
+    monkeypatch.setenv("WEFT_TEXT_BYTES_PER_ROW", "20")
+    long = "concat(CAST({} AS STRING), 'more than twenty bytes')"
+    wide = f"{long.format('v.vid')} = {long.format('w.vid')}"
+    texts = {
+        "filtered": f"{PAIR} AND length({long.format('v.x')}) > 3",
+        "joined": f"{PAIR} AND {long.format('v.x')} < {long.format('w.uid')}",
+        "shown": PAIR.replace("v.x,", f"{long.format('v.x')} AS b,"),
+        "placed": PAIR.replace("v.vid = w.vid", wide),
+    }
+    failed = check_failures(texts)
+    assert set(failed) == set(texts)
+    for error in failed.values():
+        assert isinstance(error, FunctionError)
+        assert "concat would make a text of" in error.message
+        assert "and the limit is 20" in error.message
+    padded = PAIR.replace(
+        ", w [RANGE 2 SECONDS] WHERE v.vid = w.vid", f" LEFT JOIN w [RANGE 2 SECONDS] ON {wide}"
+    )
+    with pytest.raises(FunctionError, match="concat would make a text of"):
+        run(opened().query(padded), 1)
 
 
 def test_a_newcomer_whose_filter_fails_on_the_past_fails_alone() -> None:

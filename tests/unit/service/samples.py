@@ -49,6 +49,7 @@ master: local[2]
 driver: round_robin
 dead_letter_limit: {records: 10, fraction: 0.5}
 key_limit: 1000
+limits: {words: 1000}
 """
 # Outer joins, with and without an end to their patience.
 OUTER = """

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.service.samples import GOOD
+from tests.unit.service.test_cli import weft
 from weft.errors import PipelineError
 from weft.runtime.functions import PackedFunction
 from weft.service.pipeline import Pipeline, load_pipeline
@@ -117,3 +118,36 @@ def test_a_module_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     """A mistake in the user's own file."""
     with pytest.raises(PipelineError, match="cannot import weft_test_functions: SyntaxError"):
         load(tmp_path, SIMILAR, module="def similar(:")
+
+
+@pytest.mark.parametrize("command", ["explain", "run"])
+def test_code_that_is_not_trusted_is_not_imported(command: str, tmp_path: Path) -> None:
+    """To look at the plan of somebody's file would run what lies beside it."""
+    ran = tmp_path / "ran"
+    (tmp_path / "weft_test_functions.py").write_text(f"open({str(ran)!r}, 'w').close()\n{MODULE}")
+    (tmp_path / "p.yaml").write_text(CALLED + SIMILAR)
+    done = weft(command, "--no-functions", str(tmp_path / "p.yaml"))
+    assert done.returncode == 2
+    assert (
+        "functions.similar: the file names Python code, which --no-functions refuses to import" in done.stderr
+    )
+    assert "leave out --no-functions if you trust the file" in done.stderr
+    assert not ran.exists()
+    if command == "explain":
+        assert weft("explain", str(tmp_path / "p.yaml")).returncode == 0
+        assert ran.exists()
+
+
+def test_files_without_functions_need_no_trust(tmp_path: Path) -> None:
+    """Who is careful could not look at any file."""
+    (tmp_path / "p.yaml").write_text(GOOD)
+    done = weft("explain", "--no-functions", str(tmp_path / "p.yaml"))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["explain", "run"])
+def test_the_help_says_that_files_are_code(command: str) -> None:
+    """Nobody would expect that to explain a query runs a program."""
+    words = " ".join(weft(command, "--help").stdout.replace("│", " ").split())
+    assert "imported, which runs their code" in words
+    assert "--no-functions" in words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +12,7 @@ import pytest
 
 from tests.unit.service.samples import GOOD, OUTER, RUNNABLE
 from weft.errors import PipelineError
+from weft.logical.query_limits import Limits
 from weft.service.demo import PIPELINE
 from weft.service.pipeline import Pipeline, load_pipeline, read_pipeline
 from weft.service.run import check_runnable
@@ -20,7 +22,7 @@ from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, un
 from weft.sources.spec import files
 
 
-def runnable(root: Path, **given: object) -> Pipeline:
+def runnable(root: Path, **given: Any) -> Pipeline:
     """The good file, with its directory."""
     return read_pipeline(RUNNABLE, "p.yaml", root=root, **given)
 
@@ -95,6 +97,7 @@ def test_patience_ends_as_the_file_says(tmp_path: Path) -> None:
 def test_the_limit_of_a_key_is_the_session_s(tmp_path: Path) -> None:
     """It would be read and then forgotten."""
     assert runnable(tmp_path).session._settings.key_limit == 1000
+    assert runnable(tmp_path).session._limits == Limits(words=1000)
 
 
 def test_the_command_line_wins(tmp_path: Path) -> None:
@@ -200,6 +203,9 @@ def test_the_demo_plans() -> None:
         ("fraction: 0.5", "fraction: 5", "dead_letter_limit: a limit of 5.0 bad records"),
         ("fraction: 0.5", "part: 5", "dead_letter_limit: unknown entry 'part'"),
         ("{records: 10, fraction: 0.5}", "{}", "dead_letter_limit: the limit is empty"),
+        ("{words: 1000}", "{words: many}", "limits.words: 'many' is not a whole number"),
+        ("{words: 1000}", "{words: 0}", "limits: a limit of 0 words makes no sense"),
+        ("{words: 1000}", "{word: 1}", "limits: unknown entry 'word'"),
         ("key_limit: 1000", "key_limit: many", "key_limit: 'many' is not a whole number"),
         ("key_limit: 1000", "key_limit: 0", "key_limit: with a limit of 0 results, no key has any"),
         ("after: 10 minutes", "after: soon", "queries.r.emit_unmatched_after: cannot read 'soon'"),

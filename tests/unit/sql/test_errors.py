@@ -9,6 +9,7 @@ from tests.unit.sql.samples import CATALOG
 
 from weft.errors import SqlError
 from weft.sql.bind import parse_query
+from weft.sql.builder import select
 
 
 def refusal(sql: str) -> str:
@@ -232,14 +233,35 @@ def test_cross_product() -> None:
 def test_outer_join_without_condition() -> None:
     """Every tuple would find a partner, and nothing be padded."""
     check(
-        "SELECT v.vid FROM videos v LEFT JOIN views w ON TRUE",
+        "SELECT v.vid FROM videos v LEFT JOIN views w",
         """
-        SQL: LEFT JOIN needs a condition
-        1 | SELECT v.vid FROM videos v LEFT JOIN views w ON TRUE
+        SQL: cross product: nothing joins w with v
+        1 | SELECT v.vid FROM videos v LEFT JOIN views w
                                                        ^
-        hint: add ON or USING
+        hint: add a predicate between them, or give cross=True if every pair is wanted
         """,
     )
+
+
+def test_outer_join_of_every_pair() -> None:
+    """Every pair would be joined though nobody asked for that."""
+    check(
+        "SELECT v.vid FROM videos v LEFT JOIN views w ON TRUE",
+        """
+        SQL: cross product: nothing joins w with v
+        1 | SELECT v.vid FROM videos v LEFT JOIN views w ON TRUE
+                                                       ^
+        hint: add a predicate between them, or give cross=True if every pair is wanted
+        """,
+    )
+    built = select("v.vid").from_("videos", alias="v").join("views", alias="w", kind="left")
+    with pytest.raises(SqlError, match="LEFT JOIN needs a condition"):
+        built.build(CATALOG)
+    built = select("v.vid").from_("videos", alias="v").join("views", alias="w", kind="left", on="TRUE")
+    with pytest.raises(SqlError, match="nothing joins w with v") as caught:
+        built.build(CATALOG)
+    assert caught.value.hint == "add a predicate between them, or call .cross() if every pair is wanted"
+    assert built.cross().build(CATALOG).cross
 
 
 def test_on_out_of_sight() -> None:

@@ -276,7 +276,7 @@ def test_names_of_results() -> None:
 
 def test_star_follows_from() -> None:
     """SELECT * would show the streams in an order that nobody wrote."""
-    listed = names("SELECT * FROM views w JOIN comments c USING (uid)")
+    listed = names("SELECT * FROM views w JOIN comments c ON w.uid = c.uid")
     assert listed == ["w_vid", "w_uid", "w_name", "w_ts", "w_duration", "c_uid", "c_text", "c_ts"]
 
 
