@@ -2,7 +2,7 @@
 
 Guarantees: pure, and without Spark: the same bytes give the same rows and the same bad records, wherever they are
 decoded. A record that is malformed is set aside and the rest goes on; a file whose columns or types are not the
-declared ones is a `SourceError` and gives nothing at all. Files that are not finished are not read.
+declared ones is a `SourceError` and gives nothing at all.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from weft.sources.json_lines import decode_json
 from weft.sources.parquet import decode_arrow, decode_parquet
 from weft.sources.records import Decoded, SourceFile, Target
 
-__all__ = ["FORMATS", "decode", "is_unfinished"]
+__all__ = ["FORMATS", "decode"]
 
 _DECODERS = {"parquet": decode_parquet, "arrow": decode_arrow, "json": decode_json}
 FORMATS = ("parquet", "arrow", "json", "csv")
-_UNFINISHED = (".tmp", ".inprogress")
 
 
 def decode(file: SourceFile, format_: str, target: Target, csv: CsvOptions | None = None) -> Decoded:
@@ -27,13 +26,3 @@ def decode(file: SourceFile, format_: str, target: Target, csv: CsvOptions | Non
     if format_ not in _DECODERS:
         raise SourceError(f"unknown format {format_!r}", hint=nearest(format_, FORMATS))
     return _DECODERS[format_](file, target)
-
-
-def is_unfinished(path: str, length: int) -> bool:
-    """Whether a file is still being written, as its name or its emptiness says.
-
-    >>> is_unfinished("in/part-1.parquet.inprogress", 10), is_unfinished("in/part-1.parquet", 10)
-    (True, False)
-    """
-    name = path.rstrip("/").rsplit("/", 1)[-1]
-    return length == 0 or name.startswith(("_", ".")) or name.lower().endswith(_UNFINISHED)

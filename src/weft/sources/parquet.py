@@ -19,7 +19,15 @@ from weft.sources.columns import assemble, located, whole_file
 from weft.sources.conform import check_types, conform
 from weft.sources.records import Decoded, SourceFile, Target
 
-__all__ = ["DAMAGE", "arrow_file_schema", "decode_arrow", "decode_parquet", "decode_table", "parquet_schema"]
+__all__ = [
+    "DAMAGE",
+    "arrow_file_schema",
+    "decode_arrow",
+    "decode_parquet",
+    "decode_parquet_file",
+    "decode_table",
+    "parquet_schema",
+]
 
 DAMAGE = (
     pa.ArrowException,
@@ -44,8 +52,44 @@ def decode_parquet(file: SourceFile, target: Target) -> Decoded:
     return _decode(file, target, found, read, "Parquet")
 
 
+def decode_parquet_file(
+    file: SourceFile, target: Target, first: int = 0, count: int | None = None
+) -> Decoded:
+    """Some row groups of a Parquet file that is opened by its path and not read as a whole; None: all that follow."""
+    with pa.OSFile(file.path) as opened:
+        try:
+            reader = pq.ParquetFile(opened, **_CHECKED)
+            return _decode_row_groups(file, target, reader, first, count)
+        except DAMAGE as error:
+            _raise_if_from_the_system(error)
+            return whole_file(file, target.needed(), f"not a readable Parquet file: {error}")
+
+
+def _decode_row_groups(
+    file: SourceFile, target: Target, reader: Any, first: int, count: int | None
+) -> Decoded:
+    found, metadata = reader.schema_arrow, reader.metadata
+    groups = range(first, metadata.num_row_groups if count is None else first + count)
+
+    def read(places: Sequence[int]) -> pa.Table:
+        names = [found.names[place] for place in places]
+        return reader.read_row_groups(list(groups), columns=names, use_threads=False)
+
+    before = sum(metadata.row_group(group).num_rows for group in range(first))
+    return _decode(file, target, found, read, "Parquet", before)
+
+
+def _raise_if_from_the_system(error: BaseException) -> None:
+    """A disk or a share that fails says nothing of the file: it is not damaged, and may be read later."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+
+
+_CHECKED = {"page_checksum_verification": True}
+
+
 def _parquet(content: bytes) -> Any:
-    return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+    return pq.ParquetFile(pa.BufferReader(content), **_CHECKED)
 
 
 def parquet_schema(content: bytes) -> pa.Schema:
@@ -81,34 +125,39 @@ def arrow_file_schema(content: bytes) -> pa.Schema:
         return reader.schema
 
 
-def _decode(file: SourceFile, target: Target, found: pa.Schema, read: Read, name: str) -> Decoded:
+def _decode(
+    file: SourceFile, target: Target, found: pa.Schema, read: Read, name: str, before: int = 0
+) -> Decoded:
     check_types(found, target, file)
     needed = target.needed()
     try:
         table = read(check_types(found, needed, file))
     except DAMAGE as error:
+        _raise_if_from_the_system(error)
         return whole_file(file, needed, f"not a readable {name} file: {error}")
-    return decode_table(file, needed, table)
+    return decode_table(file, needed, table, before)
 
 
-def decode_table(file: SourceFile, target: Target, table: pa.Table | pa.RecordBatch) -> Decoded:
-    """Rows that Arrow has typed already, from a file or through Spark's row path, as the declared columns."""
+def decode_table(
+    file: SourceFile, target: Target, table: pa.Table | pa.RecordBatch, before: int = 0
+) -> Decoded:
+    """Rows that Arrow has typed already as the declared columns; so many rows come before them in the file."""
     places = check_types(table.schema, target, file)
     fields = target.schema.fields
     columns = [conform(table.column(place), field.type) for place, field in zip(places, fields, strict=True)]
     batch, reasons = assemble(columns, target)
     return located(
-        file, batch, reasons, lambda rows: [_place(table, places, target.schema, row) for row in rows]
+        file, batch, reasons, lambda rows: [_place(table, places, target.schema, row, before) for row in rows]
     )
 
 
 def _place(
-    table: pa.Table | pa.RecordBatch, places: Sequence[int], schema: Schema, row: int
+    table: pa.Table | pa.RecordBatch, places: Sequence[int], schema: Schema, row: int, before: int
 ) -> dict[str, Any]:
     values = {
         name: _shown(table.column(place)[row]) for name, place in zip(schema.names, places, strict=True)
     }
-    return {"row": row + 1, "raw": json.dumps(values, ensure_ascii=False, default=str).encode()}
+    return {"row": before + row + 1, "raw": json.dumps(values, ensure_ascii=False, default=str).encode()}
 
 
 def _shown(scalar: Any) -> Any:

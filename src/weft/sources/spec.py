@@ -1,38 +1,44 @@
 """What a stream is read from.
 
 Guarantees: a description that exists is valid: its format, options and schema were checked when it was made, and
-nothing was read or started. Only `resolve` and `load` touch files or Spark.
+nothing was read or started. Only `resolve`, `count`, `open` and `read` touch files.
 """
 
 from __future__ import annotations
 
 import codecs
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from weft.errors import SourceError, nearest
 from weft.logical.schema import DataType, Field, Schema
+from weft.logical.window import parse_duration
+from weft.ports.source import Part, Place
+from weft.sources.cleaning import check_archive
 from weft.sources.conform import weft_type
 from weft.sources.csv_records import CsvOptions
-from weft.sources.decode import FORMATS, decode, is_unfinished
+from weft.sources.decode import FORMATS
+from weft.sources.file_cursor import FileCursor, FileRules
+from weft.sources.file_parts import read_part
 from weft.sources.frames import DataFrameSource
+from weft.sources.listing import Listing, name_matcher
 from weft.sources.parquet import DAMAGE, arrow_file_schema, parquet_schema
 from weft.sources.rate import RateSource
-from weft.sources.records import Decoded, SourceFile, Target
+from weft.sources.records import Decoded, Target
+from weft.sources.tables import TableSource
 
-__all__ = ["BINARY_FILES", "FilesSource", "Source", "files", "is_local"]
+__all__ = ["FilesSource", "Source", "files", "is_local", "local_path"]
 
-# The rows of Spark's binaryFile format: the bytes of one file in each.
-BINARY_FILES = "path string, modificationTime timestamp, length long, content binary"
-
-_COMMON = ("glob", "recursive")
+_RULES = ("unfinished_after", "missing", "clean", "archive")
+_COMMON = ("glob", "recursive", *_RULES)
 _OPTIONS = {"parquet": (), "arrow": (), "json": (), "csv": ("delimiter", "quote", "encoding", "null")}
 
 
@@ -47,6 +53,7 @@ class FilesSource:
     csv: CsvOptions | None = None
     glob: str | None = None
     recursive: bool = False
+    rules: FileRules = FileRules()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -54,6 +61,11 @@ class FilesSource:
         if not self.path.strip():
             raise SourceError(
                 "files: the path is empty", hint='name a directory, as in files("parquet", "in")'
+            )
+        if not is_local(self.path):
+            raise SourceError(
+                f"files: {self.path} is not a path of this machine",
+                hint="name a folder that the driver and all tasks see under the same path",
             )
         if self.schema is None and self.format in ("json", "csv"):
             raise SourceError(
@@ -65,56 +77,47 @@ class FilesSource:
                 f"files: max_files_per_batch is {self.max_files_per_batch}", hint="use 1 or more"
             )
 
-    def reader_options(self) -> dict[str, str]:
-        """The options of Spark's file source that this description stands for."""
-        options: dict[str, str] = {}
-        if self.max_files_per_batch is not None:
-            options["maxFilesPerTrigger"] = str(self.max_files_per_batch)
-        if self.glob is not None:
-            options["pathGlobFilter"] = self.glob
-        if self.recursive:
-            options["recursiveFileLookup"] = "true"
-        return options
+    @property
+    def root(self) -> str:
+        """The folder (or the file) that is read, as an absolute path."""
+        return local_path(self.path)
 
-    def load(self, reader: Any) -> Any:
-        """A streaming DataFrame of (path, content), each row to be decoded by `decode`.
+    def open(self, place: Place) -> FileCursor:
+        """The files of the folder that have been taken, and those that wait; the folder need not be there yet."""
+        root, only = self.root, None
+        if os.path.isfile(root):
+            root, only = os.path.split(root)
+        elif not os.path.exists(root) and re.search(r"[*?[{]", root):
+            raise SourceError(
+                f"{place.stream}: there is no folder {root}",
+                hint='name the folder and give glob="*.parquet" for the names of its files',
+            )
+        if self.rules.archive is not None:
+            check_archive(root, self.rules.archive, recursive=self.recursive)
+        matches = name_matcher(self.glob) if only is None else only.__eq__
+        listing = Listing(root, matches, recursive=self.recursive)
+        return FileCursor(place, self.format, listing, self.rules, self.max_files_per_batch)
 
-        A file that tasks reach under its path they read themselves: the bytes need not pass through the JVM.
-        """
-        binary = reader.format("binaryFile").schema(BINARY_FILES)
-        found = binary.options(**self.reader_options()).load(self.path)
-        content = "CAST(NULL AS BINARY) AS content" if is_local(self.path) else "content"
-        return found.selectExpr("path", content)
-
-    def decode(
+    def read(
         self,
-        name: str,
-        path: str,
-        content: bytes | None,
+        stream: str,
+        part: Part,
         event_time: str | None = None,
         columns: Collection[str] | None = None,
-    ) -> Decoded | None:
-        """The rows of one file for the stream of that name; None if the file is not finished.
-
-        Formats that keep columns apart are read in the given ones alone, if any are given.
-        """
-        content = _read(name, path) if content is None else content
-        if is_unfinished(path, len(content)):
-            return None
+    ) -> Decoded:
+        """The rows of a part; formats that keep columns apart are read in the given ones alone, if any are given."""
         if self.schema is None:
             raise SourceError(
-                f"{name}: the schema of {self.path} is not known yet", hint="call resolve() first"
+                f"{stream}: the schema of {self.path} is not known yet", hint="call resolve() first"
             )
         target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
-        return decode(SourceFile(name, path, content), self.format, target, self.csv)
+        return read_part(stream, part, self.format, target, self.csv, self.rules.missing)
 
-    def count(self) -> int | None:
-        """How many files there are; None if that cannot be told without asking somebody else."""
-        if not is_local(self.path):
-            return None
-        root = Path(unquote(urlparse(self.path).path) if self.path.startswith("file:") else self.path)
-        found = root.rglob(self.glob or "*") if self.recursive else root.glob(self.glob or "*")
-        return sum(1 for file in found if file.is_file() and not file.name.startswith((".", "_")))
+    def count(self) -> int:
+        """How many files there are."""
+        listing = Listing(self.root, name_matcher(self.glob), recursive=self.recursive)
+        listing.refresh()
+        return len(listing.names)
 
     def resolve(self) -> FilesSource:
         """The same source with its schema, if need be that of the directory's first finished file."""
@@ -131,7 +134,8 @@ def files(
 ) -> FilesSource:
     """Files as they appear in a directory: parquet, arrow (IPC), json (lines) or csv (with a header).
 
-    Every format takes `glob` and `recursive`; csv also `delimiter`, `quote`, `encoding` and `null`.
+    Every format takes `glob` and `recursive`; `unfinished_after`, `missing`, `clean` and `archive` (see `FileRules`);
+    csv also `delimiter`, `quote`, `encoding` and `null`. Texts may be compressed: `.csv.gz`, `.json.zst`, `.csv.bz2`.
 
     >>> files("csv", "in", schema="vid long, ts timestamp", delimiter=";").csv.delimiter
     ';'
@@ -147,8 +151,11 @@ def files(
         else None
     )
     columns = Schema.parse(schema) if isinstance(schema, str) else schema
-    common = {name: options[name] for name in _COMMON if name in options}
-    return FilesSource(format, str(path), columns, max_files_per_batch, csv, **common)
+    common = {name: options[name] for name in ("glob", "recursive") if name in options}
+    place = str(path)
+    if place.strip() and is_local(place):
+        place = local_path(place)
+    return FilesSource(format, place, columns, max_files_per_batch, csv, rules=_rules(options), **common)
 
 
 def is_local(path: str) -> bool:
@@ -156,15 +163,27 @@ def is_local(path: str) -> bool:
     return path.startswith("file:") or not re.match(r"[A-Za-z][\w+.-]+:/", path)
 
 
-def _read(name: str, path: str) -> bytes:
-    """The bytes of a file, given as Spark names it."""
-    try:
-        return Path(re.sub(r"^file:(//(?=/))?", "", path)).read_bytes()
-    except OSError as error:
+def local_path(path: str) -> str:
+    """A path, or a URI of a file, as an absolute path.
+
+    >>> local_path("file:///in/a%20b"), local_path("/in/../out")
+    ('/in/a b', '/out')
+    """
+    return os.path.abspath(unquote(urlparse(path).path) if path.startswith("file:") else path)
+
+
+def _rules(options: Mapping[str, Any]) -> FileRules:
+    given = {name: options[name] for name in _RULES if name in options}
+    after = given.get("unfinished_after")
+    if isinstance(after, str):
+        given["unfinished_after"] = parse_duration(after)
+    elif after is not None and not isinstance(after, timedelta):
         raise SourceError(
-            f"{name}: file {path} cannot be read: {error.strerror}",
-            hint="put it back: its batch is not done, and files may go only afterwards",
-        ) from None
+            f"files: unfinished_after cannot be {after!r}", hint='use a text, as in "30 seconds"'
+        )
+    if given.get("archive") is not None:
+        given["archive"] = local_path(os.fspath(given["archive"]))
+    return FileRules(**given)
 
 
 def _csv(options: Mapping[str, Any]) -> CsvOptions:
@@ -212,27 +231,17 @@ def _field(field: pa.Field, path: str) -> Field:
 
 
 def _first_files(source: FilesSource) -> Iterator[tuple[str, bytes]]:
-    """The finished files of a directory, by name, and their content."""
-    system, root = _file_system(source.path)
-    selector = pafs.FileSelector(root, recursive=source.recursive, allow_not_found=True)
-    infos = [system.get_file_info(root)]
-    if infos[0].type != pafs.FileType.File:
-        infos = sorted(system.get_file_info(selector), key=lambda info: str(info.path))
-    for info in infos:
-        if info.type == pafs.FileType.File and not is_unfinished(info.path, info.size):
-            with system.open_input_file(info.path) as stream:
-                yield info.path, stream.read()
+    """The files of a directory that are not empty, by name, and their content."""
+    listing = Listing(source.root, name_matcher(source.glob), recursive=source.recursive)
+    if os.path.isfile(source.root):
+        paths = [source.root]
+    else:
+        listing.refresh()
+        paths = [os.path.join(source.root, name) for name in sorted(listing.names)]
+    for path in paths:
+        content = Path(path).read_bytes()
+        if content:
+            yield path, content
 
 
-def _file_system(path: str) -> tuple[Any, str]:
-    """The file system of a path or URI, and the path there."""
-    if is_local(path):
-        return pafs.LocalFileSystem(), unquote(urlparse(path).path) if path.startswith("file:") else path
-    try:
-        system, root = pafs.FileSystem.from_uri(path)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise SourceError(f"files: cannot look into {path}: {error}", hint="give schema=") from None
-    return system, root
-
-
-Source: TypeAlias = FilesSource | RateSource | DataFrameSource
+Source: TypeAlias = FilesSource | RateSource | DataFrameSource | TableSource

@@ -18,7 +18,7 @@ from tests.unit.sources.writers import PLAIN, SCHEMA, WRITERS, Row, table
 from weft.errors import SourceError
 from weft.logical.schema import Schema
 from weft.sources.csv_records import CsvOptions
-from weft.sources.decode import decode, is_unfinished
+from weft.sources.decode import decode
 from weft.sources.records import BadRecord, Decoded, SourceFile, Target, decode_records, encode_records
 
 
@@ -328,13 +328,6 @@ def test_base64_is_decoded_as_python_does(values: list[bytes | None], junk: str)
     decoded = read("\n".join([*lines, f'{{"x":"{junk}"}}']).encode(), "json", "x binary")
     assert decoded.batch["x"].to_pylist() == values
     assert [bad.line for bad in decoded.bad] == [len(values) + 1]
-
-
-@pytest.mark.parametrize("path", ["in/_temporary", "in/.hidden", "in/a.tmp", "file:/in/a.csv.INPROGRESS"])
-def test_files_that_are_being_written_are_known_by_their_names(path: str) -> None:
-    assert is_unfinished(path, 10)
-    assert is_unfinished("in/a.csv", 0)
-    assert not is_unfinished("file:/in/_dir/a.csv", 10)
 
 
 @given(raw=st.binary(max_size=2000), reason=st.text(max_size=20), line=st.none() | st.integers(1, 9))

@@ -18,36 +18,10 @@ from hypothesis import strategies as st
 from tests.unit.sources import writers
 from weft.errors import SourceError, WeftError
 from weft.logical.schema import Schema
+from weft.ports.source import Part
 from weft.sources.frames import dataframe, pack
 from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
-from weft.sources.spec import BINARY_FILES, files
-
-
-class Reader:
-    """Stands for spark.readStream and remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
-        self.readStream = self  # as Spark spells it
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*args: Any, **options: Any) -> Reader:
-            self.calls.append((name, *args, *options.items()))
-            return self
-
-        return call
-
-
-def test_options_become_those_of_sparks_file_source() -> None:
-    spark = Reader()
-    files("parquet", "in", max_files_per_batch=4, glob="*.pq", recursive=True).load(spark)
-    assert spark.calls == [
-        ("format", "binaryFile"),
-        ("schema", BINARY_FILES),
-        ("options", ("maxFilesPerTrigger", "4"), ("pathGlobFilter", "*.pq"), ("recursiveFileLookup", "true")),
-        ("load", "in"),
-        ("selectExpr", "path", "CAST(NULL AS BINARY) AS content"),
-    ]
+from weft.sources.spec import files
 
 
 @pytest.mark.parametrize(
@@ -56,7 +30,7 @@ def test_options_become_those_of_sparks_file_source() -> None:
         (lambda: files("parkett", "in"), "unknown format 'parkett'\nhint: did you mean parquet?"),
         (lambda: files("csv", "in", schema="k int", delimeter=";"), "did you mean delimiter?"),
         (lambda: files("json", "in", schema="k int", quote="'"), "json has no option 'quote'"),
-        (lambda: files("json", "in"), "json files in in do not tell their types"),
+        (lambda: files("json", "in"), "/in do not tell their types"),
         (lambda: files("parquet", " "), "the path is empty"),
         (lambda: files("parquet", "in", max_files_per_batch=0), "max_files_per_batch is 0"),
         (lambda: files("csv", "in", schema="k int", delimiter=";;"), "csv delimiter is ';;'"),
@@ -64,6 +38,13 @@ def test_options_become_those_of_sparks_file_source() -> None:
         (lambda: files("csv", "in", schema="k int", quote=","), "delimiter and quote are both"),
         (lambda: files("csv", "in", schema="k int", encoding="utf-9"), "unknown encoding"),
         (lambda: files("csv", "in", schema="k itn"), "did you mean int?"),
+        (lambda: files("parquet", "s3://bucket/in"), "s3://bucket/in is not a path of this machine"),
+        (lambda: files("parquet", "in", missing="ignore"), "missing cannot be 'ignore'"),
+        (lambda: files("parquet", "in", clean="remove"), "clean cannot be 'remove'"),
+        (lambda: files("parquet", "in", clean="archive"), "belong together"),
+        (lambda: files("parquet", "in", archive="done"), "belong together"),
+        (lambda: files("parquet", "in", unfinished_after=5), "unfinished_after cannot be 5"),
+        (lambda: files("parquet", "in", unfinished_after=timedelta(-1)), "unfinished_after is negative"),
         (lambda: rate(0, k=sequence()), "0 rows per second"),
         (lambda: rate(5), "no columns"),
         (lambda: uniform(0), "at least one value"),
@@ -100,14 +81,9 @@ def test_a_type_that_cannot_be_had_is_named(tmp_path: Path) -> None:
         files("arrow", str(tmp_path)).resolve()
 
 
-def test_a_source_decodes_its_files() -> None:
-    source = files("csv", "in", schema="k int", delimiter=";")
-    decoded = source.decode("views", "in/a.csv", b"x;k\n1;2\n")
-    assert decoded is not None
-    assert decoded.batch.to_pylist() == [{"k": 2}]
-    assert source.decode("views", "in/a.csv.tmp", b"x;k\n1;2\n") is None
+def test_a_source_without_a_schema_cannot_be_read() -> None:
     with pytest.raises(SourceError, match="not known yet"):
-        files("parquet", "in").decode("views", "in/a", b"PAR1")
+        files("parquet", "in").read("views", Part({}))
 
 
 def frame(**types: str) -> Any:
@@ -170,14 +146,3 @@ def test_generated_rows_are_as_described() -> None:
     assert plain[14] - plain[0] == timedelta(seconds=2)
     assert demo(1).generate(0, 20) != demo(2).generate(0, 20)
     assert demo().with_seed(2) == demo(2)
-
-
-@given(per_second=st.integers(1, 1000), number=st.integers(0, 1000))
-def test_chunks_cover_every_row_once(per_second: int, number: int) -> None:
-    source = rate(per_second, n=sequence())
-    first, count = source.chunk(number)
-    assert source.chunk(number + 1)[0] == first + count
-    assert source.chunk(source.chunks_per_second)[0] == per_second
-    spark = Reader()
-    source.load(spark)
-    assert spark.calls[1] == ("option", "rowsPerSecond", min(per_second, 10))

@@ -1,0 +1,303 @@
+"""How far the files of a folder have been taken.
+
+Guarantees: every file is offered until it is taken, and never again; whether it is does not depend on the time of its
+last change. Files that were found in one look come by that time, the oldest first, then by name; those of later looks
+follow. A file is offered when it is complete, or has not changed for so long that it will not become so: see
+`FileRules`. What is offered at once is bounded; what waits is told. A file of which only some row groups were taken is
+offered further even if it is gone, so that its loss is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from weft.errors import SourceError, nearest
+from weft.ports.source import Offer, Part, Place, Unfinished
+from weft.sources.cleaning import Cleaner
+from weft.sources.complete import TEXTS, why_incomplete
+from weft.sources.file_parts import FileStatus, estimate_bytes, parts_of, remaining_parts
+from weft.sources.listing import Listing
+from weft.sources.taken import TakenNames
+
+__all__ = ["FileCursor", "FileRules"]
+
+SETTLED = 0.25  # seconds for which a text must not have changed between two looks
+QUIET = 2.0  # seconds after its last change from which on one look is enough
+_MOST_FILES = 4096  # files of one offer
+
+
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """What is done with files that are not finished, that are missing, and that have been read.
+
+    ``unfinished_after`` is how long a file that is not complete is waited for after its last change; then it is taken
+    as it is. ``missing`` says what a file is that was taken and is gone when it is read: an "error", or nothing but a
+    dead letter ("skip"). ``clean`` says what becomes of files that were read: None, "delete", or "archive", which moves
+    them into the folder ``archive``.
+    """
+
+    unfinished_after: timedelta = timedelta(minutes=1)
+    missing: str = "error"
+    clean: str | None = None
+    archive: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.missing not in ("error", "skip"):
+            raise SourceError(
+                f"files: missing cannot be {self.missing!r}", hint=nearest(self.missing, ("error", "skip"))
+            )
+        if self.clean not in (None, "delete", "archive"):
+            raise SourceError(
+                f"files: clean cannot be {self.clean!r}", hint=nearest(str(self.clean), ("delete", "archive"))
+            )
+        if (self.clean == "archive") != (self.archive is not None):
+            raise SourceError(
+                'files: clean="archive" and archive= belong together',
+                hint='as in clean="archive", archive="done"',
+            )
+        if self.unfinished_after < timedelta(0):
+            raise SourceError("files: unfinished_after is negative", hint='use, for example, "1 minute"')
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A file that has not been taken, or not as a whole: how it was found, and since when it has been so."""
+
+    path: str
+    status: FileStatus
+    since: float
+    bytes: int
+    parts: list[Part] | None = None  # None: not found complete yet
+    unfinished: str | None = None
+    checked: bool = False
+    begun: bool = False  # some of its parts were taken: the others are offered as they are
+
+
+@dataclass(slots=True)
+class _Offering:
+    """What an offer has room for."""
+
+    files: int
+    bytes: int
+    parts: list[Part] = field(default_factory=list)
+
+    def add(self, parts: Iterable[Part]) -> None:
+        self.files -= 1
+        for part in parts:
+            if self.parts and part.bytes > self.bytes:
+                self.bytes = 0
+                return
+            self.parts.append(part)
+            self.bytes -= part.bytes
+
+    @property
+    def is_full(self) -> bool:
+        return self.files <= 0 or (bool(self.parts) and self.bytes <= 0)
+
+
+class FileCursor:
+    """The files of a folder that have been taken, and those that wait."""
+
+    def __init__(
+        self,
+        place: Place,
+        format_: str,
+        listing: Listing,
+        rules: FileRules,
+        max_files: int | None = None,
+        clock: Callable[[], float] = time.time,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._place, self._format, self._listing, self._rules = place, format_, listing, rules
+        self._most_files = min(max_files or _MOST_FILES, _MOST_FILES)
+        self._clock, self._pause = clock, pause
+        self._check_folder(place.state)
+        self._taken = TakenNames(place.state, place.blobs)
+        self._begun: dict[str, dict[str, Any]] = {
+            name: dict(entry) for name, entry in place.state.get("begun", {}).items()
+        }
+        self._cleaner = Cleaner(place.stream, listing.root, rules.clean, rules.archive, place.state)
+        self._waiting: dict[str, _Waiting] = {}
+        self._bytes = self._extra = 0  # of all that waits: bytes, and parts beyond one for each file
+        self._now: float | None = None
+        for name, entry in self._begun.items():
+            self._wait_for_rest(name, entry)
+
+    def _check_folder(self, state: Mapping[str, Any]) -> None:
+        before = state.get("folder", self._listing.root)
+        if before != self._listing.root:
+            raise SourceError(
+                f"{self._place.stream}: the files were read from {before}, not from {self._listing.root}",
+                hint="name the same folder as before, or begin with another checkpoint",
+            )
+
+    def look(self, now: float) -> Offer:
+        """What is complete and not taken; what is not complete; how much waits in all."""
+        self._now = now
+        if self._listing.refresh():
+            self._compare(now)
+        offering = _Offering(self._most_files, self._place.most_bytes)
+        unfinished: list[Unfinished] = []
+        for name in list(self._waiting):
+            if offering.is_full:
+                break
+            self._look_at(name, now, offering, unfinished)
+        counted = len(self._waiting) - len(unfinished) + self._extra
+        waiting = self._bytes - sum(self._waiting[one.name].bytes for one in unfinished)
+        named = (Unfinished(_shown(self._waiting[one.name].path), one.reason) for one in unfinished)
+        return Offer(tuple(offering.parts), tuple(named), (counted, waiting))
+
+    def _compare(self, now: float) -> None:
+        """Let files wait that are new, and forget those that are gone before they were taken."""
+        names = self._listing.names
+        for name in [name for name, file in self._waiting.items() if name not in names and not file.begun]:
+            self._forget(name)
+        new = [
+            (status.modified, name, status)
+            for name in self._taken.among(names)
+            if name not in self._waiting and (status := self._status(name)) is not None
+        ]
+        for _, name, status in sorted(new, key=lambda one: one[:2]):
+            path = self._path(name)
+            found = _Waiting(path, status, now, estimate_bytes(path, self._format, status.size))
+            found.unfinished = None if _is_text(name) else "its name is not UTF-8: rename it"
+            self._add(name, found)
+
+    def _look_at(self, name: str, now: float, offering: _Offering, unfinished: list[Unfinished]) -> None:
+        """Offer a file, or say why it has to wait."""
+        file = self._waiting[name]
+        if not file.begun:
+            status = self._status(name)
+            if status is None:
+                return
+            self._examine(name, file, status, now)
+        if file.parts is None:
+            unfinished.append(Unfinished(name, file.unfinished or "it is being written"))
+        else:
+            offering.add(file.parts)
+
+    def _examine(self, name: str, file: _Waiting, status: FileStatus, now: float) -> None:
+        """Find the parts of a file, if it is complete or has not changed for long enough."""
+        if status != file.status:
+            file.status, file.since, file.checked = status, now, False
+            self._set_parts(name, None, estimate_bytes(file.path, self._format, status.size))
+        if file.parts is not None or not _is_text(name):
+            return
+        file.since = min(file.since, now)
+        seen, quiet = now - file.since, now - status.changed / 1e9
+        waited = max(seen, quiet) >= self._rules.unfinished_after.total_seconds()
+        settled = self._format not in TEXTS or seen >= SETTLED or quiet >= QUIET
+        try:
+            if not waited and not file.checked:
+                file.unfinished = why_incomplete(file.path, self._format, status.size)
+                file.checked = True
+            if waited or (file.unfinished is None and settled):
+                self._set_parts(
+                    name, parts_of(file.path, self._format, status, self._place.most_bytes), file.bytes
+                )
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            file.unfinished = f"it cannot be read: {error.strerror or error}"
+
+    def _status(self, name: str) -> FileStatus | None:
+        try:
+            return FileStatus.of(self._path(name))
+        except OSError:  # gone, or not to be seen for now: the next look tells
+            return None
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._listing.root, name)
+
+    def _name(self, part: Part) -> str:
+        return os.path.relpath(part.what["file"], self._listing.root).replace(os.sep, "/")
+
+    def _add(self, name: str, file: _Waiting) -> None:
+        self._waiting[name] = file
+        self._bytes += file.bytes
+        self._extra += len(file.parts or (None,)) - 1
+
+    def _forget(self, name: str) -> None:
+        file = self._waiting.pop(name, None)
+        if file is not None:
+            self._bytes -= file.bytes
+            self._extra -= len(file.parts or (None,)) - 1
+
+    def _set_parts(self, name: str, parts: list[Part] | None, estimate: int) -> None:
+        """Note what a file consists of, where it stands in the order."""
+        file = self._waiting[name]
+        total = estimate if parts is None else sum(part.bytes for part in parts)
+        self._bytes += total - file.bytes
+        self._extra += len(parts or (None,)) - len(file.parts or (None,))
+        file.parts, file.bytes = parts, total
+
+    def _wait_for_rest(self, name: str, entry: Mapping[str, Any]) -> None:
+        """Let the row groups wait that were not taken of a file."""
+        parts = remaining_parts(entry["what"], entry["taken"])
+        status = FileStatus(entry["what"]["size"], entry["what"]["modified"], 0, 0)
+        total = sum(part.bytes for part in parts)
+        self._add(name, _Waiting(entry["what"]["file"], status, 0.0, total, parts, begun=True))
+
+    def take(self, parts: Sequence[Part]) -> None:
+        """Never offer these parts again."""
+        for part in parts:
+            name = self._name(part)
+            if "row_groups" not in part.what or self._take_row_groups(name, part):
+                self._forget(name)
+                self._begun.pop(name, None)
+                self._taken.add(name)
+
+    def _take_row_groups(self, name: str, part: Part) -> bool:
+        """Note that some row groups of a file were taken; whether all of it is now."""
+        what = {key: value for key, value in part.what.items() if key != "row_groups"}
+        entry = self._begun.setdefault(name, {"what": what, "taken": []})
+        entry["taken"].append(list(part.what["row_groups"]))
+        if sum(count for _, count in entry["taken"]) >= what["of"]:
+            return True
+        file = self._waiting.get(name)
+        if file is None or file.parts is None or part not in file.parts:
+            self._forget(name)
+            self._wait_for_rest(name, entry)
+        else:
+            file.begun = True
+            self._set_parts(name, [one for one in file.parts if one != part], file.bytes)
+        return False
+
+    def state(self) -> dict[str, Any]:
+        """The names that were taken, and of files that were taken in part what was."""
+        present = None if self._now is None else self._listing.names
+        found = self._taken.state(present, self._clock() if self._now is None else self._now)
+        if self._begun:
+            found["begun"] = {
+                name: {**entry, "taken": list(entry["taken"])} for name, entry in self._begun.items()
+            }
+        return {"folder": self._listing.root, **found, **self._cleaner.state()}
+
+    def release(self, parts: Sequence[Part]) -> None:
+        """Delete or archive files of which all parts were read, if that is wanted."""
+        self._cleaner.release([(self._name(part), part) for part in parts])
+
+    def catch_up(self) -> None:
+        """Wait for as long as texts that are complete must not change."""
+        self.look(self._clock())
+        if self._format in TEXTS and any(
+            file.parts is None and file.unfinished is None for file in self._waiting.values()
+        ):
+            self._pause(SETTLED)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be written into a log; one whose bytes are no UTF-8 cannot."""
+    return name.isascii() or name == _shown(name)
+
+
+def _shown(name: str) -> str:
+    return name.encode(errors="replace").decode()

@@ -1,0 +1,188 @@
+"""From a file to the parts that tasks read, and from a part back to the rows of its file.
+
+Guarantees: a part says which file it means by its path, its size and a checksum of its last bytes, so a file that was
+deleted, replaced or changed since is noticed when the part is read, and nothing of it is used; the time of its last
+change is noted but does not matter. A Parquet file whose rows take more memory than is wanted is cut into parts of some
+row groups each. A file that cannot be decompressed, and one that is empty, is set aside as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from weft.errors import SourceError
+from weft.ports.source import Part
+from weft.sources.columns import whole_file
+from weft.sources.complete import compression_of
+from weft.sources.csv_records import CsvOptions
+from weft.sources.decode import decode
+from weft.sources.parquet import DAMAGE, decode_parquet_file
+from weft.sources.records import Decoded, SourceFile, Target
+
+__all__ = ["FileStatus", "estimate_bytes", "parts_of", "read_part", "remaining_parts"]
+
+_TAIL = 1024
+_IN_MEMORY = {"parquet": 5, "arrow": 2, "json": 2, "csv": 2}  # bytes of rows for a byte of file, about
+_COMPRESSED_TEXT = 6
+_SMALL = 1 << 16  # bytes of a Parquet file that is not worth opening to know how large its rows are
+_BY_PIECES = 32 << 20  # bytes from which on a Parquet file is not read as a whole
+_MOST_INFLATED = 1032  # how many times more bytes deflate can stand for
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What the file system says of a file. Two that are equal are of the same file, unchanged."""
+
+    size: int
+    modified: int
+    inode: int
+    changed: int  # when the file was last written to or renamed, whatever time it was given
+
+    @classmethod
+    def of(cls, path: str) -> FileStatus:
+        """As it is now; an OSError if it cannot be had."""
+        found = os.stat(path)
+        return cls(found.st_size, found.st_mtime_ns, found.st_ino, max(found.st_ctime_ns, found.st_mtime_ns))
+
+
+def estimate_bytes(path: str, format_: str, size: int) -> int:
+    """About how much memory the rows of a file take, as its size tells."""
+    compressed = compression_of(path, format_) is not None
+    return size * (_COMPRESSED_TEXT if compressed else _IN_MEMORY[format_])
+
+
+def parts_of(path: str, format_: str, status: FileStatus, most: int) -> list[Part] | None:
+    """The parts of a file, each of at most so many bytes in memory if that can be; None if it is just changing."""
+    with open(path, "rb") as file:
+        file.seek(max(0, status.size - _TAIL))
+        tail = file.read(_TAIL)
+        if os.fstat(file.fileno()).st_size != status.size:
+            return None
+    what = {"file": path, "size": status.size, "modified": status.modified, "tail": zlib.crc32(tail)}
+    if format_ == "parquet" and status.size > _SMALL:
+        return list(_by_row_groups(what, path, most)) or [
+            Part(what, estimate_bytes(path, format_, status.size))
+        ]
+    return [Part(what, _refined(path, format_, status.size, tail))]
+
+
+def _refined(path: str, format_: str, size: int, tail: bytes) -> int:
+    """A gzip file says at its end how many bytes its last member stands for."""
+    estimate = estimate_bytes(path, format_, size)
+    if compression_of(path, format_) == "gzip" and len(tail) > 4:
+        inflated = 2 * int(struct.unpack("<I", tail[-4:])[0])
+        return max(estimate, inflated) if inflated <= _MOST_INFLATED * size else estimate
+    return estimate
+
+
+def _by_row_groups(what: Mapping[str, Any], path: str, most: int) -> Iterator[Part]:
+    """The parts of a Parquet file; none if it does not tell its row groups, or has none."""
+    try:
+        metadata = pq.read_metadata(path)
+    except DAMAGE:
+        return
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    sizes = [max(2 * group.total_byte_size, 12 * group.num_rows * group.num_columns) for group in groups]
+    if sum(sizes) <= most or len(groups) == 1:
+        if groups:
+            yield Part(what, sum(sizes))
+        return
+    for first, count in _runs(sizes, most):
+        named = {**what, "row_groups": [first, count], "of": len(groups)}
+        yield Part(named, sum(sizes[first : first + count]))
+
+
+def _runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Neighbours together for as long as they are no larger than that: the first of each run, and how many."""
+    first, total = 0, 0
+    for place, size in enumerate(sizes):
+        if place > first and total + size > most:
+            yield first, place - first
+            first, total = place, 0
+        total += size
+    yield first, len(sizes) - first
+
+
+def remaining_parts(what: Mapping[str, Any], taken: Sequence[Sequence[int]]) -> list[Part]:
+    """What is left of a file of which some row groups were taken, one part for each row group."""
+    done = {group for first, count in taken for group in range(first, first + count)}
+    each = _IN_MEMORY["parquet"] * what["size"] // max(1, what["of"])
+    left = [group for group in range(what["of"]) if group not in done]
+    return [Part({**what, "row_groups": [group, 1]}, each) for group in left]
+
+
+def read_part(
+    stream: str, part: Part, format_: str, target: Target, csv: CsvOptions | None, missing: str
+) -> Decoded:
+    """The rows of a part; a `SourceError` if its file is no longer what it was."""
+    path, size = part.what["file"], part.what["size"]
+    try:
+        if format_ == "parquet" and ("row_groups" in part.what or size > _BY_PIECES):
+            return _read_row_groups(stream, part.what, target)
+        content = _read_whole(stream, part.what)
+    except FileNotFoundError:
+        if missing == "skip":
+            return whole_file(SourceFile(stream, path, b""), target.needed(), "the file is missing")
+        raise SourceError(
+            f"{stream}: file {path} is missing",
+            hint='put it back: its batch is not done; or say weft.files(…, missing="skip") to go on without it',
+        ) from None
+    except OSError as error:
+        raise SourceError(
+            f"{stream}: file {path} cannot be read: {error.strerror or error}",
+            hint="make it readable: its batch is not done",
+        ) from None
+    file = SourceFile(stream, path, content)
+    if not content:
+        return whole_file(file, target.needed(), "empty file")
+    return _decode(file, format_, target, csv)
+
+
+def _decode(file: SourceFile, format_: str, target: Target, csv: CsvOptions | None) -> Decoded:
+    compression = compression_of(file.path, format_)
+    if compression is None:
+        return decode(file, format_, target, csv)
+    try:
+        with pa.input_stream(pa.BufferReader(file.content), compression=compression) as opened:
+            content = opened.read()
+    except DAMAGE as error:
+        return whole_file(file, target.needed(), f"not a readable {compression} file: {error}")
+    return decode(SourceFile(file.source, file.path, content), format_, target, csv)
+
+
+def _read_whole(stream: str, what: Mapping[str, Any]) -> bytes:
+    with open(what["file"], "rb") as file:
+        content = file.read()
+    _check(stream, what, len(content), content[-_TAIL:])
+    return content
+
+
+def _read_row_groups(stream: str, what: Mapping[str, Any], target: Target) -> Decoded:
+    with open(what["file"], "rb") as file:
+        head, size = file.read(64), os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - _TAIL))
+        _check(stream, what, size, file.read())
+    first, count = what.get("row_groups", (0, None))
+    return decode_parquet_file(SourceFile(stream, what["file"], head), target, first, count)
+
+
+def _check(stream: str, what: Mapping[str, Any], size: int, tail: bytes) -> None:
+    """Refuse a file that is not the one that was taken."""
+    if size != what["size"]:
+        change = f"it had {what['size']:,} bytes when it was taken and has {size:,} now"
+    elif zlib.crc32(tail) != what["tail"]:
+        change = "its last bytes are others than when it was taken"
+    else:
+        return
+    raise SourceError(
+        f"{stream}: file {what['file']} has changed: {change}",
+        hint="put the file back as it was: its batch is not done; write others under a hidden name, then rename them",
+    )

@@ -1,0 +1,60 @@
+"""How many generated rows have been taken.
+
+Guarantees: rows come in the order of their numbers, each once, as fast as the rate says, counted from the first look
+after the start or a restart: the time between two runs brings no rows. Rows that were not taken in time wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.ports.source import Offer, Part, Place
+
+__all__ = ["RateCursor"]
+
+_MOST_ROWS = 1 << 15  # of one part
+
+
+class RateCursor:
+    """The number of the next row, and how many the clock has brought."""
+
+    def __init__(self, rows_per_second: int, bytes_per_row: int, place: Place) -> None:
+        self._rate, self._row_bytes, self._most_bytes = rows_per_second, bytes_per_row, place.most_bytes
+        self._position = self._start = self._end = int(place.state.get("position", 0))
+        self._began: float | None = None
+
+    def look(self, now: float) -> Offer:
+        """The rows that the clock has brought and that were not taken."""
+        if self._began is None:
+            self._began = now
+        self._end = max(self._end, self._start + int((now - self._began) * self._rate))
+        waiting = self._end - self._position
+        most = min(waiting, max(1, self._most_bytes // self._row_bytes))
+        parts = [
+            Part({"first": first, "rows": rows}, rows * self._row_bytes)
+            for first in range(self._position, self._position + most, _MOST_ROWS)
+            if (rows := min(_MOST_ROWS, self._position + most - first))
+        ]
+        return Offer(tuple(parts), backlog=(-(-waiting // _MOST_ROWS), waiting * self._row_bytes))
+
+    def take(self, parts: Sequence[Part]) -> None:
+        """Go on behind these parts, which are the first that were offered."""
+        for part in sorted(parts, key=lambda part: int(part.what["first"])):
+            if part.what["first"] != self._position:
+                raise ValueError(f"rows from {self._position} on were passed over")
+            self._position += part.what["rows"]
+            self._end = max(self._end, self._position)
+
+    def state(self) -> dict[str, Any]:
+        """The number of the next row."""
+        return {"position": self._position, "blobs": []}
+
+    def release(self, parts: Sequence[Part]) -> None:
+        """Rows can be generated at any time: nothing is kept."""
+
+    def catch_up(self) -> None:
+        """What the clock has brought is seen at once."""
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,129 @@
+"""Tables in memory as a source, for tests and for the local executor.
+
+Guarantees: tables come in the order in which they were offered, each once; they may be offered by any thread. They are
+kept until the batch that read them is committed, and live in this process alone: pickled and unpickled here, a source
+is the same one; anywhere else it is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+
+from weft.errors import SourceError
+from weft.logical.schema import Schema
+from weft.ports.source import Offer, Part, Place
+from weft.sources.parquet import decode_table
+from weft.sources.records import Decoded, SourceFile, Target
+
+__all__ = ["TableCursor", "TableSource"]
+
+_LIVE: WeakValueDictionary[int, TableSource] = WeakValueDictionary()
+_NUMBERS = count()
+
+
+class TableSource:
+    """A queue of tables."""
+
+    def __init__(self, schema: Schema | str) -> None:
+        self.schema = Schema.parse(schema) if isinstance(schema, str) else schema
+        self._lock = threading.Lock()
+        self._tables: dict[int, pa.Table] = {}
+        self._end = 0
+        self._number = next(_NUMBERS)
+        _LIVE[self._number] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _living, (self._number,)
+
+    def offer(self, table: pa.Table | pa.RecordBatch) -> None:
+        """Add a table at the end; its columns must be those of the schema, in any order."""
+        found = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        with self._lock:
+            self._tables[self._end] = found
+            self._end += 1
+
+    def open(self, place: Place) -> TableCursor:
+        """Go on behind the tables that were taken."""
+        return TableCursor(self, place)
+
+    def read(
+        self,
+        stream: str,
+        part: Part,
+        event_time: str | None = None,
+        columns: Collection[str] | None = None,
+    ) -> Decoded:
+        """The rows of a table."""
+        number = part.what["table"]
+        with self._lock:
+            table = self._tables.get(number)
+        if table is None:
+            raise SourceError(f"{stream}: table {number} is not in the memory of this process")
+        target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
+        return decode_table(SourceFile(stream, f"table {number}", b""), target.needed(), table)
+
+    def waiting(self, position: int) -> list[tuple[int, int]]:
+        """The tables from a number on: their numbers and bytes."""
+        with self._lock:
+            return [(at, self._tables[at].nbytes) for at in range(position, self._end) if at in self._tables]
+
+    def drop(self, numbers: Collection[int]) -> None:
+        """Forget tables."""
+        with self._lock:
+            for number in numbers:
+                self._tables.pop(number, None)
+
+
+def _living(number: int) -> TableSource:
+    found = _LIVE.get(number)
+    if found is None:
+        raise SourceError(
+            "tables in memory can be read in the process that holds them alone",
+            hint="write them to files and use weft.files",
+        )
+    return found
+
+
+class TableCursor:
+    """The number of the next table."""
+
+    def __init__(self, source: TableSource, place: Place) -> None:
+        self._source, self._most_bytes = source, place.most_bytes
+        self._position = int(place.state.get("position", 0))
+
+    def look(self, now: float) -> Offer:  # noqa: ARG002
+        """The tables that were not taken."""
+        waiting, parts, room = self._source.waiting(self._position), list[Part](), self._most_bytes
+        for number, size in waiting:
+            if parts and size > room:
+                break
+            parts.append(Part({"table": number}, size))
+            room -= size
+        return Offer(tuple(parts), backlog=(len(waiting), sum(size for _, size in waiting)))
+
+    def take(self, parts: Sequence[Part]) -> None:
+        """Go on behind these tables, which are the first that were offered."""
+        for number in sorted(int(part.what["table"]) for part in parts):
+            if number != self._position:
+                raise ValueError(f"table {self._position} was passed over")
+            self._position += 1
+
+    def state(self) -> dict[str, Any]:
+        """The number of the next table."""
+        return {"position": self._position, "blobs": []}
+
+    def release(self, parts: Sequence[Part]) -> None:
+        """Forget tables that were read."""
+        self._source.drop([part.what["table"] for part in parts])
+
+    def catch_up(self) -> None:
+        """What was offered is seen at once."""
+
+    def close(self) -> None:
+        """Nothing is open."""
