@@ -78,8 +78,8 @@ def _refined(path: str, format_: str, size: int, tail: bytes) -> int:
     """A gzip file says at its end how many bytes its last member stands for."""
     estimate = estimate_bytes(path, format_, size)
     if compression_of(path, format_) == "gzip" and len(tail) > 4:
-        inflated = 2 * int(struct.unpack("<I", tail[-4:])[0])
-        return max(estimate, inflated) if inflated <= _MOST_INFLATED * size else estimate
+        inflated = int(struct.unpack("<I", tail[-4:])[0])
+        return max(estimate, 2 * inflated) if inflated <= _MOST_INFLATED * size else estimate
     return estimate
 
 

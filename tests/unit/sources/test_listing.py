@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_hundred_thousand_files_are_looked_at_quickly() -> None:
-    """In time of this process, whatever else the machine does: about 0.1 ms without a change, 100 ms with a new file."""
+    """In time of this process, whatever the machine does: about 0.1 ms without a change, 100 ms with a new file."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # files of a disk take long to make
     with tempfile.TemporaryDirectory(dir=memory) as root:
         known = [f"part-{number:06d}.json" for number in range(100_000)]
