@@ -47,6 +47,20 @@ def test_a_file_that_is_out_of_sight_for_a_moment_is_remembered() -> None:
     assert "there" in taken
 
 
+def test_a_file_that_was_back_in_between_is_remembered() -> None:
+    """It was missed twice, long after each other, but not all the time."""
+    taken = TakenNames({}, MemoryBlobs(), most=0)
+    taken.add("there")
+    taken.state([], 0.0)
+    taken.among(frozenset(["there"]))
+    taken.add("another")
+    taken.state([], 700.0)
+    assert "there" in taken
+    taken.add("more")
+    taken.state([], 1400.0)
+    assert "there" not in taken
+
+
 def test_without_a_listing_nothing_is_forgotten() -> None:
     taken = TakenNames({}, MemoryBlobs(), most=10)
     for number in range(500):
