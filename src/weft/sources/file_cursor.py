@@ -19,15 +19,14 @@ from typing import Any
 from weft.errors import SourceError, nearest
 from weft.ports.source import Offer, Part, Place, Unfinished
 from weft.sources.cleaning import Cleaner
-from weft.sources.complete import TEXTS, why_incomplete
+from weft.sources.complete import SETTLED, settling_time, why_incomplete
 from weft.sources.file_parts import FileStatus, estimate_bytes, parts_of, remaining_parts
 from weft.sources.listing import Listing
 from weft.sources.taken import TakenNames
 
 __all__ = ["FileCursor", "FileRules"]
 
-SETTLED = 0.25  # seconds for which a text must not have changed between two looks
-QUIET = 2.0  # seconds after its last change from which on one look is enough
+_QUIET = 2.0  # seconds after its last change from which on one look at a text is enough
 _MOST_FILES = 4096  # files of one offer
 
 
@@ -191,7 +190,8 @@ class FileCursor:
         file.since = min(file.since, now)
         seen, quiet = now - file.since, now - status.changed / 1e9
         waited = max(seen, quiet) >= self._rules.unfinished_after.total_seconds()
-        settled = self._format not in TEXTS or seen >= SETTLED or quiet >= QUIET
+        settling = settling_time(file.path, self._format, status.size)
+        settled = seen >= settling or quiet >= max(settling, _QUIET)
         try:
             if not waited and not file.checked:
                 file.unfinished = why_incomplete(file.path, self._format, status.size)
@@ -285,8 +285,8 @@ class FileCursor:
     def catch_up(self) -> None:
         """Wait for as long as texts that are complete must not change."""
         self.look(self._clock())
-        if self._format in TEXTS and any(
-            file.parts is None and file.unfinished is None for file in self._waiting.values()
+        if any(
+            file.checked and file.parts is None and file.unfinished is None for file in self._waiting.values()
         ):
             self._pause(SETTLED)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from weft.ports.source import MemoryBlobs, Place
+from weft.sources import complete
 from weft.sources.complete import why_incomplete
 from weft.sources.file_parts import estimate_bytes
 from weft.sources.spec import files
@@ -95,3 +96,13 @@ def test_the_end_of_a_gzip_file_tells_how_large_it_is(tmp_path: Path) -> None:
     assert part.bytes == 2 * 2_000_002
     assert estimate_bytes("a.csv.zst", "csv", 10) == 60
     assert estimate_bytes("a.gz.parquet", "parquet", 10) == 50
+
+
+def test_a_large_file_that_is_taken_at_its_word_is_watched_for_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(complete, "_VERIFIED", 10)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(CSV)[:-1])
+    cursor = files("csv", str(tmp_path), schema="k int").open(place(tmp_path))
+    now = time.time()
+    assert [len(cursor.look(now + wait).parts) for wait in (0, 1, 5, 11)] == [0, 0, 0, 1]

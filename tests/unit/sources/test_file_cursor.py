@@ -108,6 +108,7 @@ def test_what_stays_unfinished_is_taken_as_it_is(tmp_path: Path) -> None:
     read = {Path(part.what["file"]).name: of.read("s", part) for part in offer.parts}
     assert read["open"].batch.to_pylist() == [{"k": 1}, {"k": 2}]
     assert [bad.reason for bad in read["empty"].bad] == ["empty file"]
+    assert read["empty"].batch.schema == read["open"].batch.schema
     assert offer.unfinished == ()
 
 
@@ -297,6 +298,7 @@ def test_a_single_file_a_folder_to_come_and_a_pattern_in_the_path(tmp_path: Path
     parquet(tmp_path / "a.parquet", 1)
     parquet(tmp_path / "b.parquet", 2)
     assert take_all(source(tmp_path / "a.parquet").open(place())) == ["a.parquet"]
+    assert [source(tmp_path / name).count() for name in ("a.parquet", "", "later")] == [1, 2, 0]
     cursor = source(tmp_path / "later").open(place())
     assert take_all(cursor) == []
     parquet(tmp_path / "later" / "c.parquet", 3)
