@@ -28,6 +28,7 @@ __all__ = ["FileCursor", "FileRules"]
 
 _QUIET = 2.0  # seconds after its last change from which on one look at a text is enough
 _MOST_FILES = 4096  # files of one offer
+_UNKNOWN = FileStatus(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +207,13 @@ class FileCursor:
             file.unfinished = f"it cannot be read: {error.strerror or error}"
 
     def _status(self, name: str) -> FileStatus | None:
+        """What the file system says of a file, None if it is gone; of one that it will not tell of, nothing known."""
         try:
             return FileStatus.of(self._path(name))
-        except OSError:  # gone, or not to be seen for now: the next look tells
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:
+            return _UNKNOWN
 
     def _path(self, name: str) -> str:
         return os.path.join(self._listing.root, name)

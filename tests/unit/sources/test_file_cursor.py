@@ -15,6 +15,7 @@ from tests.unit.sources import writers
 from weft.errors import SourceError
 from weft.ports.source import MemoryBlobs, Offer, Part, Place
 from weft.sources.file_cursor import FileCursor
+from weft.sources.file_parts import FileStatus
 from weft.sources.spec import FilesSource, files
 
 DAY = 86_400
@@ -322,6 +323,24 @@ def test_a_name_that_cannot_be_written_down_is_said(tmp_path: Path) -> None:
     parquet(tmp_path / "a.parquet", 1).rename(os.fsdecode(path))
     offer = source(tmp_path).open(place()).look(time.time())
     assert [one.reason for one in offer.unfinished] == ["its name is not UTF-8: rename it"]
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_file_that_may_not_be_read_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen: bool
+) -> None:
+    def refuse(path: str, *_: object) -> Any:
+        raise PermissionError(13, "Permission denied", path)
+
+    parquet(tmp_path / "a.parquet", 1)
+    cursor = source(tmp_path).open(place())
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.open", refuse)
+        if not is_seen:
+            patched.setattr(FileStatus, "of", refuse)
+        for now in (time.time(), time.time() + 100):
+            assert reasons(cursor.look(now)) == {"a.parquet": "it cannot be read: Permission denied"}
+    assert take_all(cursor) == ["a.parquet"]
 
 
 def test_catching_up_waits_until_a_text_has_settled(tmp_path: Path) -> None:

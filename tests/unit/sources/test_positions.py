@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,36 @@ import pyarrow as pa
 import pytest
 
 from weft.errors import SourceError
-from weft.ports.source import MemoryBlobs, Part, Place
+from weft.ports.source import Cursor, MemoryBlobs, Part, Place, Rows, Source
 from weft.sources.rate import rate, sequence
+from weft.sources.spec import files
 from weft.sources.tables import TableSource
 
 
 def place(state: dict[str, Any] | None = None, **more: Any) -> Place:
     return Place("s", state or {}, MemoryBlobs(), Path("unused"), **more)
+
+
+def test_all_sources_keep_to_the_protocol(tmp_path: Path) -> None:
+    """The loop knows no more of them; a type checker reads this test, too."""
+    (tmp_path / "a.json").write_bytes(b'{"k": 1}\n')
+    tables = TableSource("k long")
+    tables.offer(pa.table({"k": [1]}))
+    sources: list[Source] = [files("json", str(tmp_path), schema="k long"), rate(1, k=sequence(1)), tables]
+    for source in sources:
+        cursor: Cursor = source.open(place())
+        cursor.look(time.time() + 3)
+        cursor.catch_up()
+        offer = cursor.look(time.time() + 4.5)
+        assert offer.backlog[0] == len(offer.parts) == 1
+        rows: Rows = source.read("s", Part.from_dict(json.loads(json.dumps(offer.parts[0].to_dict()))))
+        assert (rows.batch.to_pylist(), list(rows.bad)) == ([{"k": 1}], [])
+        cursor.take(offer.parts)
+        cursor.release(offer.parts)
+        state = json.loads(json.dumps(cursor.state()))
+        assert state["blobs"] == []
+        cursor.close()
+        assert source.open(place(state)).look(time.time() + 5).parts == ()
 
 
 def test_rows_come_as_fast_as_the_clock_says_and_go_on_after_a_restart() -> None:
