@@ -15,7 +15,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,8 @@ class FrameCursor:
         self._folder.placed.mkdir(parents=True, exist_ok=True)
         self._failure: SourceError | None = None
         listing = Listing(str(self._folder.placed), name_matcher(None), recursive=True)
-        self._files = FileCursor(place, "arrow", listing, FileRules(clean="delete"))
+        here = replace(place, state={**place.state, "folder": listing.root})  # a checkpoint may be moved
+        self._files = FileCursor(here, "arrow", listing, FileRules(clean="delete"))
         name = f"weft: {place.stream} [{zlib.crc32(str(self._folder.root).encode()):08x}]"
         self._query = (
             frame.writeStream.queryName(name)
