@@ -13,7 +13,10 @@ from threading import Thread
 
 __all__ = ["loading_ahead"]
 
-_MODULES = ("weft.runtime.worker", "weft.running")  # kernels and their compiler; planners, their solver, the loop
+_MODULES = (
+    "weft.runtime.worker",
+    "weft.running",
+)  # kernels and their compiler; planners, their solver, the loop
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from weft.sources.dead_letter import DeadLetterLimit
 from weft.sources.frames import DataFrameSource, dataframe
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource, Source
+from weft.sources.tables import TableSource
 from weft.sql.bind import input_order
 from weft.sql.builder import Builder
 
@@ -56,7 +57,7 @@ def source_of(source: Any) -> Source | Schema:
         return Schema.parse(source)
     if isinstance(source, FilesSource):
         return source.resolve()
-    if isinstance(source, Schema | RateSource | DataFrameSource):
+    if isinstance(source, Schema | RateSource | DataFrameSource | TableSource):
         return source
     if hasattr(source, "isStreaming"):
         return dataframe(source)

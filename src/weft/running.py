@@ -25,7 +25,7 @@ from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
 from weft.settings import Settings
-from weft.sinks.describe import described, made
+from weft.sinks.describe import made, portable
 from weft.sources.dead_letter import DeadLetterBox
 from weft.stats.statistics import Statistics
 
@@ -56,7 +56,7 @@ def run(
         {name: sources[name] for name in sorted(sources)},
         Planner(measured, options, settings.joint),
         made,
-        described,
+        portable,
         options.partitions,
         settings.driver,
         DeadLetterBox(root / "dead_letters", settings.dead_letters).take,
@@ -90,4 +90,4 @@ def executor_for(spark: Any, execution: str, partitions: int, tasks: int) -> Exe
         if execution == "auto":
             _LOG.info("batches run as jobs of Spark: %s", why)
         return JobsExecutor(spark, partitions)
-    return ResidentExecutor(spark, partitions, tasks, described)
+    return ResidentExecutor(spark, partitions, tasks, portable)

@@ -36,7 +36,7 @@ from weft.runtime.progress import own_metrics
 from weft.runtime.relay import Facts, Relay
 from weft.runtime.standing import Decision, Samples, Standing
 from weft.sinks import to_memory
-from weft.sinks.describe import described, made
+from weft.sinks.describe import portable, made
 from weft.stats.statistics import Statistics
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
@@ -108,7 +108,7 @@ def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: 
         {name: source for case in cases for name, source in case.sources.items()},
         Apart({case.name: case.options for case in cases}),
         made,
-        described,
+        portable,
         partitions,
         policy,
         spark=spark,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
+import weft.running
 from weft.errors import CatalogError, ConfigError, QueryError, SinkError, SourceError, StateError
 from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Manifest
 from weft.testing import reference_join
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -121,6 +122,7 @@ def test_a_generator_and_a_dataframe_join_files(spark: Any, tmp_path: Path) -> N
     wanted = rows_of(
         reference_join(joined.query, {"a": pq.read_table(tmp_path / "in" / "a"), "g": pa.table(rows)})
     )
+    session.process_all_available()  # though the generator goes on
     deadline = time.monotonic() + 90
     while other.results().num_rows < wanted.total() and time.monotonic() < deadline:
         time.sleep(0.3)
@@ -192,23 +194,32 @@ def test_a_restart_goes_on_by_the_plan_it_had(spark: Any, tmp_path: Path) -> Non
     assert [store.name for store in session.queries[0].graph.stores] == ["a", "b", "c"]
 
 
-def test_a_query_added_after_a_crash_begins_with_the_batch_after_it(spark: Any, tmp_path: Path) -> None:
+class Uncommitted(Checkpoint):
+    """A log that never comes to the manifest of a batch."""
+
+    def commit(self, manifest: Manifest) -> None:
+        """Its results are in place by now."""
+        if manifest.number == 2:
+            raise RuntimeError("broken off")
+        super().commit(manifest)
+
+
+def test_a_query_added_after_a_crash_begins_with_the_batch_after_it(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The batch that was interrupted is replayed by the plan that was written for it, which does not know the query."""
-    for number in range(2):
+    for number in range(3):
         for stream in "ab":
             write(tmp_path, stream, number)
     session = session_of(spark, tmp_path)
     read_files(session, tmp_path, "a", "b")
     planned = session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "pair"))
-    run(session)
-    checkpoint = Checkpoint.at(tmp_path / "ck")
-    last = checkpoint.plan(1)
-    assert last is not None
-    turns = {graph: {**turn, "number": 2} for graph, turn in last.turns.items()}
-    checkpoint.write_plan(replace(last, number=2, turns=turns, relays={}, changed=()))
-    for number in range(2, 4):
-        for stream in "ab":
-            write(tmp_path, stream, number)
+    with monkeypatch.context() as patch:
+        patch.setattr(weft.running, "Checkpoint", Uncommitted)
+        with pytest.raises(RuntimeError, match="broken off"):
+            run(session)
+    for stream in "ab":
+        write(tmp_path, stream, 3)
     session = session_of(spark, tmp_path)
     read_files(session, tmp_path, "a", "b")
     session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "pair"))
@@ -302,25 +313,27 @@ def test_late_tuples_are_dropped_or_joined(spark: Any, tmp_path: Path, late: str
     assert late_rows == [0, 0, 3 if late == "drop" else 0]
 
 
-def test_a_batch_is_one_job_and_silence_is_none(spark: Any, tmp_path: Path) -> None:
-    """Jobs and stages are the fixed cost of a batch."""
+@pytest.mark.parametrize(("execution", "jobs"), [("jobs", 3), ("resident", 1)])
+def test_a_batch_is_one_job_or_none_and_silence_is_none(
+    spark: Any, tmp_path: Path, execution: str, jobs: int
+) -> None:
+    """Jobs and stages are the fixed cost of a batch; tasks that stay are one job for all of them."""
     for number in range(3):
         for stream in "ab":
             write(tmp_path, stream, number)
-    session = session_of(spark, tmp_path)
+    session = session_of(spark, tmp_path, execution=execution)
     read_files(session, tmp_path, "a", "b")
     planned = session.query(PAIR, name="q", sink=weft.to_parquet(tmp_path / "out"))
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
     session.start()
     session.process_all_available()
     time.sleep(1)
-    tracker = spark.sparkContext.statusTracker()
-    running = session._running
-    assert running is not None
-    jobs = tracker.getJobIdsForGroup(str(running.query.runId))
-    stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
+    found = set(tracker.getJobIdsForGroup(None)) - before
+    stages = [stage for job in found for stage in tracker.getJobInfo(job).stageIds]
     session.stop()
-    assert len(jobs) == 3
-    assert len(stages) == 3 * (1 + planned.graph.hops)
+    assert len(found) == jobs
+    assert len(stages) == (1 if execution == "resident" else 3 * (1 + planned.graph.hops))
 
 
 def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> None:

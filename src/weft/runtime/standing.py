@@ -93,11 +93,11 @@ def changed(
     standing: Standing, changes: Changes, decide: Decide, facts: Facts, samples: Samples | None
 ) -> tuple[Standing, Relay]:
     """Plan for other queries; a new one that cannot be planned is refused, and the others go on."""
-    stopped = {name: why for name, why in changes.stop.items() if name in standing.asked}
+    stopped = {name: why for name, why in changes.stop.items() if name not in standing.stopped}
     asked = {name: one for name, one in standing.asked.items() if name not in stopped}
     begun = {name: one for name, (one, _) in changes.begin.items()}
     gone = {name: why for name, why in {**standing.stopped, **stopped}.items() if name not in begun}
-    former = {**standing.former, **{name: standing.asked[name].fingerprint for name in stopped}}
+    former = {**standing.former, **{name: one.fingerprint for name, one in standing.asked.items() if name in stopped}}
     wanted = {**asked, **begun}
 
     def decided(queries: Mapping[str, Asked]) -> Decision | None:

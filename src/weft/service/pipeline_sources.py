@@ -5,6 +5,7 @@ nothing started. Relative paths begin where the pipeline file is.
 
     source: {files: parquet, path: in/videos, max_files_per_batch: 4}      # parquet, arrow, json or csv
     source: {files: csv, path: in, glob: "*.csv", recursive: true}         # and delimiter, quote, encoding, null
+    source: {files: json, path: in, unfinished_after: 30 seconds, missing: skip, clean: archive, archive: done}
     source:
       rate: 2000                                         # generated rows per second
       seed: 1
@@ -60,6 +61,9 @@ _FILES: dict[str, Callable[[Node], Any]] = {
     "max_files_per_batch": Node.integer,
     "glob": Node.text,
     "recursive": Node.flag,
+    "unfinished_after": Node.duration,
+    "missing": Node.text,
+    "clean": Node.text,
     "delimiter": Node.text,
     "quote": Node.text,
     "encoding": Node.text,
@@ -68,12 +72,14 @@ _FILES: dict[str, Callable[[Node], Any]] = {
 
 
 def _files(node: Node, schema: Schema | None, root: Path) -> FilesSource:
-    found = node.section(("files", "path", *_FILES))
+    found = node.section(("files", "path", "archive", *_FILES))
     if "path" not in found:
         raise node.error("files need a path", _KINDS_OF_SOURCE)
     format_ = node.entry("files").choice("format", FORMATS)
     path = located(found["path"], root)
     options = {name: read(found[name]) for name, read in _FILES.items() if name in found}
+    if "archive" in found:
+        options["archive"] = located(found["archive"], root)
     with node.at():
         return files(format_, path, schema=schema, **options)
 

@@ -8,7 +8,6 @@ writes to.
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -122,16 +121,10 @@ def check_runnable(pipeline: Pipeline) -> None:
                 "a stream without a source can be planned, not run",
                 "as in source: {files: parquet, path: in/videos}",
             )
-        if isinstance(source, FilesSource) and not _reachable(source.path):
+        if isinstance(source, FilesSource) and not Path(source.root).exists():
             raise pipeline.place(f"streams.{stream}.source.path").error(
                 f"there is no directory {source.path}", "make it, or correct the path"
             )
-
-
-def _reachable(path: str) -> bool:
-    """Whether files can appear there; what is not on this machine's disks is believed."""
-    is_uri = re.match(r"[A-Za-z][\w+.-]+:", path) is not None
-    return is_uri or any(char in path for char in "*?[{") or Path(path).exists()
 
 
 def _run(

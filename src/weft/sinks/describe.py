@@ -17,13 +17,19 @@ from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.protocol import Sink
 
-__all__ = ["described", "in_order", "made", "same_place"]
+__all__ = ["described", "in_order", "made", "portable", "same_place"]
 
 
 def described(sink: Sink) -> dict[str, Any] | None:
     """What is needed to make a sink again; None: it cannot be."""
     describe = getattr(sink, "describe", None)
     return dict(describe()) if describe is not None else None
+
+
+def portable(sink: Sink) -> dict[str, Any] | None:
+    """What a task needs to make a sink again; None: it has none, or is of a user's own class."""
+    found = described(sink)
+    return found if found is not None and type(made(found)) is type(sink) else None
 
 
 def same_place(one: Sink, other: Sink) -> bool:

@@ -1,1 +1,1 @@
-"""Where tuples come from: files by the bytes path, any streaming DataFrame by the row path, a generator."""
+"""Where tuples come from: files, any streaming DataFrame put down as files, a generator, tables in memory."""

@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from itertools import chain, count
 from typing import Any
 
 from weft.errors import SourceError
@@ -74,10 +75,16 @@ class Cleaner:
         elif self._clean == "archive" and self._archive is not None:
             target = os.path.join(self._archive, name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.move(path, target)
+            shutil.move(path, _free(target))
 
     def _warn(self, message: str) -> None:
         _LOGGER.warning("stream %s: %s", self._stream, message)
+
+
+def _free(path: str) -> str:
+    """A path that is not taken: an archive keeps what it has."""
+    others = (f"{path}.{number}" for number in count(1))
+    return next(one for one in chain([path], others) if not os.path.lexists(one))
 
 
 def check_archive(root: str, archive: str, *, recursive: bool) -> None:

@@ -16,9 +16,11 @@ import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-__all__ = ["COMPRESSIONS", "TEXTS", "compression_of", "why_incomplete"]
+__all__ = ["COMPRESSIONS", "SETTLED", "compression_of", "settling_time", "why_incomplete"]
 
-TEXTS = ("json", "csv")
+SETTLED = 0.25  # seconds for which a text must not have changed: one that is complete may still go on
+_SETTLED_UNSEEN = 10.0  # the same where it was not looked at whether it is complete
+_TEXTS = ("json", "csv")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _VERIFIED = 32 << 20  # bytes of gzip up to which a file is decompressed to see whether it is complete
 _PIECE = 1 << 20
@@ -30,9 +32,17 @@ def compression_of(path: str, format_: str) -> str | None:
     >>> compression_of("in/a.csv.gz", "csv"), compression_of("in/a.gz.parquet", "parquet")
     ('gzip', None)
     """
-    if format_ not in TEXTS:
+    if format_ not in _TEXTS:
         return None
     return COMPRESSIONS.get(os.path.splitext(path)[1].lower())
+
+
+def settling_time(path: str, format_: str, size: int) -> float:
+    """For how many seconds a file that seems complete must not have changed between two looks."""
+    if format_ not in _TEXTS:
+        return 0.0
+    unseen = size > _VERIFIED and compression_of(path, format_) in ("gzip", "bz2")
+    return _SETTLED_UNSEEN if unseen else SETTLED
 
 
 def why_incomplete(path: str, format_: str, size: int) -> str | None:

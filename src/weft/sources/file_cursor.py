@@ -19,16 +19,16 @@ from typing import Any
 from weft.errors import SourceError, nearest
 from weft.ports.source import Offer, Part, Place, Unfinished
 from weft.sources.cleaning import Cleaner
-from weft.sources.complete import TEXTS, why_incomplete
+from weft.sources.complete import settling_time, why_incomplete
 from weft.sources.file_parts import FileStatus, estimate_bytes, parts_of, remaining_parts
 from weft.sources.listing import Listing
 from weft.sources.taken import TakenNames
 
 __all__ = ["FileCursor", "FileRules"]
 
-SETTLED = 0.25  # seconds for which a text must not have changed between two looks
-QUIET = 2.0  # seconds after its last change from which on one look is enough
+_QUIET = 2.0  # seconds after its last change from which on one look at a text is enough
 _MOST_FILES = 4096  # files of one offer
+_UNKNOWN = FileStatus(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,8 @@ class FileCursor:
         file.since = min(file.since, now)
         seen, quiet = now - file.since, now - status.changed / 1e9
         waited = max(seen, quiet) >= self._rules.unfinished_after.total_seconds()
-        settled = self._format not in TEXTS or seen >= SETTLED or quiet >= QUIET
+        settling = settling_time(file.path, self._format, status.size)
+        settled = seen >= settling or quiet >= max(settling, _QUIET)
         try:
             if not waited and not file.checked:
                 file.unfinished = why_incomplete(file.path, self._format, status.size)
@@ -206,10 +207,13 @@ class FileCursor:
             file.unfinished = f"it cannot be read: {error.strerror or error}"
 
     def _status(self, name: str) -> FileStatus | None:
+        """What the file system says of a file, None if it is gone; of one that it will not tell of, nothing known."""
         try:
             return FileStatus.of(self._path(name))
-        except OSError:  # gone, or not to be seen for now: the next look tells
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:
+            return _UNKNOWN
 
     def _path(self, name: str) -> str:
         return os.path.join(self._listing.root, name)
@@ -283,7 +287,7 @@ class FileCursor:
         self._cleaner.release([(self._name(part), part) for part in parts])
 
     def catch_up(self) -> None:
-        """What is in the folder is seen with the next look."""
+        """What is in the folder is seen with the next look; what is not complete yet is said to be unfinished."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -78,8 +78,8 @@ def _refined(path: str, format_: str, size: int, tail: bytes) -> int:
     """A gzip file says at its end how many bytes its last member stands for."""
     estimate = estimate_bytes(path, format_, size)
     if compression_of(path, format_) == "gzip" and len(tail) > 4:
-        inflated = 2 * int(struct.unpack("<I", tail[-4:])[0])
-        return max(estimate, inflated) if inflated <= _MOST_INFLATED * size else estimate
+        inflated = int(struct.unpack("<I", tail[-4:])[0])
+        return max(estimate, 2 * inflated) if inflated <= _MOST_INFLATED * size else estimate
     return estimate
 
 
@@ -130,7 +130,7 @@ def read_part(
         content = _read_whole(stream, part.what)
     except FileNotFoundError:
         if missing == "skip":
-            return whole_file(SourceFile(stream, path, b""), target.needed(), "the file is missing")
+            return _nothing(SourceFile(stream, path, b""), format_, target, "the file is missing")
         raise SourceError(
             f"{stream}: file {path} is missing",
             hint='put it back: its batch is not done; or say weft.files(…, missing="skip") to go on without it',
@@ -142,8 +142,13 @@ def read_part(
         ) from None
     file = SourceFile(stream, path, content)
     if not content:
-        return whole_file(file, target.needed(), "empty file")
+        return _nothing(file, format_, target, "empty file")
     return _decode(file, format_, target, csv)
+
+
+def _nothing(file: SourceFile, format_: str, target: Target, reason: str) -> Decoded:
+    """No rows, in the columns that the format's other files give: texts are read in all of them."""
+    return whole_file(file, target.needed() if format_ in ("parquet", "arrow") else target, reason)
 
 
 def _decode(file: SourceFile, format_: str, target: Target, csv: CsvOptions | None) -> Decoded:
@@ -154,7 +159,7 @@ def _decode(file: SourceFile, format_: str, target: Target, csv: CsvOptions | No
         with pa.input_stream(pa.BufferReader(file.content), compression=compression) as opened:
             content = opened.read()
     except DAMAGE as error:
-        return whole_file(file, target.needed(), f"not a readable {compression} file: {error}")
+        return _nothing(file, format_, target, f"not a readable {compression} file: {error}")
     return decode(SourceFile(file.source, file.path, content), format_, target, csv)
 
 

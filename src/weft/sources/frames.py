@@ -1,27 +1,25 @@
 """Any streaming DataFrame as a source: the row path, slower than the bytes path.
 
 Guarantees: the DataFrame's columns are taken over, and one of a type that no column can have here is refused by name
-before anything starts. Its rows pass from the JVM to Python once, where they become bytes like those of an Arrow file;
+before anything starts. Its rows pass from the JVM to Python once, where they become Arrow files (see `frame_query`);
 from then on they are treated as a file's are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from weft.errors import SourceError
 from weft.logical.schema import DataType, Field, Schema, parse_type
-from weft.sources.parquet import decode_arrow
-from weft.sources.records import Decoded, SourceFile, Target
+from weft.ports.source import Part, Place
+from weft.sources.file_parts import read_part
+from weft.sources.frame_query import FrameCursor
+from weft.sources.records import Decoded, Target
 
-__all__ = ["DataFrameSource", "dataframe", "pack"]
-
-PACKED = "path string, content binary"
+__all__ = ["DataFrameSource", "dataframe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +29,23 @@ class DataFrameSource:
     frame: Any
     schema: Schema
 
-    def load(self, reader: Any) -> Any:  # noqa: ARG002
-        """A streaming DataFrame of (path, content), each row to be decoded by `decode`."""
-        return self.frame.mapInArrow(pack, PACKED)
+    def open(self, place: Place) -> FrameCursor:
+        """Start a query that puts the rows down as files in the place's folder, which the tasks must see too."""
+        return FrameCursor(self.frame, place)
 
-    def decode(
+    def read(
         self,
-        name: str,
-        path: str,
-        content: bytes,
+        stream: str,
+        part: Part,
         event_time: str | None = None,
         columns: Collection[str] | None = None,
     ) -> Decoded:
-        """The rows of one packed batch for the stream of that name; the given columns alone, if any are given."""
+        """The rows of a file that was put down; the given columns alone, if any are given."""
         target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
-        return decode_arrow(SourceFile(name, path, content), target)
+        return read_part(stream, part, "arrow", target, None, "error")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DataFrameSource, (None, self.schema)  # tasks decode; the DataFrame stays in the driver
+        return DataFrameSource, (None, self.schema)  # tasks read; the DataFrame stays in the driver
 
 
 def dataframe(frame: Any) -> DataFrameSource:
@@ -76,13 +73,3 @@ def _spark_type(name: str, kind: str) -> DataType:
             hint="cast it, or drop it with select",
         )
     return parse_type(kind)
-
-
-def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Every batch of rows as one row of bytes: an Arrow stream."""
-    for batch in batches:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        content = pa.array([sink.getvalue().to_pybytes()], pa.binary())
-        yield pa.record_batch({"path": pa.array(["dataframe"]), "content": content})

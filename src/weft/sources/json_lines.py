@@ -3,20 +3,23 @@
 Guarantees: a line is one record; blank lines are none. A key that a record does not have, or has as `null`, is
 NULL; keys that are not declared are ignored. A line that is no object, or has a value of another kind or out of its
 type's range, is set aside alone. Dates and times are ISO 8601 texts, decimals numbers or texts, binary values
-base64, as Spark writes them. A column is found under its name as declared or, if the file's first record spells it
-in another case, under that.
+base64, as Spark writes them. Keys match columns without case, as names in Parquet files do: in each record the key that
+is spelled as declared counts, else the one that is spelled otherwise; a record with several of those is set aside.
 
-A sound file takes one pass. In others the lines at fault are found by bisection, and the rest is read again.
+A sound file takes one pass. In others the lines at fault are found by bisection, and the rest is read again; so is a
+file that spells a key in several ways, which is looked for only where values are missing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from weft.kernels.arrow import arrow_type
@@ -36,22 +39,65 @@ _OPENS, _CLOSES = (
 )
 
 
+Spellings = Sequence[tuple[str, Field]]  # the keys that are read, each with the column that it is
+
+
 def decode_json(file: SourceFile, target: Target) -> Decoded:
     """The rows of a file of JSON lines."""
     mark = 3 if file.content.startswith(b"\xef\xbb\xbf") else 0
     spans = _lines(file.content[mark:] if mark else file.content, mark)
-    schema = _read_schema(spans, target)
-    kept, wrong = np.arange(len(spans)), dict[int, str]()
-    try:
-        table = _read_all(spans, schema)
-    except ValueError:
-        wrong = _find_wrong(spans, schema, target)
-        kept = _without(kept, wrong)
-        table = _read(spans.keep(kept).joined(), schema, len(kept))
-    fields = zip(target.schema, table.columns, strict=True)
-    batch, reasons = assemble([_column(values, field.type) for field, values in fields], target)
+    keys = _first_spellings(spans, target)
+    table, kept, wrong = _read_lines(spans, keys)
+    others = _other_spellings(spans.content, keys, table, target)
+    if others:
+        keys = [*keys, *others]
+        table, kept, wrong = _read_lines(spans, keys)
+        table, kept, wrong = _without_ambiguous(table, kept, wrong, keys)
+    columns = [_column(_merged(table, keys, field), field.type) for field in target.schema]
+    batch, reasons = assemble(columns, target)
     wrong |= {int(kept[row]): reason for row, reason in reasons.items()}
     return located(file, batch, dict(sorted(wrong.items())), spans.places)
+
+
+def _read_lines(spans: Spans, keys: Spellings) -> tuple[pa.Table, Positions, dict[int, str]]:
+    """The values of keys in the lines that can be read, which lines those are, and why the others cannot."""
+    schema = pa.schema([(key, _read_type(field.type)) for key, field in keys])
+    kept, wrong = np.arange(len(spans)), dict[int, str]()
+    try:
+        return _read_all(spans, schema), kept, wrong
+    except ValueError:
+        wrong = _find_wrong(spans, schema, keys)
+        kept = _without(kept, wrong)
+        return _read(spans.keep(kept).joined(), schema, len(kept)), kept, wrong
+
+
+def _merged(table: pa.Table, keys: Spellings, field: Field) -> pa.ChunkedArray:
+    """The values of a column: under its own name if there is one, else under another spelling."""
+    found = [key for key, column in keys if column is field]
+    found.sort(key=lambda key: (key != field.name, key))
+    return pc.coalesce(*(table.column(key) for key in found)) if len(found) > 1 else table.column(found[0])
+
+
+def _without_ambiguous(
+    table: pa.Table, kept: Positions, wrong: dict[int, str], keys: Spellings
+) -> tuple[pa.Table, Positions, dict[int, str]]:
+    """Set records aside that have a column under several keys, none of which is spelled as declared."""
+    bad = dict[int, str]()
+    for field in {id(column): column for _, column in keys}.values():
+        found = [key for key, column in keys if column is field]
+        counts = sum(table.column(key).is_valid().to_numpy().astype(np.int64) for key in found)
+        several = np.asarray(counts) > 1
+        if field.name in found:
+            several &= table.column(field.name).is_null().to_numpy()
+        reason = (
+            f"column {field.name}: several keys could be it: {', '.join(sorted(set(found) - {field.name}))}"
+        )
+        bad |= dict.fromkeys(np.flatnonzero(several).tolist(), reason)
+    if not bad:
+        return table, kept, wrong
+    good = np.ones(len(kept), np.bool_)
+    good[list(bad)] = False
+    return table.filter(pa.array(good)), kept[good], wrong | {int(kept[row]): bad[row] for row in bad}
 
 
 def _lines(content: bytes, base: int) -> Spans:
@@ -67,19 +113,40 @@ def _lines(content: bytes, base: int) -> Spans:
     return spans
 
 
-def _read_schema(spans: Spans, target: Target) -> pa.Schema:
-    spelled = _spellings(spans, target)
-    names = [spelled.get(name.lower(), name) for name in target.schema.names]
-    types = [_read_type(field.type) for field in target.schema]
-    return pa.schema(list(zip(names, types, strict=True)))
+def _first_spellings(spans: Spans, target: Target) -> Spellings:
+    """The key of each column: as the first record spells it, if it does in only one way, else as declared."""
+    found, declared = _first_keys(spans), set(target.schema.names)
+    folded = [key.lower() for key in found]
+    other = {
+        low: key
+        for low, key in zip(folded, found, strict=True)
+        if key not in declared and folded.count(low) == 1
+    }
+    return [(other.get(field.name.lower(), field.name), field) for field in target.schema]
 
 
-def _spellings(spans: Spans, target: Target) -> Mapping[str, str]:
-    """How the first record spells those columns that it spells in only one way, and not as declared."""
-    keys = _first_keys(spans)
-    folded = [key.lower() for key in keys]
-    declared = set(target.schema.names)
-    return {key.lower(): key for key in keys if key not in declared and folded.count(key.lower()) == 1}
+def _other_spellings(content: bytes, keys: Spellings, table: pa.Table, target: Target) -> Spellings:
+    """Further keys in a file that columns with missing values could stand under."""
+    lacking = [(key, field) for key, field in keys if table.column(key).null_count]
+    if not lacking:
+        return []
+    lowered, declared = content.lower(), set(target.schema.names)
+    return [
+        (other, field)
+        for key, field in lacking
+        for other in sorted(_spellings(content, lowered, key) - {key})
+        if other == field.name or other not in declared
+    ]
+
+
+def _spellings(content: bytes, lowered: bytes, key: str) -> set[str]:
+    """How a key is spelled in a text; only what has quotes around it and a colon behind it is one."""
+    quoted = f'"{key}"'.encode()
+    if key.isascii() and lowered.count(quoted.lower()) == content.count(quoted):
+        return {key}
+    text = content.decode(errors="replace")
+    found = re.findall(rf'"({re.escape(key)})"\s*:', text, re.IGNORECASE)
+    return {other for other in found if other.lower() == key.lower()}
 
 
 def _first_keys(spans: Spans) -> Sequence[str]:
@@ -136,7 +203,7 @@ def _read(content: bytes, schema: pa.Schema, rows: int, block: int | None = None
     return table
 
 
-def _find_wrong(spans: Spans, schema: pa.Schema, target: Target) -> dict[int, str]:
+def _find_wrong(spans: Spans, schema: pa.Schema, keys: Spellings) -> dict[int, str]:
     """The lines that cannot be read, with the reason."""
     wrong: dict[int, str] = {}
     work = [np.arange(len(spans))]
@@ -145,7 +212,7 @@ def _find_wrong(spans: Spans, schema: pa.Schema, target: Target) -> dict[int, st
         try:
             _read(spans.keep(lines).joined(), schema, len(lines))
         except ValueError as error:
-            found = {} if len(lines) > _FEW else _at_first_sight(spans, lines, schema, target)
+            found = {} if len(lines) > _FEW else _at_first_sight(spans, lines, keys)
             if len(lines) == 1 and not found:
                 found = {int(lines[0]): _told(error)}
             wrong |= found
@@ -162,12 +229,9 @@ def _told(error: ValueError) -> str:
     return str(error).replace(" in row 0", "").replace("Column(/", "column (")
 
 
-def _at_first_sight(spans: Spans, lines: Positions, schema: pa.Schema, target: Target) -> dict[int, str]:
+def _at_first_sight(spans: Spans, lines: Positions, keys: Spellings) -> dict[int, str]:
     """Of some lines those that are no JSON, no object, or have a value of another kind: not all that are wrong."""
-    kinds = [
-        (name, field, _KINDS.get(field.type.name, str))
-        for name, field in zip(schema.names, target.schema, strict=True)
-    ]
+    kinds = [(key, field, _KINDS.get(field.type.name, str)) for key, field in keys]
     reasons = {int(line): _reason(spans.text(line), kinds) for line in lines}
     return {line: reason for line, reason in reasons.items() if reason is not None}
 

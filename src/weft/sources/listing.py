@@ -3,7 +3,7 @@
 Guarantees: a folder is listed anew when it has changed, and at least once a minute; while it has not, a look costs one
 `stat` for each folder, however many files there are. Whether a folder has changed is told by the time its entries last
 changed, which users cannot set, and only after a listing that began so long after it that the clock's grain cannot hide
-a change. Files are not looked at themselves. Names are relative to the folder, with `/` between them. Files and folders
+a change. Of files only the names are read. Names are relative to the folder, with `/` between them. Files and folders
 whose names begin with `_` or `.`, and files that end in `.tmp`, `.inprogress` or `._COPYING_`, are never listed.
 """
 
@@ -13,7 +13,7 @@ import fnmatch
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from weft.errors import SourceError
@@ -64,8 +64,8 @@ class _Folder:
 
     stamp: tuple[int, ...] | None
     listed: float
-    files: tuple[str, ...]
-    folders: tuple[str, ...]
+    files: frozenset[str]
+    folders: frozenset[str]
 
 
 class Listing:
@@ -86,7 +86,8 @@ class Listing:
         ):
             return False
         self._folders = folders
-        self.names = frozenset(within + name for within, folder in folders.items() for name in folder.files)
+        inside = (within + name for within, folder in folders.items() if within for name in folder.files)
+        self.names = (folders[""].files if "" in folders else frozenset()).union(inside)
         return True
 
     def _walk(self) -> Iterator[tuple[str, _Folder]]:
@@ -98,7 +99,7 @@ class Listing:
             folder = self._look_into(within, seen)
             if folder is not None:
                 yield within, folder
-                waiting += [f"{within}{name}/" for name in folder.folders]
+                waiting += [f"{within}{name}/" for name in sorted(folder.folders)]
 
     def _look_into(self, within: str, seen: set[tuple[int, int]]) -> _Folder | None:
         """A folder, listed anew if it may have changed; None if it is gone, or was seen (links in a circle)."""
@@ -112,7 +113,7 @@ class Listing:
             stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
             if known is not None and known.stamp == stamp and time.monotonic() < known.listed + _LIST_AGAIN:
                 return known
-            return self._list(path, stamp if _is_sure(status, began) else None)
+            return self._list(path, stamp if _is_sure(status, began) else None, known)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -121,17 +122,44 @@ class Listing:
                 hint="give this user the right to list it, or name another folder",
             ) from None
 
-    def _list(self, path: str, stamp: tuple[int, ...] | None) -> _Folder:
-        listed, files, folders = time.monotonic(), [], []
-        with os.scandir(path) as entries:
-            for entry in entries:
-                name = entry.name
-                if entry.is_file():
-                    if not is_passed_over(name) and self._matches(name):
-                        files.append(name)
-                elif self._recursive and entry.is_dir() and _is_entered(name):
-                    folders.append(name)
-        return _Folder(stamp, listed, tuple(files), tuple(sorted(folders)))
+    def _list(self, path: str, stamp: tuple[int, ...] | None, known: _Folder | None) -> _Folder:
+        """What is in a folder; what was there before is not asked again whether it is a file."""
+        listed = time.monotonic()
+        if known is None:
+            with os.scandir(path) as entries:
+                return _Folder(stamp, listed, *self._sorted_out(entries))
+        names = frozenset(os.listdir(path))
+        new = (_Entry(path, name) for name in names - known.files - known.folders)
+        files, folders = self._sorted_out(new)
+        return _Folder(stamp, listed, files | (known.files & names), folders | (known.folders & names))
+
+    def _sorted_out(
+        self, entries: Iterable[os.DirEntry[str] | _Entry]
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """The names of files and of folders that count."""
+        files, folders = set[str](), set[str]()
+        for entry in entries:
+            name = entry.name
+            if entry.is_file():
+                if not is_passed_over(name) and self._matches(name):
+                    files.add(name)
+            elif self._recursive and entry.is_dir() and _is_entered(name):
+                folders.add(name)
+        return frozenset(files), frozenset(folders)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry of a folder of which only the name is known, asked in the same way as one that was scanned."""
+
+    folder: str
+    name: str
+
+    def is_file(self) -> bool:
+        return os.path.isfile(os.path.join(self.folder, self.name))
+
+    def is_dir(self) -> bool:
+        return os.path.isdir(os.path.join(self.folder, self.name))
 
 
 def _is_entered(folder: str) -> bool:

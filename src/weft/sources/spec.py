@@ -84,18 +84,14 @@ class FilesSource:
 
     def open(self, place: Place) -> FileCursor:
         """The files of the folder that have been taken, and those that wait; the folder need not be there yet."""
-        root, only = self.root, None
-        if os.path.isfile(root):
-            root, only = os.path.split(root)
-        elif not os.path.exists(root) and re.search(r"[*?[{]", root):
+        listing, root = self._listing(), self.root
+        if not os.path.exists(root) and re.search(r"[*?[{]", root):
             raise SourceError(
                 f"{place.stream}: there is no folder {root}",
                 hint='name the folder and give glob="*.parquet" for the names of its files',
             )
         if self.rules.archive is not None:
-            check_archive(root, self.rules.archive, recursive=self.recursive)
-        matches = name_matcher(self.glob) if only is None else only.__eq__
-        listing = Listing(root, matches, recursive=self.recursive)
+            check_archive(listing.root, self.rules.archive, recursive=self.recursive)
         return FileCursor(place, self.format, listing, self.rules, self.max_files_per_batch)
 
     def read(
@@ -115,9 +111,26 @@ class FilesSource:
 
     def count(self) -> int:
         """How many files there are."""
-        listing = Listing(self.root, name_matcher(self.glob), recursive=self.recursive)
+        listing = self._listing()
         listing.refresh()
         return len(listing.names)
+
+    def _listing(self) -> Listing:
+        """The names of the files that are read; a path may also be that of a single file."""
+        if os.path.isfile(self.root):
+            folder, name = os.path.split(self.root)
+            return Listing(folder, name.__eq__)
+        return Listing(self.root, name_matcher(self.glob), recursive=self.recursive)
+
+    def first_files(self) -> Iterator[tuple[str, bytes]]:
+        """The files that are not empty, by name, and their content."""
+        listing = self._listing()
+        listing.refresh()
+        for name in sorted(listing.names):
+            path = os.path.join(listing.root, name)
+            content = Path(path).read_bytes()
+            if content:
+                yield path, content
 
     def resolve(self) -> FilesSource:
         """The same source with its schema, if need be that of the directory's first finished file."""
@@ -206,7 +219,7 @@ def _csv(options: Mapping[str, Any]) -> CsvOptions:
 def _infer(source: FilesSource) -> Schema:
     read = parquet_schema if source.format == "parquet" else arrow_file_schema
     damaged = 0
-    for path, content in _first_files(source):
+    for path, content in source.first_files():
         try:
             found = read(content)
         except DAMAGE:
@@ -228,20 +241,6 @@ def _field(field: pa.Field, path: str) -> Field:
             hint="give schema= with the columns you need",
         )
     return Field(field.name, type_)
-
-
-def _first_files(source: FilesSource) -> Iterator[tuple[str, bytes]]:
-    """The files of a directory that are not empty, by name, and their content."""
-    listing = Listing(source.root, name_matcher(source.glob), recursive=source.recursive)
-    if os.path.isfile(source.root):
-        paths = [source.root]
-    else:
-        listing.refresh()
-        paths = [os.path.join(source.root, name) for name in sorted(listing.names)]
-    for path in paths:
-        content = Path(path).read_bytes()
-        if content:
-            yield path, content
 
 
 Source: TypeAlias = FilesSource | RateSource | DataFrameSource | TableSource

@@ -26,8 +26,8 @@ _FORGET_AFTER = 600.0  # seconds for which a file must have been gone
 class TakenNames:
     """A set of names that is kept in blobs and in a short list of those since."""
 
-    def __init__(self, state: Mapping[str, Any], blobs: Blobs, most: int = _MOST_IN_STATE) -> None:
-        self._blobs, self._most = blobs, most
+    def __init__(self, state: Mapping[str, Any], blobs: Blobs, most: int | None = None) -> None:
+        self._blobs, self._most = blobs, _MOST_IN_STATE if most is None else most
         self._pieces = [(name, _unpacked(name, blobs.get(name))) for name in state.get("blobs", ())]
         self._since: list[str] = list(state.get("since", ()))
         self._all = {name for _, piece in self._pieces for name in piece} | set(self._since)
@@ -42,7 +42,9 @@ class TakenNames:
         return len(self._all)
 
     def among(self, names: AbstractSet[str]) -> AbstractSet[str]:
-        """Those of the names that have not been taken."""
+        """Those of the names of all files there are that have not been taken."""
+        for name in self._gone.keys() & names:  # it is back
+            del self._gone[name]
         return names - self._all
 
     def add(self, name: str) -> None:

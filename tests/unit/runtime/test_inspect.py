@@ -76,9 +76,7 @@ def _manifest(made: Checkpoint, number: int) -> Manifest:
         }
     }
     standing = blueprint().name
-    return Manifest(
-        number, runs, {"v": 7}, arrived={"v": 9, "w": 6}, results={"pair": 12}, standing=standing
-    )
+    return Manifest(number, runs, {"v": 7}, arrived={"v": 9, "w": 6}, results={"pair": 12}, standing=standing)
 
 
 def test_a_checkpoint_is_shown_as_its_last_manifest_says(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from weft.service.run import check_runnable
 from weft.service.unused import unused_statistics
 from weft.sinks import ConsoleSink, MemorySink, ParquetSink
 from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
-from weft.sources.spec import files
+from weft.sources.spec import FilesSource, files
 
 
 def runnable(root: Path, **given: Any) -> Pipeline:
@@ -110,11 +110,13 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
 
 
 def test_paths_begin_where_the_file_is(tmp_path: Path) -> None:
-    """Wherever the command is typed; a URI is left alone."""
+    """Wherever the command is typed; a URI of a file is one that begins at the root."""
     file = tmp_path / "p.yaml"
-    file.write_text(RUNNABLE.replace("path: in/a", "path: s3://bucket/a"))
+    file.write_text(RUNNABLE.replace("path: in/a", "path: file:///in/a, clean: archive, archive: done"))
     pipeline = load_pipeline(file)
-    assert getattr(pipeline.sources["a"], "path", "") == "s3://bucket/a"
+    source = pipeline.sources["a"]
+    assert isinstance(source, FilesSource)
+    assert (source.path, source.rules.archive) == ("/in/a", str(tmp_path / "done"))
     assert pipeline.checkpoint == tmp_path / "ck"
 
 
@@ -146,6 +148,8 @@ def test_the_demo_plans() -> None:
         ("path: in/a", "path: ' '", "streams.a.source.path: ' ' is not a path"),
         ("path: in/a", "path: 5", "streams.a.source.path: 5 is not a text"),
         ("glob:", "globb:", "did you mean glob?"),
+        ("path: in/a", "path: s3://bucket/a", "s3://bucket/a is not a path of this machine"),
+        ("path: in/a", "path: in/a, missing: never", "missing cannot be 'never'"),
         ("max_files_per_batch: 2", "max_files_per_batch: 0", "max_files_per_batch is 0"),
         ("max_files_per_batch: 2", "max_files_per_batch: two", "'two' is not a whole number"),
         ("recursive: true", "recursive: 1", "1 is neither true nor false"),

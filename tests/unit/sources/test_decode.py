@@ -330,6 +330,36 @@ def test_base64_is_decoded_as_python_does(values: list[bytes | None], junk: str)
     assert [bad.line for bad in decoded.bad] == [len(values) + 1]
 
 
+def test_keys_of_json_match_without_case_in_every_record() -> None:
+    """A record that spells a key in another way than the first one would lose its value without a word."""
+    lines = [
+        b'{"k": 1, "ts": "2024-01-01"}',
+        b'{"K": 2, "TS": "2024-01-01"}',
+        b'{"k": 3, "K": 4, "Ts": "2024-01-01"}',
+        b'{"ts": "2024-01-01", "s": "\\"K\\": 5"}',
+        b'{"x": {"K": 6}, "ts": "2024-01-01"}',
+    ]
+    for ordered in (lines, lines[::-1]):
+        decoded = read(b"\n".join(ordered), "json", "k int, ts timestamp", "ts")
+        assert decoded.bad == ()
+        assert sorted(decoded.batch["k"].to_pylist(), key=str) == [1, 2, 3, None, None]
+
+
+def test_a_record_with_a_key_in_several_spellings_is_set_aside() -> None:
+    content = b'{"key": 1}\n{"KEY": 2, "Key": 3}\n{"KEY": 4}\n{"Key": "x"}\n{"key": 5, "KEY": 6, "Key": 7}\n'
+    decoded = read(content, "json", "key int")
+    assert decoded.batch["key"].to_pylist() == [1, 4, 5]
+    assert [(bad.line, bad.reason) for bad in decoded.bad] == [
+        (2, "column key: several keys could be it: KEY, Key"),
+        (4, "column key: 'x' is not a value of type int"),
+    ]
+
+
+def test_keys_beyond_ascii_match_without_case() -> None:
+    content = '{"größe": 1}\n{"GRÖßE": 2}\n{"größe": null}\n'.encode()
+    assert read(content, "json", "größe int").batch.column(0).to_pylist() == [1, 2, None]
+
+
 @given(raw=st.binary(max_size=2000), reason=st.text(max_size=20), line=st.none() | st.integers(1, 9))
 def test_bad_records_survive_their_travel(raw: bytes, reason: str, line: int | None) -> None:
     record = BadRecord("views", "in/ü.csv", reason, raw, line=line, offset=0)

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from tests.unit.sources import writers
 from weft.errors import SourceError, WeftError
 from weft.logical.schema import Schema
-from weft.ports.source import Part
-from weft.sources.frames import dataframe, pack
+from weft.ports.source import MemoryBlobs, Part, Place
+from weft.sources.frame_query import put_down
+from weft.sources.frames import dataframe
 from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
 from weft.sources.spec import files
 
@@ -95,16 +96,19 @@ def frame(**types: str) -> Any:
     return SimpleNamespace(isStreaming=True, schema=SimpleNamespace(fields=fields))
 
 
-def test_a_dataframe_brings_its_schema() -> None:
+def test_a_dataframe_brings_its_schema(tmp_path: Path) -> None:
     source = dataframe(frame(k="bigint", m="decimal(10,2)", ts="timestamp"))
     assert source.schema == Schema.parse("k long, m decimal(10,2), ts timestamp")
     sent = pickle.loads(
         pickle.dumps(source)
-    )  # to a task, which decodes what the DataFrame's rows were packed into
+    )  # to a task, which reads what the DataFrame's rows were written to
     assert sent.frame is None
     rows = pa.record_batch({"k": [1], "m": [Decimal("1.50")], "ts": pa.array([0], pa.timestamp("us", "UTC"))})
-    (packed,) = pack(iter([rows]))
-    assert sent.decode("s", "", packed["content"][0].as_py()).batch.to_pylist() == rows.to_pylist()
+    names = list(put_down(iter([rows.slice(0, 0), rows, rows]), str(tmp_path), "part"))
+    assert names == ["part-000.arrow"]
+    cursor = files("arrow", str(tmp_path), schema=source.schema).open(Place("s", {}, MemoryBlobs(), tmp_path))
+    (part,) = cursor.look(0.0).parts
+    assert sent.read("s", part).batch.to_pylist() == rows.to_pylist() * 2
     with pytest.raises(SourceError, match="column t has type timestamp_ntz"):
         dataframe(frame(t="timestamp_ntz"))
 

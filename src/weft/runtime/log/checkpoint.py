@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -56,6 +57,8 @@ class Checkpoint:
     _claimed: dict[str, Any] = field(default_factory=dict)
     _kept: dict[int, Manifest] = field(default_factory=dict)  # as they were written
     _plans: dict[int, Plan] = field(default_factory=dict)
+    _pinned: set[str] = field(default_factory=set)  # entries that the next plan will name
+    _guard: threading.Lock = field(default_factory=threading.Lock)  # a batch is planned while another is committed
     _committed: bool = False  # whether weft.json says that a batch was committed
 
     @classmethod
@@ -215,15 +218,17 @@ class Checkpoint:
         old = manifest.number - KEPT
         for kind in ("plan", "state", "relaid"):
             self.storage.delete(_entry(kind, old))
-        self._kept = {number: one for number, one in self._kept.items() if number > old}
-        self._plans = {number: one for number, one in self._plans.items() if number > old}
+        with self._guard:
+            dropped = [one for number, one in self._kept.items() if number <= old]
+            self._kept = {number: one for number, one in self._kept.items() if number > old}
+            self._plans = {number: one for number, one in self._plans.items() if number > old}
+            for entry in _entries_of(dropped) - _entries_of(self._kept.values()) - self._in_use():
+                self.storage.delete(entry)
         self._clean_buckets(manifest.number, self._kept.values())
-        if manifest.number % 16 == 0 or manifest.standing != self._standing_before(manifest):
-            self._clean_named()
 
-    def _standing_before(self, manifest: Manifest) -> str:
-        before = self._kept.get(manifest.number - 1)
-        return before.standing if before else ""
+    def _in_use(self) -> set[str]:
+        """The entries that plans name, and those that a plan is about to name."""
+        return _entries_of(self._plans.values()) | self._pinned
 
     def exchange(self, number: int) -> Path:
         """A folder for what the tasks of a batch send each other; it goes when the batch is done."""
@@ -254,7 +259,12 @@ class Checkpoint:
         with contextlib.suppress(StateError):  # one that is damaged is made again
             manifests += [self.relaid(number) for number in self._numbers("relaid")]
         self._clean_buckets(None, [one for one in manifests if one is not None])
-        self._clean_named()
+        plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
+        named = _entries_of(plans) | _entries_of(one for one in manifests if one is not None)
+        for folder in ("blueprints", "blobs"):
+            for name in self.storage.list(folder):
+                if f"{folder}/{name}" not in named:
+                    self.storage.delete(f"{folder}/{name}")
 
     def _clean_buckets(self, last: int | None, manifests: Iterable[Manifest]) -> None:
         """Delete files of batches up to ``last`` that no manifest names; later ones are being written."""
@@ -262,23 +272,6 @@ class Checkpoint:
         for name in self.storage.list(BUCKETS):
             if name not in named and (last is None or _batch_of(name) <= last):
                 self.storage.delete(f"{BUCKETS}/{name}")
-
-    def _clean_named(self) -> None:
-        """Delete blueprints and blobs that no kept manifest or plan names."""
-        plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
-        manifests = [one for number in self._numbers("state") if (one := self.manifest(number))]
-        every: list[Plan | Manifest] = [*plans, *manifests]
-        named = {f"{one.standing}.json" for one in every}
-        blobs = {
-            blob
-            for one in every
-            for cursor in one.cursors.values()
-            for blob in cursor.get("blobs", ())
-        }
-        for folder, wanted in (("blueprints", named), ("blobs", blobs)):
-            for name in self.storage.list(folder):
-                if name not in wanted:
-                    self.storage.delete(f"{folder}/{name}")
 
     def plan(self, number: int) -> Plan | None:
         """What a batch was planned to do."""
@@ -289,14 +282,18 @@ class Checkpoint:
             self._plans[number] = Plan.from_dict(data)
         return self._plans[number]
 
-    def last_plan(self) -> int:
-        """The last batch that was planned; -1 if there is none."""
-        return max(self._numbers("plan"), default=-1)
+    def forget_plans_beyond(self, committed: int) -> None:
+        """Delete plans that do not follow on the last committed batch without a gap.
 
-    def forget_plan(self, number: int) -> None:
-        """Take back the plan of a batch that has not begun."""
-        self._plans.pop(number, None)
-        self.storage.delete(_entry("plan", number))
+        The plan that led to them is lost, so the batch before them will be planned anew, and they with it.
+        """
+        expected = committed + 1
+        for number in self._numbers("plan"):
+            if number == expected:
+                expected += 1
+            elif number > committed:
+                self._plans.pop(number, None)
+                self.storage.delete(_entry("plan", number))
 
     def blueprint(self, name: str) -> Blueprint:
         """What a plan or manifest says its queries run by."""
@@ -312,20 +309,26 @@ class Checkpoint:
     def write_blueprint(self, blueprint: Blueprint) -> str:
         """Keep what queries run by under its name, for as long as a plan or manifest names it."""
         name = blueprint.name
-        if self.storage.get(f"blueprints/{name}.json") is None:
-            write_record(self.storage, f"blueprints/{name}.json", asdict(blueprint))
+        with self._guard:
+            self._pinned.add(f"blueprints/{name}.json")
+            if self.storage.get(f"blueprints/{name}.json") is None:
+                write_record(self.storage, f"blueprints/{name}.json", asdict(blueprint))
         return name
 
     def write_plan(self, plan: Plan) -> None:
         """Fix what a batch will do, for this attempt and all later ones."""
         write_record(self.storage, _entry("plan", plan.number), plan.to_dict())
-        self._plans[plan.number] = plan
+        with self._guard:
+            self._plans[plan.number] = plan
+            self._pinned.clear()
 
     def put(self, data: bytes) -> str:
         """Keep bytes for a cursor, for as long as its state names them; their name."""
         name = hashlib.blake2b(data, digest_size=16).hexdigest()
-        if self.storage.get(f"blobs/{name}") is None:
-            self.storage.put(f"blobs/{name}", data)
+        with self._guard:
+            self._pinned.add(f"blobs/{name}")
+            if self.storage.get(f"blobs/{name}") is None:
+                self.storage.put(f"blobs/{name}", data)
         return name
 
     def get(self, name: str) -> bytes:
@@ -375,3 +378,10 @@ def _format_of(data: bytes) -> int | None:
             if isinstance(found, dict) and isinstance(found.get("format"), int):
                 return int(found["format"])
     return None
+
+
+def _entries_of(values: Iterable[Plan | Manifest]) -> set[str]:
+    """The blueprints and blobs that plans and manifests name."""
+    every = list(values)
+    blobs = {blob for one in every for cursor in one.cursors.values() for blob in cursor.get("blobs", ())}
+    return {f"blueprints/{one.standing}.json" for one in every} | {f"blobs/{blob}" for blob in blobs}

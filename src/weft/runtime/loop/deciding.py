@@ -56,8 +56,10 @@ class Decider:
 
     def is_due(self, before: Manifest) -> bool:
         """Whether there is something to do though no stream brings anything."""
-        if self.requests.waiting() or self.requests.stopping():
+        if self.requests.stopping():
             return True
+        if self.requests.waiting() and self.standing.program is not None:
+            return True  # where nothing runs, nothing is stored that a query could begin with
         if self.ending and not self._has_ended(before):
             return True
         return self._due is not None and time.monotonic() >= self._due

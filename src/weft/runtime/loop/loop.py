@@ -103,6 +103,7 @@ class Loop:
         self.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
         self.before = self.log.manifest(self.log.last()) or Manifest()
+        self.log.forget_plans_beyond(self.before.number)
         self.committer.last = self.before.number
         self._resume(queries)
         self.log.claim()
@@ -148,6 +149,7 @@ class Loop:
     def run_next(self, *, also_empty: bool = False) -> bool:
         """Run the next batch, if there is one to run or it may be empty; whether there was."""
         plan = self.decider.known(self.before)
+        is_new = plan is None
         if plan is None:
             self._open_streams()
             self.intake.look()
@@ -161,10 +163,23 @@ class Loop:
             self.log.write_plan(plan)
         self.intake.count_taken(plan)
         began = time.perf_counter()
-        told, before = self.execute(plan)
+        try:
+            told, before = self.execute(plan)
+        except WeftError:
+            if is_new:
+                self._take_back(plan)
+            raise
         self.ended = ended = self.end(plan, before, told, began)
         self.committer.begin(ended, self._committed)
         return True
+
+    def _take_back(self, plan: Plan) -> None:
+        """Leave the input out of a plan whose tasks failed by an error of the user's, such as a file that is wrong.
+
+        None of its results has reached a sink, so nothing is lost if whoever starts next takes the input as it is by
+        then: the file may be mended, or be back. What queries were to begin or stop stays planned.
+        """
+        self.log.write_plan(replace(plan, inputs={}, cursors=self.before.cursors))
 
     def execute(self, plan: Plan) -> tuple[Told, Manifest]:
         """Run the tasks of a batch; what they told, and what the batch began with."""

@@ -1,8 +1,8 @@
 """When a batch is due though no stream brings anything.
 
 Guarantees: what can be done is done though nothing comes: rows whose wait is over are closed, results that are held
-back leave. A batch follows only where it has something to do; rows that wait for the clock alone are looked at every second,
-those that wait for a silent source when that has been idle for long enough.
+back leave. A batch follows only where it has something to do; rows that wait for the clock alone are looked at every
+second, those that wait for a silent source when that has been idle for long enough.
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from weft.errors import WeftError
 from weft.ports.source import Part
 from weft.runtime.job import Job, Setup
-from weft.runtime.messages import Message
+from weft.runtime.messages import Message, error_note
 from weft.runtime.spark.channel import Channel, authenticate, messages_of, parts_of
 from weft.runtime.worker import hop_task, past_task, read_task
 
@@ -81,6 +82,8 @@ class _Task:
                 return
             try:
                 found = self._step(head, parts)
+            except WeftError as error:  # no further attempt would mend it
+                found = [error_note(error)]
             except Exception as error:  # the driver decides whether to try again
                 text = "".join(traceback.format_exception(error))
                 self.channel.send(
