@@ -119,7 +119,8 @@ class FileCursor:
         self._check_folder(place.state)
         self._taken = TakenNames(place.state, place.blobs)
         self._begun: dict[str, dict[str, Any]] = {
-            name: dict(entry) for name, entry in place.state.get("begun", {}).items()
+            name: {"what": dict(entry["what"]), "taken": list(entry["taken"])}
+            for name, entry in place.state.get("begun", {}).items()
         }
         self._cleaner = Cleaner(place.stream, listing.root, rules.clean, rules.archive, place.state)
         self._waiting: dict[str, _Waiting] = {}
@@ -248,9 +249,11 @@ class FileCursor:
         self._add(name, _Waiting(entry["what"]["file"], status, 0.0, total, parts, begun=True))
 
     def take(self, parts: Sequence[Part]) -> None:
-        """Never offer these parts again."""
+        """Never offer these parts again; to take one twice changes nothing."""
         for part in parts:
             name = self._name(part)
+            if name in self._taken:
+                continue
             if "row_groups" not in part.what or self._take_row_groups(name, part):
                 self._forget(name)
                 self._begun.pop(name, None)
@@ -260,7 +263,8 @@ class FileCursor:
         """Note that some row groups of a file were taken; whether all of it is now."""
         what = {key: value for key, value in part.what.items() if key != "row_groups"}
         entry = self._begun.setdefault(name, {"what": what, "taken": []})
-        entry["taken"].append(list(part.what["row_groups"]))
+        if list(part.what["row_groups"]) not in entry["taken"]:
+            entry["taken"].append(list(part.what["row_groups"]))
         if sum(count for _, count in entry["taken"]) >= what["of"]:
             return True
         file = self._waiting.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -364,3 +365,21 @@ def test_a_plan_of_an_earlier_run_can_be_taken_without_a_look(tmp_path: Path) ->
     rest = again.look(time.time()).parts
     groups = [part.what["row_groups"] for part in (*parts, *rest) if "row_groups" in part.what]
     assert len({first for first, _ in groups}) == len(groups)
+
+
+def test_to_take_parts_twice_changes_nothing(tmp_path: Path) -> None:
+    """After a crash the parts of a plan may be in the state already."""
+    of, found = source(tmp_path), list[int]()
+    parquet(tmp_path / "a.parquet", *range(20_000), row_group_size=2_000, compression="none")
+    cursor = of.open(place(most_bytes=60_000))
+    while parts := cursor.look(time.time()).parts:
+        found += [row["k"] for part in parts for row in of.read("s", part).batch.to_pylist()]
+        for _ in range(3):
+            cursor.take(parts)
+        state = cursor.state()
+        kept = json.dumps(state)
+        cursor = of.open(place(state, most_bytes=60_000))
+        cursor.take(parts)
+        assert json.dumps(state) == kept
+    assert sorted(found) == list(range(20_000))
+    assert cursor.state()["since"] == ["a.parquet"]
