@@ -44,6 +44,7 @@ from weft.runtime.refresh import past_rows, refreshed
 from weft.runtime.relay import Facts, Relay, edges_for, evicted_after, kept_after
 from weft.runtime.source import Admitted, admit, numbered
 from weft.runtime.state import Forget, PartitionState
+from weft.runtime.step import PORTION_BYTES
 from weft.runtime.turn import ENDED, Count, Turn
 from weft.runtime.watermark import Watermarks, clocks, connected_streams, forgettable
 
@@ -80,8 +81,9 @@ class LocalRunner:
         driver: str = DEFAULT,
         limit: int = LIMIT,
         functions: Mapping[str, Function] | None = None,
+        portion_bytes: int = PORTION_BYTES,
     ) -> None:
-        self.program = Program(graph)
+        self.program, self.portion_bytes = Program(graph), portion_bytes
         layouts = [store.layout.partitions for store in graph.stores]
         self.partitions = partitions or max(layouts, default=1)
         self.driver, self.limit, self.functions = driver, limit, functions or {}
@@ -116,6 +118,7 @@ class LocalRunner:
             driver=self.driver,
             limit=self.limit,
             functions=self.functions,
+            portion_bytes=self.portion_bytes,
         )
         runner.watermarks, runner.arrived = self.watermarks, self.arrived
         runner.newest, runner.oldest = self.newest, self.oldest
@@ -216,7 +219,8 @@ class LocalRunner:
         for hop in range(1, len(new.hops)):
             for partition, state in enumerate(states):
                 arrived = waiting.pop((hop, partition), {})
-                self._take(run_hop(new, hop, arrived, state, turn, (), job), waiting, done, new)
+                outcome = run_hop(new, hop, arrived, state, turn, (), job, portion_bytes=self.portion_bytes)
+                self._take(outcome, waiting, done, new)
         for plan in new.stores.values():
             for state in states:
                 state.commit(plan, turn.order, Forget())
@@ -261,7 +265,14 @@ class LocalRunner:
             for partition, state in enumerate(self.states):
                 arrived = waiting.pop((hop, partition), {})
                 outcome = run_hop(
-                    self.program, hop, arrived, state, turn, partition=partition, limit=self.limit
+                    self.program,
+                    hop,
+                    arrived,
+                    state,
+                    turn,
+                    partition=partition,
+                    limit=self.limit,
+                    portion_bytes=self.portion_bytes,
                 )
                 self._take(outcome, waiting, done)
             done.seconds.append(perf_counter() - began)
