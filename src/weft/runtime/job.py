@@ -16,6 +16,7 @@ from weft.runtime.checkpoint import Checkpoint, Manifest, Plan
 from weft.runtime.interpret import LIMIT
 from weft.runtime.messages import Exchange
 from weft.runtime.program import Program, program_of
+from weft.runtime.step import PORTION_BYTES
 
 __all__ = ["Job"]
 
@@ -40,6 +41,8 @@ class Job:
     attempt: str = ""  # when a batch is tried again, what it begins with may be in other files
     limit: int = LIMIT  # results of one key
     functions: Mapping[str, bytes] = field(default_factory=dict)  # of users
+    portion_bytes: int = PORTION_BYTES  # about so much is looked at, and given away, together
+    result_limit: int | None = None  # of one query in one batch
 
     def load(self) -> tuple[Plan, Manifest]:
         """The batch's plan and the state it starts from."""
