@@ -31,6 +31,7 @@ from weft.logical.catalog import Catalog
 from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Query
 from weft.logical.waiting import check_closing, patient
+from weft.memory import portion_bytes
 from weft.optimizer.estimated import calls_of
 from weft.optimizer.lookout import Lookout
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
@@ -68,7 +69,9 @@ class Session:
     """Streams, what is known of them, and the queries over them.
 
     Selectivities within ``statistics`` must be under the names that `predicate_name` gives; `selectivity` takes a
-    predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have.
+    predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have;
+    ``result_limit`` is how many a query may have in one batch: one that has more is stopped. ``memory``, as in "2 GB",
+    is what one task may work with; by default, tasks share half of what the machine has.
     """
 
     def __init__(
@@ -85,12 +88,24 @@ class Session:
         query_limit: int = 1_000,
         state_limit: int | None = None,
         key_limit: int = 10_000_000,
+        memory: str | int | None = None,
+        result_limit: int | None = None,
     ) -> None:
         check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
         check(options, Options | None, ConfigError, "options", "use weft.Options")
         bad = dead_letters_of(dead_letter_limit)
         self._settings = Settings(
-            checkpoint, master, spark, driver, bad, joint, query_limit, state_limit, key_limit
+            checkpoint,
+            master,
+            spark,
+            driver,
+            bad,
+            joint,
+            query_limit,
+            state_limit,
+            key_limit,
+            memory,
+            result_limit,
         )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
@@ -304,6 +319,8 @@ class Session:
             set_aside=DeadLetterBox(root / "dead_letters", settings.dead_letters).take,
             state_limit=settings.state_limit,
             key_limit=settings.key_limit,
+            portion_bytes=portion_bytes(settings.memory, self.options.tasks or self.options.partitions),
+            result_limit=settings.result_limit,
             functions=self._functions,
             asks=Lookout().asks,
         )

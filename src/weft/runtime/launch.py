@@ -23,6 +23,7 @@ from weft.runtime.interpret import LIMIT
 from weft.runtime.resume import Restore
 from weft.runtime.spark import SetAside, SparkRunner
 from weft.runtime.standing import Asks, Decide, never
+from weft.runtime.step import PORTION_BYTES
 
 __all__ = ["Running", "launch"]
 
@@ -82,6 +83,8 @@ def launch(
     key_limit: int = LIMIT,
     functions: Mapping[str, PackedFunction] | None = None,
     asks: Asks = never,
+    portion_bytes: int = PORTION_BYTES,
+    result_limit: int | None = None,
 ) -> Running:
     """Start queries on a Spark session."""
     runner = SparkRunner(
@@ -98,6 +101,8 @@ def launch(
         key_limit,
         {} if functions is None else functions,
         asks,
+        portion_bytes=portion_bytes,
+        result_limit=result_limit,
     )
     trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
     try:

@@ -45,6 +45,7 @@ from weft.runtime.resume import Restore, resumed
 from weft.runtime.spark_session import is_on_one_machine
 from weft.runtime.stages import run_boundary, run_stages
 from weft.runtime.standing import Asks, Decide, Samples, Standing, changed, never, relaid
+from weft.runtime.step import PORTION_BYTES
 from weft.runtime.succession import facts_of, next_manifest, relaid_manifest, samples_of
 from weft.runtime.told import Told
 from weft.runtime.turn import ENDED, Turn
@@ -85,6 +86,8 @@ class SparkRunner:
         default_factory=dict
     )  # those that users have registered by now
     asks: Asks = never
+    portion_bytes: int = PORTION_BYTES  # of what a task makes together
+    result_limit: int | None = None  # results of one query in one batch
     log: Changelog = field(default_factory=Changelog)
     standing: Standing = field(default_factory=Standing)
     sinks: dict[str, Any] = field(default_factory=dict)
@@ -287,6 +290,8 @@ class SparkRunner:
             self._attempt,
             self.key_limit,
             {name: one.data for name, one in dict(self.functions).items()},
+            self.portion_bytes,
+            self.result_limit,
         )
 
     def _writes(self, name: str) -> bool:
