@@ -1,8 +1,8 @@
 """How much memory a task may work with, and what follows from it (design, D14).
 
-Guarantees: `Session(memory=…)` is what one task may use for its work, beside what its libraries take and the stores that
-it maps. Without one, tasks share half of what the machine has, or of what its container may have. Everything that is
-bounded by it is a fixed part of it, so that a session with the same memory does the same in the same portions.
+Guarantees: `Session(memory=…)` is what one task may use for its work, beside what its libraries take and the stores
+that it maps. Without one, tasks share half of what the machine has, or of what its container may have. Everything that
+is bounded by it is a fixed part of it, so that a session with the same memory does the same in the same portions.
 """
 
 from __future__ import annotations
