@@ -136,20 +136,22 @@ def _joined(batches: Sequence[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
     """Batches of the same columns as few that are no larger than so many bytes, or have one row."""
     some: list[pa.RecordBatch] = []
     held = 0
-    for piece in (piece for batch in batches for piece in _pieces(batch, size)):
-        if some and held + piece.nbytes > size:
+    for piece, taken in (found for batch in batches for found in _pieces(batch, size)):
+        if some and held + taken > size:
             yield concat(some)
             some, held = [], 0
         some.append(piece)
-        held += piece.nbytes
+        held += taken
     if some:
         yield concat(some)
 
 
-def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    if batch.nbytes <= size:
-        yield batch
+def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """A batch, or parts of it that are small enough, and about how many bytes each takes."""
+    whole = batch.nbytes
+    if whole <= size:
+        yield batch, whole
         return
-    rows = max(1, size * batch.num_rows // batch.nbytes)
+    rows = max(1, size * batch.num_rows // whole)
     for first in range(0, batch.num_rows, rows):
-        yield batch.slice(first, rows)
+        yield batch.slice(first, rows), rows * whole // batch.num_rows
