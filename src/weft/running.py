@@ -13,6 +13,7 @@ from typing import Any
 
 from weft.errors import ConfigError
 from weft.logical.catalog import Catalog
+from weft.memory import batch_bytes, portion_bytes
 from weft.optimizer.lookout import Lookout
 from weft.optimizer.space import Options
 from weft.planning import Planner
@@ -62,6 +63,9 @@ def run(
         DeadLetterBox(root / "dead_letters", settings.dead_letters).take,
         settings.state_limit,
         settings.key_limit,
+        batch_bytes(settings.memory, tasks),
+        portion_bytes(settings.memory, tasks),
+        settings.result_limit,
         functions=functions,
         asks=Lookout().asks,
         spark=spark,

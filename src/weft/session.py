@@ -70,7 +70,9 @@ class Session:
 
     Selectivities within ``statistics`` must be under the names that `predicate_name` gives; `selectivity` takes a
     predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have,
-    ``limits`` how large a query may be.
+    ``result_limit`` how many a query may have in one batch: one that has more is stopped; ``limits`` how large a query
+    may be. ``memory``, as in "2 GB", is what one task may work with; by default, tasks share half of what the machine
+    has. Batches run in tasks that stay (``execution="resident"``), as jobs of Spark ("jobs"), or as there is room.
     """
 
     def __init__(
@@ -89,6 +91,8 @@ class Session:
         key_limit: int = 10_000_000,
         execution: str = "auto",
         limits: Limits | None = None,
+        memory: str | int | None = None,
+        result_limit: int | None = None,
     ) -> None:
         check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
         check(options, Options | None, ConfigError, "options", "use weft.Options")
@@ -96,7 +100,18 @@ class Session:
         self._limits = limits or DEFAULT_LIMITS
         bad = dead_letters_of(dead_letter_limit)
         self._settings = Settings(
-            checkpoint, master, spark, driver, bad, joint, query_limit, state_limit, key_limit, execution
+            checkpoint,
+            master,
+            spark,
+            driver,
+            bad,
+            joint,
+            query_limit,
+            state_limit,
+            key_limit,
+            execution,
+            memory,
+            result_limit,
         )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()

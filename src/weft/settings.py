@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.arguments import check, check_one_of, checkpoint_path
 from weft.errors import ConfigError
+from weft.memory import task_memory
 from weft.optimizer.joint import METHODS
 from weft.runtime.driver import DEFAULT, POLICIES
 from weft.sources.dead_letter import DeadLetterLimit
@@ -38,6 +39,8 @@ class Settings:
     state_limit: int | None = None  # bytes per query
     key_limit: int = 10_000_000  # results of one key
     execution: str = "auto"
+    memory: str | int | None = None  # of a task; None: by what the machine has
+    result_limit: int | None = None  # results of one query in one batch
 
     def __post_init__(self) -> None:
         check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
@@ -53,5 +56,12 @@ class Settings:
                 f"with a limit of {self.key_limit} results, no key has any", hint="use a number above 0"
             )
         check_one_of(self.execution, EXECUTIONS, "execution")
+        if self.memory is not None:
+            task_memory(self.memory, 1)
+        check(self.result_limit, int | None, ConfigError, "a limit of results", "use a number")
+        if self.result_limit is not None and self.result_limit < 1:
+            raise ConfigError(
+                f"with a limit of {self.result_limit} results, no query has any", hint="use a number above 0"
+            )
         check_one_of(self.joint, METHODS, "joint optimiser")
         check_one_of(self.driver, POLICIES, "driver policy")

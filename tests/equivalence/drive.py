@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tests.equivalence.oracle import PERIOD
+from tests.equivalence.portions import random_portion
 from tests.equivalence.sights import PAST
 from tests.equivalence.test_plans import random_options
 from tests.equivalence.workloads import Change, Workload
@@ -164,7 +165,10 @@ class _Drive:
     def _go_on(self, number: int, decision: Decision) -> None:
         partitions, driver = self.setting.options.partitions, self.setting.driver
         if self.runner is None:
-            self.runner = LocalRunner(decision.graph, partitions=partitions, driver=driver)
+            portion = random_portion(self.setting.seed)
+            self.runner = LocalRunner(
+                decision.graph, partitions=partitions, driver=driver, portion_bytes=portion
+            )
         elif self.standing.program is None:
             assert decision.relay == Relay()
             self.runner = self.runner.resumed(decision.graph, number)

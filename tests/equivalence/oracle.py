@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tests.equivalence.lateness import admitted
+from tests.equivalence.portions import random_portion
 from tests.equivalence.streams import Join
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.metrics import BatchMetrics
@@ -126,8 +127,9 @@ def differs(oracle: Oracle, found: pa.Table, metrics: Sequence[BatchMetrics]) ->
 
 
 def run(join: Join, graph: PhysicalGraph, **options: Any) -> LocalRunner:
-    """A runner that has processed all batches of a join."""
-    runner = LocalRunner(graph, functions=join.functions, **options)
+    """A runner that has processed all batches of a join, in portions of a size that the case decides."""
+    portion = random_portion((str(join.query), sorted(options.items())))
+    runner = LocalRunner(graph, functions=join.functions, portion_bytes=portion, **options)
     for number, batch in enumerate(join.batches):
         data = {name: join.tables[name].slice(first, last - first) for name, (first, last) in batch.items()}
         runner.process(data, now=number * PERIOD)

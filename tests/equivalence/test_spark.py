@@ -36,7 +36,7 @@ from weft.runtime.progress import own_metrics
 from weft.runtime.relay import Facts, Relay
 from weft.runtime.standing import Decision, Samples, Standing
 from weft.sinks import to_memory
-from weft.sinks.describe import portable, made
+from weft.sinks.describe import made, portable
 from weft.stats.statistics import Statistics
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker

@@ -19,8 +19,7 @@ from tests.spark.sessions import running
 from weft.errors import PlanError, QueryError, SinkError, SourceError, StateError, WeftError
 from weft.runtime.progress import QueryProgress
 from weft.sinks.memory import MemorySink
-from weft.sinks.parquet import ParquetSink
-from weft.sinks.protocol import as_table
+from weft.sinks.parquet import ParquetPart, ParquetSink
 from weft.testing.reference import row_column, timely
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -263,12 +262,15 @@ class Picky(MemorySink):
 def test_a_query_that_fails_is_stopped_and_the_others_go_on(spark: Any, tmp_path: Path) -> None:
     """One user's full disk is not another's; and whatever restarts, a query with a hole in its results is stopped."""
 
-    class Small(ParquetSink):  # a local one, so that tasks need not import this file
-        def write_part(self, batch_id: int, partition: int, rows: Any) -> str:
-            table = as_table(rows)
-            if max(table["an"].to_pylist() + table["bn"].to_pylist()) >= ROWS:
+    class SmallPart(ParquetPart):  # local ones, so that tasks need not import this file
+        def write(self, rows: pa.RecordBatch) -> None:
+            if max(rows["an"].to_pylist() + rows["bn"].to_pylist()) >= ROWS:
                 raise SinkError("the task's disk is full")
-            return ParquetSink.write_part(self, batch_id, partition, rows)
+            ParquetPart.write(self, rows)
+
+    class Small(ParquetSink):
+        def open_part(self, batch_id: int, partition: int) -> ParquetPart:
+            return SmallPart(self._pending(batch_id, partition), self.compression)
 
     def session_with(picky: MemorySink, good: MemorySink) -> weft.Session:
         session = session_of(spark, tmp_path)

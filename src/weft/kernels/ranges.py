@@ -3,7 +3,8 @@
 Guarantees: `Ranges` is the factorised form (design, D9): for one run, at most one range of its index per probe tuple
 (of a grid, a few), so in proportion to the probes, however many pairs they stand for. `Matches` are the pairs, run by
 run, in the order of the runs; a pair appears once. `pairs` makes them in bounded portions, and drops on the way those
-outside the window of event time and those that the probe tuple may not see yet.
+outside the window of event time and those that the probe tuple may not see yet; `match_portions` keeps them so
+(design, D14), so that what a probe holds does not grow with what it finds.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "Visible",
     "Window",
     "join_matches",
+    "match_portions",
     "pairs",
     "reachable",
     "time_check",
@@ -152,6 +154,40 @@ def _clipped(times: Longs) -> Longs:
     if times.size and (times.min() < -FARTHEST or times.max() > FARTHEST):
         return np.clip(times, -FARTHEST, FARTHEST)
     return times
+
+
+def match_portions(
+    parts: Iterable[Iterable[tuple[Ints, Ints]]], runs: int, portion: int
+) -> Iterator[Matches]:
+    """The matches of so many runs, from the portions of each, joined as long as they are no more than ``portion``.
+
+    Where all of them are so few, they come at once; a portion of a run that is larger comes as it is.
+    """
+    some: list[tuple[Ints, Ints]] = []
+    splits, size = [0], 0
+    for number, portions in enumerate(parts):
+        for probe, stored in portions:
+            if size and size + probe.size > portion:
+                yield _joined(some, [*splits, *[size] * (runs - number)])
+                some, splits, size = [], [0] * (number + 1), 0
+            some.append((_trimmed(probe), _trimmed(stored)))
+            size += probe.size
+        splits.append(size)
+    if size:
+        yield _joined(some, splits)
+
+
+def _trimmed(rows: Ints) -> Ints:
+    """The same rows, out of room that was made for many more: what waits is not to hold on to that."""
+    whole = rows.base
+    return rows.copy() if isinstance(whole, np.ndarray) and whole.size > 2 * rows.size else rows
+
+
+def _joined(some: list[tuple[Ints, Ints]], splits: list[int]) -> Matches:
+    if len(some) == 1:
+        return Matches(*some[0], tuple(splits))
+    probe, stored = (concatenate([pair[side] for pair in some]) for side in (0, 1))
+    return Matches(probe, stored, tuple(splits))
 
 
 def join_matches(parts: Iterable[Iterable[tuple[Ints, Ints]]]) -> Matches:

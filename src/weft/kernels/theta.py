@@ -29,7 +29,7 @@ from weft.kernels.select import holds
 from weft.logical.expr import Expr, columns, conjuncts
 from weft.logical.user_functions import has_user_call
 
-__all__ = ["CANDIDATES", "Sides", "residual", "theta", "theta_portions"]
+__all__ = ["CANDIDATES", "Sides", "candidates", "residual", "theta", "theta_portions"]
 
 # So many that the cost of a call of Arrow is nothing, so few that what they compute stays in the second-level cache.
 CANDIDATES = 1 << 16
@@ -76,20 +76,20 @@ def theta_portions(
     """The matches in one run, found in a bounded number of candidates at a time."""
     if not probes.num_rows or not reachable(run, window, visible):
         return
-    ranges, checked = _candidates(probes.num_rows, run, window)
-    candidates = pairs(ranges, run, window=None if checked else window, visible=visible, portion=portion)
-    yield from residual(predicate, sides, probes, run, candidates)
+    ranges, checked = candidates(probes.num_rows, run, window)
+    found = pairs(ranges, run, window=None if checked else window, visible=visible, portion=portion)
+    yield from residual(predicate, sides, probes, run, found)
 
 
 def residual(
-    predicate: Expr, sides: Sides, probes: pa.RecordBatch, run: Bucket, candidates: Iterable[Pairs]
+    predicate: Expr, sides: Sides, probes: pa.RecordBatch, run: Bucket, found: Iterable[Pairs]
 ) -> Iterator[Pairs]:
     """Those of the pairs, however they were found, for which a predicate is true."""
     named = dict.fromkeys((found.alias, found.name) for found in columns(predicate))
     ours = {key: column(probes, sides.probe[key]) for key in named if key in sides.probe}
     theirs = {key: column(run.batch, sides.stored[key]) for key in named if key in sides.stored}
     stages = [_stage(part, ours, theirs) for part in conjuncts(predicate)]
-    for probe, stored in candidates:
+    for probe, stored in found:
         kept = (probe, stored)
         for stage in sorted(stages, key=_Stage.rank):
             kept = stage.keep(*kept)
@@ -147,7 +147,7 @@ def _stage(condition: Expr, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]) 
     return _Stage(check, _USERS if calls else _COLUMNS)
 
 
-def _candidates(probes: int, run: Bucket, window: Window | None) -> tuple[Ranges, bool]:
+def candidates(probes: int, run: Bucket, window: Window | None) -> tuple[Ranges, bool]:
     """Ranges that hold every pair there may be, and whether they leave the window nothing to check."""
     if window is not None and run.event_time is not None and by_value(run.event_time) in run.orders:
         order = by_value(run.event_time)

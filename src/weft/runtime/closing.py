@@ -35,6 +35,7 @@ from weft.runtime.batch import BATCH, FOREVER, full, full_name, longs
 from weft.runtime.prepared import StorePlan, SweepPlan
 from weft.runtime.program import Program
 from weft.runtime.state import State
+from weft.runtime.step import PORTION_BYTES
 from weft.runtime.turn import ENDED, Clock, Turn
 
 __all__ = ["close_rows", "own_rows"]
@@ -43,20 +44,29 @@ Masks = list[Mask]  # per run
 
 
 def close_rows(
-    program: Program, plan: SweepPlan, state: State, turn: Turn, partition: int
-) -> pa.RecordBatch | None:
-    """The rows of a query that leave in this batch, as it selects them; None if there are none."""
+    program: Program, plan: SweepPlan, state: State, turn: Turn, partition: int, portion: int = PORTION_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a query that leave in this batch, as it selects them, in portions of about so many bytes."""
     clock = turn.clocks[plan.member.name]
     if (plan.everywhere and partition) or not plan.has_to_do(clock):
-        return None
+        return
     held = {alias: _Held.of(program, plan, store, alias, state) for alias, store in plan.homes.items()}
     chosen = _Choice(plan, held, clock, turn).chosen()
     if chosen is None:
-        return None
+        return
     picked = {alias: _Picked.of(one, chosen[alias]) for alias, one in held.items()}
     rows = rows_of(plan.closing.tree, _relations(plan, picked, turn.number), plan.waits)
     leaving = np.flatnonzero(_leaving(plan, rows, picked, clock, turn))
-    return _selected(plan, rows, picked, leaving) if leaving.size else None
+    size = max(1, portion // sum(map(_width, held.values())))
+    for first in range(0, leaving.size, size):
+        made = _selected(plan, rows, picked, leaving[first : first + size])
+        if made is not None:
+            yield made
+
+
+def _width(held: _Held) -> int:
+    """About how many bytes a tuple of an input takes in a row."""
+    return max((int(run.batch.nbytes // run.bounds.rows) for run in held.runs if run.bounds.rows), default=8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,34 +14,32 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from weft.bucket.bucket import Bucket, column
-from weft.bucket.compiled import Mask
+from weft.bucket.bucket import column
 from weft.errors import FunctionError
-from weft.kernels import route
-from weft.kernels.heavy import dealt, heavy_rows
+from weft.kernels.heavy import heavy_rows
 from weft.kernels.query_set import (
     columns_of,
     nonempty,
-    only,
     sets_of,
 )
 from weft.kernels.sample import frequent
 from weft.kernels.select import Columns, passing
 from weft.kernels.user_functions import current
-from weft.logical.expr import Column, Expr, columns
+from weft.logical.expr import Column, columns
 from weft.logical.expr import all_of as conjunction
-from weft.logical.limits import measured_in_cells
 from weft.plan.derive import filters_of
-from weft.plan.rules import Edge, ProbeRule, ResultRule, StoreRule, Users
-from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE, SPAN
+from weft.plan.rules import ProbeRule, ResultRule, StoreRule
+from weft.plan.schedule import LOCAL, SHUFFLE
 from weft.runtime import heavy
 from weft.runtime.batch import BATCH, concat, full_name, values_of
 from weft.runtime.census import count_keys
 from weft.runtime.closing import close_rows
-from weft.runtime.outcome import Boundary, Outcome, Parcel, StepCount, Tuples, finish
+from weft.runtime.outcome import Boundary, Outcome, Outlet, Tuples, finish
+from weft.runtime.probing import Here, Probes
 from weft.runtime.program import Program
+from weft.runtime.sending import kept, of_use, send
 from weft.runtime.state import State, make_run
-from weft.runtime.step import execute
+from weft.runtime.step import PORTION_BYTES
 from weft.runtime.turn import Turn
 
 __all__ = ["LIMIT", "leave_past", "leave_source", "run_hop"]
@@ -54,7 +52,6 @@ SAMPLED = 8  # every so many batches the query-sets
 SAMPLE = 500  # of about so many tuples per input and task are told
 
 Arrived = Mapping[str, Sequence[pa.RecordBatch]]
-Here = dict[str, list[pa.RecordBatch]]
 
 
 def leave_source(
@@ -64,12 +61,15 @@ def leave_source(
     turn: Turn,
     counting: Collection[str] = (),
     dealt: Mapping[str, int] | None = None,
+    outlet: Outlet | None = None,
+    result_limit: int | None = None,
 ) -> Outcome:
     """Tuples of an input, as `weft.runtime.source` admits them, filtered and sent on their ways.
 
     ``dealt`` says how many tuples have been dealt out before to the partitions of each store: the next one goes on.
+    ``outlet`` and ``result_limit`` are as in `run_hop`.
     """
-    outcome = Outcome(counting)
+    outcome = Outcome(counting, outlet=outlet, result_limit=result_limit)
     if turn.partitions > 1 and turn.number % heavy.EVERY == 0 and batch.num_rows:
         outcome.heavy = _counted(program, alias, batch, turn)
     every = _with_sets(program, alias, batch, outcome)
@@ -107,9 +107,11 @@ def leave_past(
     turn: Turn,
     job: Boundary,
     dealt: Mapping[str, int] | None = None,
+    outlet: Outlet | None = None,
+    result_limit: int | None = None,
 ) -> Outcome:
     """Stored tuples of an input, as `weft.runtime.refresh` gives them, sent on their ways once more."""
-    outcome = Outcome(job.counting, job.answering)
+    outcome = Outcome(job.counting, job.answering, outlet, result_limit)
     _leave(program, alias, batch, turn, outcome, job.edges, dealt or {})
     return _with_calls(outcome)
 
@@ -139,14 +141,14 @@ def _leave(
         if edges is not None and edge.name not in edges:
             continue
         stays = counted and isinstance(rule, StoreRule)
-        some = batch if stays else _of_use(program, rule.users, batch, also_empty=counted)
+        some = batch if stays else of_use(program, rule.users, batch, also_empty=counted)
         with outcome.failing(rule.users):
             if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
                 store = program.stores[rule.store].identity
                 outcome.dealt[store] = some.num_rows
-                outcome.sent += _send(program, edge, some, turn, outcome, dealt.get(store, 0))
+                send(program, edge, some, turn, outcome, dealt.get(store, 0))
             elif edge.kind != LOCAL or edge.by is not None:
-                outcome.sent += _send(program, edge, some, turn, outcome)
+                send(program, edge, some, turn, outcome)
             elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
                 finish(program, rule, Tuples(some), turn, outcome)
 
@@ -167,13 +169,13 @@ def _with_sets(program: Program, alias: str, batch: pa.RecordBatch, outcome: Out
 def _wanted(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
     """The tuples that some query wants."""
     if program.sets:
-        return _kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
+        return kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
     filters = filters_of(program.graph.query, alias)
     if not filters:
         return batch
     named = _named(batch, columns(conjunction(filters)))
     try:
-        return _kept(batch, passing(filters, named, batch.num_rows))
+        return kept(batch, passing(filters, named, batch.num_rows))
     except FunctionError as error:
         outcome.fail([program.graph.members[0].name], error)
         return batch.slice(0, 0)
@@ -181,21 +183,6 @@ def _wanted(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcom
 
 def _named(batch: pa.RecordBatch, items: Iterable[Column]) -> Columns:
     return {(item.alias, item.name): column(batch, full_name(item)) for item in items}
-
-
-def _kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
-    return batch if mask.all() else batch.filter(pa.array(mask))
-
-
-def _of_use(
-    program: Program, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
-) -> pa.RecordBatch:
-    """The rows that are for any of some queries; there may be some that are for none at all."""
-    everybody = len(users) == len(program.members) and not also_empty
-    if not program.sets or everybody or not batch.num_rows:
-        return batch
-    sets = sets_of([column(batch, name) for name in program.sets])
-    return _kept(batch, nonempty(only(sets, program.slots(users))))
 
 
 def run_hop(
@@ -208,12 +195,17 @@ def run_hop(
     job: Boundary | None = None,
     partition: int = 0,
     limit: int = LIMIT,
+    outlet: Outlet | None = None,
+    portion_bytes: int = PORTION_BYTES,
+    result_limit: int | None = None,
 ) -> Outcome:
     """Apply the rules of a hop to what arrived in a partition; beyond the last hop there is nothing to do.
 
-    No key of a query whose keys are counted has more than ``limit`` results.
+    No key of a query whose keys are counted has more than ``limit`` results. What is found goes to the ``outlet``, in
+    portions that take about so many bytes; without one, the outcome keeps it. A query fails that gives more results
+    than its limit.
     """
-    outcome = Outcome(counting, job.answering if job else None)
+    outcome = Outcome(counting, job.answering if job else None, outlet, result_limit)
     edges = job.edges if job else None
     here: Here = {edge: list(batches) for edge, batches in arrived.items() if batches}
     if hop == CLOSING and job is None:
@@ -222,21 +214,24 @@ def run_hop(
         for rider in program.riders[name]:
             here[rider] = [*_riding(program, rider, here[name]), *here.get(rider, ())]
     rules = program.hops[hop] if hop < len(program.hops) else ()  # other graphs of the batch may have more
+    later = [rule.store for rule in rules if isinstance(rule, StoreRule)]
+    probes = Probes(program, state, turn, outcome, here, later, edges, portion_bytes)
     for rule in rules:
+        if isinstance(rule, StoreRule):
+            later.remove(rule.store)
         batches = [batch for batch in here.pop(rule.edge, ()) if batch.num_rows]
         if not batches or (edges is not None and rule.edge not in edges):
             continue
-        batch = concat(batches)
         if isinstance(rule, StoreRule):
-            plan = program.stores[rule.store]
-            kept = batch if plan.per_key else _of_use(program, rule.users, batch)
+            batch, plan = concat(batches), program.stores[rule.store]
+            stored = batch if plan.per_key else of_use(program, rule.users, batch)
             with outcome.failing(rule.users):
-                state.add(plan, program.starts[rule.edge], make_run(plan, kept, turn.number))
+                state.add(plan, program.starts[rule.edge], make_run(plan, stored, turn.number))
         elif isinstance(rule, ProbeRule):
             with outcome.failing(rule.users):
-                _probe(program, rule, batch, state, turn, here, outcome, edges)
+                probes.run(rule, batches)
     if hop == CLOSING and job is None:
-        _close(program, state, turn, partition, outcome)
+        _close(program, state, turn, partition, outcome, portion_bytes)
     return _with_calls(outcome)
 
 
@@ -251,58 +246,17 @@ def _count(program: Program, here: Here, state: State, outcome: Outcome, limit: 
                 here |= {sweep.entries[alias]: batches for alias, batches in kept.items()}
 
 
-def _close(program: Program, state: State, turn: Turn, partition: int, outcome: Outcome) -> None:
+def _close(
+    program: Program, state: State, turn: Turn, partition: int, outcome: Outcome, portion: int
+) -> None:
     """Close rows of queries with outer joins; a query for which that fails is stopped, and the others go on."""
     for sweep in program.sweeps:
         name = sweep.member.name
         try:
-            made = close_rows(program, sweep, state, turn, partition)
+            for made in close_rows(program, sweep, state, turn, partition, portion):
+                outcome.close(name, made)
         except Exception as error:
             outcome.fail([name], error)
-            continue
-        if made is not None:
-            outcome.close(name, made)
-
-
-def _probe(
-    program: Program,
-    rule: ProbeRule,
-    batch: pa.RecordBatch,
-    state: State,
-    turn: Turn,
-    here: Here,
-    outcome: Outcome,
-    edges: Collection[str] | None,
-) -> None:
-    """Probe a store, and pass the matches on: within the task, or to another."""
-    step = program.steps[rule.edge]
-    probes, found = execute(step, batch, visible(program, rule, state, turn), turn)
-    outcome.steps.append(StepCount(rule.edge, probes, 0 if found is None else found.num_rows))
-    if found is None:
-        return
-    onward = [name for name in rule.outputs if edges is None or name in edges]
-    ends = [end for name in onward if isinstance(end := program.rules[name], ResultRule)]
-    for end in ends:
-        finish(program, end, found, turn, outcome)
-    if len(ends) == len(onward):
-        return
-    matches = found.gathered()
-    for name in onward:
-        edge, after = program.edges[name], program.rules[name]
-        if edge.kind != LOCAL:
-            outcome.sent += _send(program, edge, _of_use(program, after.users, matches), turn, outcome)
-        elif not isinstance(after, ResultRule):
-            here.setdefault(name, []).append(matches)
-
-
-def visible(program: Program, rule: ProbeRule, state: State, turn: Turn) -> list[Bucket]:
-    """The runs that a probe sees."""
-    plan = program.stores[rule.store]
-    runs = list(state.settled(plan))
-    for start in plan.node.aliases:
-        if turn.sees(rule.start, start):
-            runs += state.added(plan, start)
-    return runs
 
 
 def _riding(program: Program, rider: str, stored: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -314,67 +268,4 @@ def _riding(program: Program, rider: str, stored: Sequence[pa.RecordBatch]) -> I
             continue
         past = (BATCH,) if BATCH in batch.schema.names else ()
         slim = batch.select([*program.carried[rider], *past])
-        yield _kept(slim, ~heavy_rows(values_of(batch, by), apart.rides))
-
-
-def _send(
-    program: Program,
-    edge: Edge,
-    batch: pa.RecordBatch,
-    turn: Turn,
-    outcome: Outcome,
-    begin: int | None = None,
-) -> Iterator[Parcel]:
-    """A batch as parcels over an edge, with the columns that are needed at its end.
-
-    What may go anywhere is dealt out one by one, to begin with a given partition.
-    """
-    if not batch.num_rows:
-        return
-    past = (BATCH,) if BATCH in batch.schema.names else ()
-    slim = batch.select([*program.carried[edge.name], *past])
-    if edge.kind == ALL:
-        parts = route.everywhere(slim, turn.partitions)
-    elif edge.kind == SPAN:
-        first, last = (values_of(batch, value) for value in edge.values)
-        parts = route.spanned(slim, first, last, turn.partitions)
-    elif edge.by is not None and (edge.heavy or edge.kind == LOCAL):
-        yield from _send_apart(program, edge, edge.by, batch, slim, turn, outcome)
-        return
-    elif edge.kind == GROUP_BY and edge.by is not None:
-        values = values_of(batch, edge.by)
-        place = route.by_cell if measured_in_cells(edge.by) else route.partitions
-        parts = route.split(slim, place([values], turn.partitions, nulls=edge.nulls), turn.partitions)
-    else:
-        parts = route.round_robin(slim, turn.partitions, turn.number if begin is None else begin)
-    for partition, part in enumerate(parts):
-        if part.num_rows:
-            yield Parcel(edge.name, partition, part)
-
-
-def _send_apart(
-    program: Program,
-    edge: Edge,
-    by: Expr,
-    batch: pa.RecordBatch,
-    slim: pa.RecordBatch,
-    turn: Turn,
-    outcome: Outcome,
-) -> Iterator[Parcel]:
-    """Tuples over an edge with heavy values: dealt out if they are stored at its end, else everywhere."""
-    values, apart, count = values_of(batch, by), program.heavy(edge.name), turn.partitions
-    rows = heavy_rows(values, apart.words)
-    targets = route.partitions([values], count, nulls=edge.nulls)
-    if isinstance(program.rules[edge.name], StoreRule):
-        parts = route.split(slim, dealt(targets, rows, count, turn.number), count)
-    else:
-        alone = ~rows
-        if edge.kind == LOCAL:  # what rides is there already
-            alone &= heavy_rows(values, apart.rides)
-        parts = route.split(slim, np.where(alone, targets, np.int32(-1)), count)
-        copied = slim.filter(pa.array(rows))
-        parts += route.everywhere(copied, count)
-        outcome.steps.append(StepCount(edge.name, 0, 0, copied.num_rows * (count - 1)))
-    for number, part in enumerate(parts):
-        if part.num_rows:
-            yield Parcel(edge.name, number % count, part)
+        yield kept(slim, ~heavy_rows(values_of(batch, by), apart.rides))

@@ -19,6 +19,7 @@ from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest, Plan
 from weft.runtime.messages import Exchange
 from weft.runtime.program import Program, program_of
+from weft.runtime.step import PORTION_BYTES
 from weft.storage.storage import LocalDisk, Memory, Storage
 
 __all__ = ["Job", "Setup"]
@@ -74,6 +75,8 @@ class Job:
     exchange: Exchange = field(default_factory=Exchange)
     boundary: bool = False
     limit: int = LIMIT
+    portion_bytes: int = PORTION_BYTES  # about so much is looked at, and given away, together
+    result_limit: int | None = None  # of one query in one batch
 
     @property
     def number(self) -> int:
@@ -108,6 +111,8 @@ class Job:
             "exchange": self.exchange.folder,
             "boundary": self.boundary,
             "limit": self.limit,
+            "portion_bytes": self.portion_bytes,
+            "result_limit": self.result_limit,
         }
 
     @classmethod
@@ -127,4 +132,6 @@ class Job:
             Exchange(data["exchange"]),
             data["boundary"],
             data["limit"],
+            data["portion_bytes"],
+            data["result_limit"],
         )

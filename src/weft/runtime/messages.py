@@ -7,6 +7,7 @@ driver, which the stages on the way pass on unopened. Bytes are never copied her
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from weft import errors
 from weft.errors import WeftError
 
 __all__ = [
+    "FILE",
     "NOTE",
     "Exchange",
     "Message",
@@ -118,13 +120,17 @@ class Exchange:
     folder: str | None = None
     direct: bool = False  # all tasks are in this process, and batches need not be bytes
 
+    def path(self) -> str:
+        """A name in the folder that no other file has."""
+        return f"{self.folder}/{uuid.uuid4().hex}"
+
     def pack(self, *batches: pa.RecordBatch) -> tuple[str, Any]:
         """What a row says of batches of the same columns, and how it says it."""
         if self.direct:
             return DIRECT, list(batches)
         if self.folder is None or sum(batch.nbytes for batch in batches) < SMALL:
             return INLINE, packed(batches)
-        path = f"{self.folder}/{uuid.uuid4().hex}"
+        path = self.path()
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
@@ -134,14 +140,19 @@ class Exchange:
 INLINE, FILE, DIRECT = "bytes", "file", "batches"
 SMALL = 1 << 16
 
+# What is kept, and is larger, stays in its file: mapped, it needs no memory of its own, though nobody finds it by its
+# name any more. What is smaller would soon be more mappings than a process may have.
+LARGE = 1 << 24
+
 
 def unpacked(how: str, data: Any, *, keep: bool = False) -> list[pa.RecordBatch]:
-    """The batches that a row stands for; to be kept, they are read, not mapped."""
+    """The batches that a row stands for; to be kept beyond the batch, small ones are read, not mapped."""
     if how == DIRECT:
         found: list[pa.RecordBatch] = data
         return found
     if how == INLINE:
         return batches_of(data)
     path = data.to_pybytes().decode()
-    with pa.OSFile(path) if keep else pa.memory_map(path) as file:
+    read = keep and os.path.getsize(path) < LARGE
+    with pa.OSFile(path) if read else pa.memory_map(path) as file:
         return batches_of(file.read_buffer())

@@ -1,23 +1,28 @@
 """What a task gives, as messages: parcels for later hops, answers, counts.
 
-Guarantees: every parcel says who sent it, so that those who get it can sort by that. Results of a query that failed in
-the task are not among its answers.
+Guarantees: parcels and results leave as they are found (design, D14): parcels are packed at once, results go into the
+parts that their sinks write, or into files for the driver. Every parcel says who sent it, so that those who get it can
+sort by that. Results of a query that failed in the task are not among its answers, and leave no part behind.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
-from weft.errors import FunctionError, WeftError
+import pyarrow as pa
+
+from weft.errors import FunctionError
+from weft.ports.sink import PartOpener, PartWriter
 from weft.runtime.census import Census
 from weft.runtime.job import Job
-from weft.runtime.messages import NOTE, Message, note
-from weft.runtime.outcome import Outcome
+from weft.runtime.messages import NOTE, Message, note, unpacked
+from weft.runtime.outcome import Outcome, Parcel
+from weft.runtime.spill import Spill
 
-__all__ = ["Sender", "failures", "outgoing"]
+__all__ = ["Sender", "TaskOutlet", "failures"]
 
 
 class Sender(NamedTuple):
@@ -30,43 +35,97 @@ class Sender(NamedTuple):
     number: int = 0
 
 
-def outgoing(job: Job, graph: str, sender: Sender, outcome: Outcome) -> Iterator[Message]:
-    """Parcels for later hops, results and counts of a hop."""
-    at = sender.task if sender.hop else 0
-    last, how, data = None, "", None  # what goes to all partitions is packed once
-    for number, parcel in enumerate(outcome.sent):
-        if last is not parcel.batch:
-            last, (how, data) = parcel.batch, job.exchange.pack(parcel.batch)
-        origin = json.dumps(sender._replace(number=number))
-        yield Message(parcel.partition, f"{graph}\t{parcel.edge}\t{origin}\t{how}", data)
-    for query, census in outcome.census.items():
-        if census != Census():
-            yield note(at, "census", graph=graph, query=query, **asdict(census))
-    if outcome.steps:
-        yield note(at, "steps", graph=graph, steps=[asdict(count) for count in outcome.steps])
-    if outcome.calls:
-        yield note(at, "calls", graph=graph, calls=asdict(outcome.calls))
-    yield from _answers(job, at, sender, outcome)
+@dataclass
+class TaskOutlet:
+    """Takes what a hop of a task gives; `messages` says it.
 
+    As a context it sees to it that nothing is left behind if the hop fails.
+    """
 
-def _answers(job: Job, at: int, sender: Sender, outcome: Outcome) -> Iterator[Message]:
-    """Results: written here, where their sink can do that, else on their way to the driver; and how many they are."""
-    parts, failed = {}, dict(outcome.failed)
-    for query, batches in outcome.results.items():
-        if query in failed:
-            continue
-        sink = job.sinks.get(query)
-        if sink is None:
-            how, data = job.exchange.pack(*batches)
-            yield Message(at, f"{NOTE}result\t{query}\t{how}\t{json.dumps(sender)}", data)
-            continue
-        try:
-            parts[query] = sink.write_part(job.number, at, batches)
-        except WeftError as error:
-            failed[query] = error
-    if outcome.counts or parts:
-        yield note(at, "answers", counts=outcome.counts, parts=parts, closed=outcome.closed)
-    yield from failures(at, failed)
+    job: Job
+    graph: str
+    sender: Sender
+    _sent: list[Message] = field(default_factory=list)
+    _last: tuple[pa.RecordBatch | None, str, Any] = (None, "", None)  # what goes to all is packed once
+    _writers: dict[str, PartWriter | Spill] = field(default_factory=dict)  # by query
+
+    def __enter__(self) -> TaskOutlet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self._writers):
+            self._writers.pop(name).abort()
+
+    @property
+    def _at(self) -> int:
+        return self.sender.task if self.sender.hop else 0
+
+    def send(self, parcel: Parcel) -> None:
+        """Pack a parcel."""
+        if self._last[0] is not parcel.batch:
+            self._last = (parcel.batch, *self.job.exchange.pack(parcel.batch))
+        _, how, data = self._last
+        origin = json.dumps(self.sender._replace(number=len(self._sent)))
+        self._sent.append(Message(parcel.partition, f"{self.graph}\t{parcel.edge}\t{origin}\t{how}", data))
+
+    def give(self, query: str, rows: pa.RecordBatch) -> None:
+        """Put results down."""
+        if query not in self._writers:
+            self._writers[query] = self._writer(self.job.sinks.get(query))
+        self._writers[query].write(rows)
+
+    def _writer(self, sink: Any) -> PartWriter | Spill:
+        if isinstance(sink, PartOpener):
+            return sink.open_part(self.job.number, self._at)
+        return Spill(self.job.exchange, self.job.portion_bytes)
+
+    def messages(self, outcome: Outcome) -> Iterator[Message]:
+        """Parcels for later hops, results and counts of the hop."""
+        self._last = (None, "", None)
+        yield from self._sent
+        for query, census in outcome.census.items():
+            if census != Census():
+                yield note(self._at, "census", graph=self.graph, query=query, **asdict(census))
+        if outcome.steps:
+            steps = [asdict(count) for count in outcome.steps]
+            yield note(self._at, "steps", graph=self.graph, steps=steps)
+        if outcome.calls:
+            yield note(self._at, "calls", graph=self.graph, calls=asdict(outcome.calls))
+        yield from self._answers(outcome)
+
+    def _answers(self, outcome: Outcome) -> Iterator[Message]:
+        """Results: written here, where their sink can do that, else on their way to the driver; how many they are."""
+        parts, failed = dict[str, str](), dict(outcome.failed)
+        for query in list(self._writers):
+            writer = self._writers.pop(query)
+            if query in failed:
+                writer.abort()
+                continue
+            try:
+                if isinstance(writer, Spill) and query not in self.job.sinks:
+                    yield from self._results(query, writer)
+                else:
+                    parts[query] = self._part(query, writer)
+            except Exception as error:  # it is this query's sink, and the others go on
+                writer.abort()
+                failed[query] = error
+        if outcome.counts or parts:
+            yield note(self._at, "answers", counts=outcome.counts, parts=parts, closed=outcome.closed)
+        yield from failures(self._at, failed)
+
+    def _results(self, query: str, writer: Spill) -> Iterator[Message]:
+        for number, (how, data) in enumerate(writer.close()):
+            origin = json.dumps(self.sender._replace(number=number))
+            yield Message(self._at, f"{NOTE}result\t{query}\t{how}\t{origin}", data)
+
+    def _part(self, query: str, writer: PartWriter | Spill) -> str:
+        """The name of what was written; a sink that cannot be given results as they are found is given all."""
+        if not isinstance(writer, Spill):
+            return writer.close()
+        batches = [batch for how, data in writer.close() for batch in unpacked(how, data)]
+        name: str = self.job.sinks[query].write_part(self.job.number, self._at, batches)
+        writer.abort()  # it is in the sink now
+        return name
 
 
 def failures(at: int, failed: Mapping[str, Exception]) -> Iterator[Message]:

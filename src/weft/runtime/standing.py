@@ -97,7 +97,10 @@ def changed(
     asked = {name: one for name, one in standing.asked.items() if name not in stopped}
     begun = {name: one for name, (one, _) in changes.begin.items()}
     gone = {name: why for name, why in {**standing.stopped, **stopped}.items() if name not in begun}
-    former = {**standing.former, **{name: one.fingerprint for name, one in standing.asked.items() if name in stopped}}
+    former = {
+        **standing.former,
+        **{name: one.fingerprint for name, one in standing.asked.items() if name in stopped},
+    }
     wanted = {**asked, **begun}
 
     def decided(queries: Mapping[str, Asked]) -> Decision | None:

@@ -1,7 +1,8 @@
 """One probe, executed on whole batches.
 
-Guarantees: the matches of a batch with the runs it is given, each once: all equalities, predicates and windows hold.
-Row numbers first, columns last, and of those only what is read later (design, D9).
+Guarantees: the matches of a batch with the runs it is given, each once. They come in portions of bounded size (design,
+D14), so that what a probe holds does not grow with what it finds; where they are few, they come at once. Row numbers
+first, columns last, and of those only what is read later (design, D9).
 """
 
 from __future__ import annotations
@@ -14,64 +15,100 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
-from weft.bucket.compiled import Ints, Longs, Mask
+from weft.bucket.compiled import Ints, Longs
 from weft.bucket.memory import take
-from weft.bucket.words import validity
-from weft.kernels.band import Band, band_portions
-from weft.kernels.datum import numbers, with_nulls
-from weft.kernels.grid import Grid, grid, grid_ranges
 from weft.kernels.materialise import stored_column, taken
-from weft.kernels.probe import Keys, in_order, probe_portions
 from weft.kernels.query_set import bits_of, columns_of, compact, meet, nonempty, only, sets_of
-from weft.kernels.ranges import Matches, Window, join_matches, pairs, reachable
-from weft.kernels.theta import CANDIDATES, Sides, residual, theta_portions
-from weft.logical.expr import BOOLEAN, Expr, Literal, columns
-from weft.logical.limits import FINE, Limit
-from weft.runtime.access import Access
-from weft.runtime.batch import (
-    FOREVER,
-    MAX,
-    UNTIL,
-    full,
-    full_name,
-    longest,
-    longs,
-    newest,
-    per_key,
-    seq_name,
-    shortest_range,
-    until,
-    values_of,
-)
+from weft.kernels.ranges import Matches, match_portions
+from weft.runtime.batch import FOREVER, MAX, UNTIL, full, longs, per_key, seq_name, shortest_range, values_of
 from weft.runtime.counting import ranks_of
 from weft.runtime.prepared import Step
+from weft.runtime.search import Search
 from weft.runtime.turn import Turn
 
-__all__ = ["Found", "execute"]
+__all__ = ["PORTION_BYTES", "Found", "Heaviest", "Probe", "prepare"]
 
-Portions = Iterator[tuple[Ints, Ints]]
-
-_TRUE = Literal(True, BOOLEAN)
+PORTION_BYTES = 1 << 26  # about so much do the matches take that are looked at together
 
 
-def execute(
-    step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn
-) -> tuple[int, Found | None]:
-    """How many rows of a batch probed, and their matches in the runs they may see; None if there are none."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Probe:
+    """A batch that is about to probe the runs it may see; ``rows`` are those of it that do, None: all."""
+
+    step: Step
+    batch: pa.RecordBatch
+    rows: Ints | None
+    runs: Sequence[Bucket]
+    tuples: int
+    search: Search | None  # None: there is nothing to be found
+
+    def count(self) -> int | None:
+        """How many matches there are, where ranges tell it; None: their pairs have to be looked at."""
+        if self.search is None:
+            return 0
+        if self.step.sets or self.step.store.per_key is not None:
+            return None
+        total = 0
+        for run in self.runs:
+            found = self.search.ranges(run)
+            if found is None:
+                return None
+            total += found.total
+        return total
+
+    def portions(self, size: int) -> Iterator[Found]:
+        """The matches, in portions that take about so many bytes with all their columns."""
+        search = self.search
+        if search is None:
+            return
+        rows = max(1, size // self._width())
+        pairs = (search.pairs(run, rows) for run in self.runs)
+        for matches in match_portions(pairs, len(self.runs), rows):
+            found: Found | None = Found(search, self.batch, self.rows, matches, self.runs)
+            if found is not None and self.step.sets:
+                found = found.shared()
+            if found is not None and self.step.store.per_key is not None:
+                found = found.recent()
+            if found is not None:
+                yield found
+
+    def _width(self) -> int:
+        """About how many bytes a match takes with all columns of its tuples, and its row numbers."""
+        stored = max(run.batch.nbytes // run.bounds.rows for run in self.runs)
+        return int(8 + stored + self.batch.nbytes // self.batch.num_rows)
+
+    def heaviest(self) -> Heaviest | None:
+        """The probe tuple that the most stored tuples have the key of; None where there is no key."""
+        search = self.search
+        if search is None or search.keys is None:
+            return None
+        totals = np.zeros(search.batch.num_rows, np.int64)
+        for run in self.runs:
+            found = search.key_ranges(run)
+            totals[found.probe] += found.stop - found.start
+        row = int(totals.argmax())
+        values = [values_of(search.batch.slice(row, 1), key)[0].as_py() for key in self.step.access.keys]
+        return Heaviest(tuple(values), int(totals[row]))
+
+
+@dataclass(frozen=True, slots=True)
+class Heaviest:
+    """A key, and how many partners one tuple with it has."""
+
+    key: tuple[Any, ...]
+    matches: int
+
+    def __str__(self) -> str:
+        shown = repr(self.key[0]) if len(self.key) == 1 else repr(self.key)
+        return f"key {shown}, of which one tuple has {self.matches:,} partners"
+
+
+def prepare(step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn) -> Probe:
+    """A probe of the rows of a batch that are for any of its queries."""
     runs = [run for run in runs if run.bounds.rows]
     rows, probes = _of_use(step, batch)
-    if not probes.num_rows or not runs:
-        return probes.num_rows, None
-    search = _Search(step, probes, turn)
-    matches = join_matches(search.found(run) for run in runs)
-    if not len(matches):
-        return probes.num_rows, None
-    found: Found | None = Found(search, batch, rows, matches, runs)
-    if found is not None and step.sets:
-        found = found.shared()
-    if found is not None and step.store.per_key is not None:
-        found = found.recent()
-    return probes.num_rows, found
+    search = Search(step, probes, turn) if probes.num_rows and runs else None
+    return Probe(step, batch, rows, runs, probes.num_rows, search)
 
 
 def _of_use(step: Step, batch: pa.RecordBatch) -> tuple[Ints | None, pa.RecordBatch]:
@@ -94,7 +131,7 @@ class Found:
     ``rows`` says which rows of the batch the probe tuples of the matches are; None: they are numbered alike.
     """
 
-    search: _Search
+    search: Search
     batch: pa.RecordBatch
     rows: Ints | None
     matches: Matches
@@ -199,163 +236,3 @@ def _only(matches: Matches, rows: Ints) -> Matches:
     """Some of the matches, given by ascending numbers."""
     splits = np.searchsorted(rows, np.asarray(matches.splits)).tolist()
     return Matches(take(matches.probe, rows), take(matches.stored, rows), tuple(splits))
-
-
-@dataclass
-class _Search:
-    """A probe of one batch: what is prepared once, and used for every run."""
-
-    step: Step
-    batch: pa.RecordBatch
-    turn: Turn
-
-    def __post_init__(self) -> None:
-        self.view, rule = self.step.view, self.step.rule
-        self.newest = newest(self.view, self.batch, rule.known)
-        self.until = until(self.view, self.batch, rule.known)
-        self.window = self._window()
-        self.keys, self.band = _keys(self.step.access, self.batch), _band(self.step.access, self.batch)
-        self.grid = _grid(self.step.access, self.batch)
-
-    def found(self, run: Bucket) -> Portions:
-        """The pairs of one run."""
-        access, step = self.step.access, self.step
-        if access.grid:
-            found = self._in_grid(run)
-        elif self.keys is not None and access.order is not None:
-            found = probe_portions(self.keys, run, access.order, window=self.window)
-        elif self.band is not None and access.order is not None:
-            found = band_portions(self.band, run, access.order, window=self.window)
-        else:
-            predicate = access.rest or _TRUE
-            sides = _sides(predicate, step)
-            return self._inside(theta_portions(predicate, sides, self.batch, run, window=self.window), run)
-        if access.rest is not None:
-            found = residual(access.rest, _sides(access.rest, step), self.batch, run, found)
-        return self._inside(found, run)
-
-    def _in_grid(self, run: Bucket) -> Portions:
-        order = self.step.access.order
-        if self.grid is None or order is None or not reachable(run, self.window, None):
-            return iter(())
-        return pairs(grid_ranges(self.grid, run, order), run, window=self.window, portion=CANDIDATES)
-
-    def _window(self) -> Window | None:
-        """The bounds on the store's clock: the windows' and those of predicates."""
-        store = self.step.store
-        low, high = None, self.until
-        if store.counted:
-            low, high = full(self.batch.num_rows, self._oldest(store.node.aliases[0])), None
-        elif (shortest := shortest_range(self.view, store.node.aliases)) is not None:
-            low = self.newest - shortest
-        for limit in self.step.access.times:
-            bound = _bound(limit, self.batch)
-            if limit.lower:
-                low = bound if low is None else np.maximum(low, bound)
-            else:
-                high = bound if high is None else np.minimum(high, bound)
-        if low is None and high is None:
-            return None
-        size = self.batch.num_rows
-        return Window(
-            full(size, -FOREVER) if low is None else low, full(size, FOREVER) if high is None else high
-        )
-
-    def _oldest(self, alias: str) -> int:
-        rows = longest(self.view, alias)
-        return 0 if rows is None else self.turn.oldest(alias, rows, self.step.rule.start)
-
-    def _inside(self, pairs: Portions, run: Bucket) -> Portions:
-        """The pairs that fulfil what the window on the clock does not say."""
-        checks = list(self._checks(run))
-        if not checks:
-            return pairs
-        return _filtered(pairs, checks)
-
-    def _checks(self, run: Bucket) -> Iterator[Any]:
-        store = self.step.store
-        names = store.node.aliases
-        if store.counted:
-            if self.until is not None:
-                yield _Check(longs(column(run.batch, store.time)), self.until, "<=")
-            return
-        if UNTIL in store.columns:
-            yield _Check(longs(column(run.batch, UNTIL)), self.newest, ">=")
-        for alias in names:
-            if len(names) > 1 and longest(self.view, alias) is not None:
-                oldest = full(self.batch.num_rows, self._oldest(alias))
-                yield _Check(longs(column(run.batch, seq_name(alias))), oldest, ">=")
-
-
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """A stored number compared with one of the probe tuple."""
-
-    stored: Longs
-    probe: Longs
-    operator: str
-
-    def __call__(self, probes: Ints, rows: Ints) -> Mask:
-        here, there = take(self.stored, rows), take(self.probe, probes)
-        result: Mask = here <= there if self.operator == "<=" else here >= there
-        return result
-
-
-def _filtered(pairs: Portions, checks: list[_Check]) -> Portions:
-    for probes, rows in pairs:
-        for check in checks:
-            kept = check(probes, rows)
-            probes, rows = probes[kept], rows[kept]
-        if probes.size:
-            yield probes, rows
-
-
-def _keys(access: Access, batch: pa.RecordBatch) -> Keys | None:
-    return in_order([values_of(batch, key) for key in access.keys]) if access.keys else None
-
-
-def _band(access: Access, batch: pa.RecordBatch) -> Band | None:
-    if not access.limits:
-        return None
-    sides: dict[bool, Any] = {limit.lower: _limits(limit, batch) for limit in access.limits}
-    is_open = {limit.lower: limit.open for limit in access.limits}
-    return Band(sides.get(True), sides.get(False), is_open.get(True, False), is_open.get(False, False))
-
-
-def _grid(access: Access, batch: pa.RecordBatch) -> Grid | None:
-    if not access.grid:
-        return None
-    first, second = access.grid
-    bounds = [tuple(_limits(end.limit, batch) for end in (one.low, one.high)) for one in (first, second)]
-    return grid(bounds[0], first.width, bounds[1], second.width / FINE)
-
-
-def _limits(limit: Limit, batch: pa.RecordBatch) -> Any:
-    """The bound that each tuple sets, moved by what rounding may have cost; from infinity, without end."""
-    values = values_of(batch, limit.value)
-    if limit.slack == (0.0, 0.0):
-        return values
-    part, more = limit.slack
-    plain = numbers(values).astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        moved = plain + (np.abs(plain) * part + more) * (-1 if limit.lower else 1)
-    moved = np.where(np.isfinite(plain), moved, -np.inf if limit.lower else np.nan)
-    return with_nulls(moved, validity(values), pa.float64())
-
-
-def _bound(limit: Limit, batch: pa.RecordBatch) -> Longs:
-    """The first or last time that a predicate's bound lets in; where that is NULL, none is."""
-    values = values_of(batch, limit.value)
-    valid, times = validity(values), longs(values)
-    if limit.open:
-        times = times + (1 if limit.lower else -1)
-    return times if valid is None else np.where(valid, times, FOREVER if limit.lower else -FOREVER)
-
-
-def _sides(predicate: Expr, step: Step) -> Sides:
-    named = {(item.alias, item.name): full_name(item) for item in columns(predicate)}
-    inside = step.store.node.aliases
-    return Sides(
-        {key: name for key, name in named.items() if key[0] not in inside},
-        {key: name for key, name in named.items() if key[0] in inside},
-    )

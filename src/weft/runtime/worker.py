@@ -38,7 +38,7 @@ from weft.runtime.job import Job
 from weft.runtime.log.values import Manifest, Plan
 from weft.runtime.messages import NOTE, Message, error_note, note, unpacked
 from weft.runtime.outcome import Boundary
-from weft.runtime.outgoing import Sender, failures, outgoing
+from weft.runtime.outgoing import Sender, TaskOutlet, failures
 from weft.runtime.program import Program
 from weft.runtime.refresh import past_rows
 from weft.runtime.relay import Relay, edges_for
@@ -122,12 +122,12 @@ class _Reading:
                 counted = {"graph": graph, "alias": alias, "task": self.task, "rows": rows}
                 yield from (note(each, "count", **counted) for each in range(turn.partitions))
             batch = numbered(program, alias, one.batch, 0)
-            outcome = leave_source(
-                program, alias, batch, turn, self.job.counting, self._dealt(graph, program)
-            )
-            for store, count in outcome.dealt.items():
-                yield note(0, "dealt", graph=graph, store=store, task=self.task, rows=count)
-            yield from outgoing(self.job, graph, Sender(0, self.task), outcome)
+            dealt, limit = self._dealt(graph, program), self.job.result_limit
+            with TaskOutlet(self.job, graph, Sender(0, self.task)) as outlet:
+                outcome = leave_source(program, alias, batch, turn, self.job.counting, dealt, outlet, limit)
+                for store, count in outcome.dealt.items():
+                    yield note(0, "dealt", graph=graph, store=store, task=self.task, rows=count)
+                yield from outlet.messages(outcome)
             if outcome.sample:
                 yield note(0, "sample", graph=graph, alias=alias, sets=outcome.sample)
             if outcome.heavy:
@@ -164,9 +164,11 @@ def _past(job: Job, task: int) -> Iterator[Message]:
             for run in runs if read.is_read_in(task) else ():
                 rows = shelf.open(run.name).batch
                 past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
-                outcome = leave_past(program, read.alias, past, turn, bounds, dealt)
-                dealt.update(outcome.dealt)
-                yield from outgoing(job, graph, Sender(0, task, read.alias, run.name), outcome)
+                with TaskOutlet(job, graph, Sender(0, task, read.alias, run.name)) as outlet:
+                    limit = job.result_limit
+                    outcome = leave_past(program, read.alias, past, turn, bounds, dealt, outlet, limit)
+                    dealt.update(outcome.dealt)
+                    yield from outlet.messages(outcome)
 
 
 def _past_turn(plan: Plan, graph: str, program: Program) -> Turn:
@@ -244,10 +246,21 @@ def _hop(
         shelf_of(job.setup.storage), job.number, manifest, graph, here.program, partition, here.added
     )
     batches = here.batches(before)
-    outcome = run_hop(
-        here.program, hop, batches, state, turn, job.counting, partition=partition, limit=job.limit
-    )
-    yield from outgoing(job, graph, Sender(hop, partition), outcome)
+    with TaskOutlet(job, graph, Sender(hop, partition)) as outlet:
+        outcome = run_hop(
+            here.program,
+            hop,
+            batches,
+            state,
+            turn,
+            job.counting,
+            partition=partition,
+            limit=job.limit,
+            outlet=outlet,
+            portion_bytes=job.portion_bytes,
+            result_limit=job.result_limit,
+        )
+        yield from outlet.messages(outcome)
     yield from state.leave(hop, turn)
 
 
@@ -262,8 +275,21 @@ def _past_hop(
     shelf = shelf_of(job.setup.storage)
     state = FileState(shelf, job.number, manifest, graph, program, partition, here.added, fills)
     bounds = _boundary(job, program, relay)
-    outcome = run_hop(program, hop, here.batches({}), state, turn, job.counting, bounds)
-    yield from outgoing(job, graph, Sender(hop, partition), outcome)
+    arrived, portion, limit = here.batches({}), job.portion_bytes, job.result_limit
+    with TaskOutlet(job, graph, Sender(hop, partition)) as outlet:
+        outcome = run_hop(
+            program,
+            hop,
+            arrived,
+            state,
+            turn,
+            job.counting,
+            bounds,
+            outlet=outlet,
+            portion_bytes=portion,
+            result_limit=limit,
+        )
+        yield from outlet.messages(outcome)
     yield from state.leave(hop, turn)
 
 

@@ -5,7 +5,7 @@ from weft.sinks.count import CountSink, to_count
 from weft.sinks.foreach import ForeachBatchSink, foreach_batch
 from weft.sinks.memory import MemorySink, to_memory
 from weft.sinks.parquet import ParquetSink, to_parquet
-from weft.sinks.protocol import OrderedSink, PartSink, Sink
+from weft.sinks.protocol import OrderedSink, PartOpener, PartSink, PartWriter, Sink
 
 __all__ = [
     "ConsoleSink",
@@ -14,7 +14,9 @@ __all__ = [
     "MemorySink",
     "OrderedSink",
     "ParquetSink",
+    "PartOpener",
     "PartSink",
+    "PartWriter",
     "Sink",
     "foreach_batch",
     "to_console",

@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["make_directory", "move", "remove", "try_writing", "write_parquet", "write_text"]
+__all__ = ["ParquetFile", "make_directory", "move", "remove", "try_writing", "write_parquet", "write_text"]
 
 _TRIED = 1 << 16  # bytes
+_ROW_GROUP = 1 << 25  # bytes in memory, at least, but for the last one
 
 
 def make_directory(path: Path) -> None:
@@ -26,9 +29,66 @@ def make_directory(path: Path) -> None:
 
 def write_parquet(path: Path, table: pa.Table, compression: str) -> None:
     """Write a file, which is complete only when this returns."""
-    with path.open("wb") as out:
-        pq.write_table(table, out, compression=compression, use_dictionary=_texts(table.schema))
-        _flush(out.fileno())
+    file = ParquetFile(path, compression)
+    try:
+        file.write(table)
+        file.close()
+    except BaseException:
+        file.abort()
+        raise
+
+
+class ParquetFile:
+    """A file that is written portion by portion, and is complete only when it is closed.
+
+    Portions are put together as long as they are small, so that their row groups are not.
+    """
+
+    def __init__(self, path: Path, compression: str) -> None:
+        self._path, self._compression = path, compression
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+        self._out: BinaryIO | None = None
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows, all of the same columns."""
+        self._waiting.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes >= _ROW_GROUP:
+            self._put_down()
+
+    def _put_down(self) -> None:
+        table = pa.concat_tables(self._waiting)
+        self._waiting, self._bytes = [], 0
+        if self._writer is None:
+            self._out = self._path.open("wb")
+            dictionaries = _texts(table.schema)
+            self._writer = pq.ParquetWriter(
+                self._out, table.schema, compression=self._compression, use_dictionary=dictionaries
+            )
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        """There are no more rows."""
+        if self._waiting:
+            self._put_down()
+        if self._writer is not None and self._out is not None:
+            self._writer.close()
+            self._out.flush()
+            _flush(self._out.fileno())
+            self._out.close()
+
+    def abort(self) -> None:
+        """Delete what is there."""
+        self._waiting = []
+        if self._out is not None:
+            with suppress(Exception):  # as when the disk is full; it goes anyway
+                if self._writer is not None:
+                    self._writer.close()
+            with suppress(OSError):
+                self._out.close()
+        remove(self._path)
 
 
 def _texts(schema: pa.Schema) -> list[str]:

@@ -32,11 +32,31 @@ from weft.paths import local_path
 from weft.sinks import files
 from weft.sinks.protocol import Rows, as_table
 
-__all__ = ["ParquetSink", "to_parquet"]
+__all__ = ["ParquetPart", "ParquetSink", "to_parquet"]
 
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _FORMAT = 1
 _DIGITS = 10
+
+
+class ParquetPart:
+    """A task's results of a batch, as they are found: a file of row groups that is complete when it is closed."""
+
+    def __init__(self, path: Path, compression: str) -> None:
+        self._path, self._file = path, files.ParquetFile(path, compression)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Add results."""
+        self._file.write(pa.Table.from_batches([rows]))
+
+    def close(self) -> str:
+        """The file's name."""
+        self._file.close()
+        return self._path.name
+
+    def abort(self) -> None:
+        """Delete what is there."""
+        self._file.abort()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +139,18 @@ class ParquetSink:
 
     def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
         """Write a file that only its name, which no other attempt has, leads to."""
+        path = self._pending(batch_id, partition)
+        files.write_parquet(path, as_table(rows), self.compression)
+        return path.name
+
+    def open_part(self, batch_id: int, partition: int) -> ParquetPart:
+        """Begin such a file, whose rows come by and by."""
+        return ParquetPart(self._pending(batch_id, partition), self.compression)
+
+    def _pending(self, batch_id: int, partition: int) -> Path:
         directory = self._own("pending", str(batch_id))
         files.make_directory(directory)
-        name = f"part-{partition:05d}-{uuid.uuid4().hex}.parquet"
-        files.write_parquet(directory / name, as_table(rows), self.compression)
-        return name
+        return directory / f"part-{partition:05d}-{uuid.uuid4().hex}.parquet"
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
         """Gather the files in a directory and put that in place; without files, the batch is empty."""

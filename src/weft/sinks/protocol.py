@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from weft.ports.sink import PartOpener, PartWriter
+
 if TYPE_CHECKING:
     from weft.kernels.punctuation import Punctuations
 
-__all__ = ["OrderedSink", "PartSink", "Rows", "Sink", "as_table"]
+__all__ = ["OrderedSink", "PartOpener", "PartSink", "PartWriter", "Rows", "Sink", "as_table"]
 
 Rows: TypeAlias = "pa.Table | Sequence[pa.RecordBatch]"
 
@@ -49,7 +51,11 @@ class Sink(Protocol):
 
 @runtime_checkable
 class PartSink(Sink, Protocol):
-    """A sink to which tasks write on their own, so that results need not pass through the driver."""
+    """A sink to which tasks write on their own, so that results need not pass through the driver.
+
+    One that is also a `PartOpener` (`open_part`) is given a task's results as they are found; `write_part` is given all
+    of a task's results of a batch at once, which, if they are many, are mapped from a file.
+    """
 
     def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
         """In a task: write rows where nobody sees them; the name is for `commit_parts`."""

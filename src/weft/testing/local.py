@@ -41,6 +41,7 @@ from weft.runtime.prepared import StorePlan
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts, Relay
 from weft.runtime.standing import Standing
+from weft.runtime.step import PORTION_BYTES
 from weft.runtime.succession import facts_of
 from weft.sources.tables import TableSource
 
@@ -114,6 +115,7 @@ class LocalRunner:
         driver: str = DEFAULT,
         limit: int = LIMIT,
         functions: Mapping[str, Function] | None = None,
+        portion_bytes: int = PORTION_BYTES,
         before: Manifest | None = None,
     ) -> None:
         layouts = [store.layout.partitions for store in graph.stores]
@@ -135,6 +137,7 @@ class LocalRunner:
             key_limit=limit,
             functions=packed,
             batch_bytes=1 << 62,
+            portion_bytes=portion_bytes,
         )
         self.loop = Loop(config, Checkpoint.in_memory(), LocalExecutor(self.partitions), overlapping=False)
         self.loop.decider = self._decider = _Given(config, self.loop.log, self.loop.history)
@@ -203,6 +206,7 @@ class LocalRunner:
             driver=self.driver,
             limit=self.limit,
             functions=self.functions,
+            portion_bytes=self.loop.config.portion_bytes,
             before=replace(before, standing=""),
         )
         runner.loop.history.batches, runner.loop.history.graphs = self.loop.history.batches, {}

@@ -58,7 +58,9 @@ class Checkpoint:
     _kept: dict[int, Manifest] = field(default_factory=dict)  # as they were written
     _plans: dict[int, Plan] = field(default_factory=dict)
     _pinned: set[str] = field(default_factory=set)  # entries that the next plan will name
-    _guard: threading.Lock = field(default_factory=threading.Lock)  # a batch is planned while another is committed
+    _guard: threading.Lock = field(
+        default_factory=threading.Lock
+    )  # a batch is planned while another is committed
     _committed: bool = False  # whether weft.json says that a batch was committed
 
     @classmethod

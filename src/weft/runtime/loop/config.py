@@ -13,6 +13,7 @@ from weft.runtime.functions import PackedFunction
 from weft.runtime.interpret import LIMIT
 from weft.runtime.resume import Restore
 from weft.runtime.standing import Asks, Decide, never
+from weft.runtime.step import PORTION_BYTES
 
 __all__ = ["RunConfig", "SetAside"]
 
@@ -40,6 +41,8 @@ class RunConfig:
     state_limit: int | None = None  # bytes per query
     key_limit: int = LIMIT  # results of one key
     batch_bytes: int = 1 << 30  # of input in one batch
+    portion_bytes: int = PORTION_BYTES  # that a task looks at together
+    result_limit: int | None = None  # results of one query in one batch
     functions: Mapping[str, PackedFunction] = field(default_factory=dict)  # those that are registered by now
     asks: Asks = never
     spark: Any = None  # for sources that need it

@@ -262,6 +262,8 @@ class Loop:
             exchange,
             boundary,
             self.config.key_limit,
+            self.config.portion_bytes,
+            self.config.result_limit,
         )
 
     def executor_exchange(self, number: int) -> Exchange:

@@ -1,0 +1,115 @@
+"""One hot key in a task of its own process: how much memory joining it took, beyond what was there before.
+
+Run as a script: `python hotkey.py SINK ROWS PORTION FOLDER`; prints bytes and results as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.optimizer.cost import DEFAULT_WEIGHTS
+from weft.optimizer.space import Options
+from weft.runtime.interpret import leave_source, run_hop
+from weft.runtime.job import Job, Setup
+from weft.runtime.log.values import Manifest, Plan
+from weft.runtime.messages import NOTE, Exchange, Message, unpacked
+from weft.runtime.outgoing import Sender, TaskOutlet
+from weft.runtime.program import Program
+from weft.runtime.source import admit
+from weft.runtime.state import PartitionState
+from weft.runtime.turn import Turn
+from weft.session import Session
+from weft.sinks.parquet import to_parquet
+from weft.storage.storage import Memory
+
+PAIR = "SELECT a.x AS x, b.x AS y FROM a, b WHERE a.k = b.k"
+CHAIN = "SELECT a.x AS x, b.x AS y FROM a, b, c WHERE a.k = b.k AND b.x = c.x"
+
+
+def own_memory() -> int:
+    """The bytes of this process that are in no file."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
+
+
+class Peak:
+    """The most own memory while it is entered."""
+
+    def __enter__(self) -> Peak:
+        self.bytes, self._done = own_memory(), threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.002):
+            self.bytes = max(self.bytes, own_memory())
+
+
+def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
+    """What a task says of a batch in which two streams bring so many rows of one key.
+
+    A third finds little in their matches: where it is in the same task (``local``), or in another hop (``chain``).
+    """
+    weights = replace(DEFAULT_WEIGHTS, keep=1e-4, hop=1e-9) if kind == "chain" else DEFAULT_WEIGHTS
+    session = Session(options=Options(weights=weights))
+    for name in "abc":
+        session.stream(name, "k long, x long")
+    text = CHAIN if kind in ("chain", "local") else PAIR
+    program = Program(session.query(text, name="q", strategy="flat").graph)
+    turn, state = Turn(0, ("c", "a", "b"), 1), PartitionState()
+    tables = {name: pa.table({"k": np.zeros(rows, np.int64), "x": np.arange(rows)}) for name in "ab"}
+    tables["c"] = pa.table({"k": [0], "x": [0]})
+    arrived: dict[str, list[pa.RecordBatch]] = {}  # by edge; a hop takes what is for it
+    for alias in program.graph.aliases:
+        for parcel in leave_source(program, alias, admit(program, alias, tables[alias]).batch, turn).sent:
+            arrived.setdefault(parcel.edge, []).append(parcel.batch)
+    sinks: dict[str, Any] = {"q": to_parquet(folder / "out")} if kind == "parquet" else {}
+    counting = frozenset("q" if kind == "count" else "")
+    exchange, plan = Exchange(str(folder)), Plan(0, 0, "", {}, {})
+    job = Job(Setup(Memory(), "", {}, {}), plan, Manifest(), sinks, counting, exchange, portion_bytes=portion)
+    said: list[Message] = []
+    for number in range(1, len(program.hops)):
+        with TaskOutlet(job, "queries", Sender(number, 0)) as outlet:
+            outcome = run_hop(
+                program, number, arrived, state, turn, counting, outlet=outlet, portion_bytes=portion
+            )
+            said += outlet.messages(outcome)
+        arrived = {}
+        for message in said:
+            if not message.target.startswith(NOTE):
+                arrived.setdefault(message.target.split("\t")[1], []).extend(_batches(message))
+    return said
+
+
+def main(kind: str, rows: str, portion: str, folder: str) -> None:
+    """Once with little, so that all is loaded; then with all."""
+    hop(kind, 10, int(portion), Path(folder))
+    before = own_memory()
+    with Peak() as peak:
+        told = hop(kind, int(rows), int(portion), Path(folder))
+    counts = [message.content()["counts"] for message in told if message.target == f"{NOTE}answers"]
+    sent = [m for m in told if m.target.startswith(f"{NOTE}result") or not m.target.startswith(NOTE)]
+    given = sum(batch.num_rows for message in sent for batch in _batches(message))
+    print(json.dumps({"bytes": peak.bytes - before, "counts": counts, "given": given}))
+
+
+def _batches(message: Message) -> list[pa.RecordBatch]:
+    how = message.target.split("\t")[2 if message.target.startswith(NOTE) else 3]
+    return unpacked(how, message.data)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

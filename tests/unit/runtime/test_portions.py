@@ -1,0 +1,299 @@
+"""What a task holds does not grow with what it finds, and what it finds does not depend on what it holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import weft
+from tests.unit.runtime import hotkey
+from weft.errors import QueryError, SinkError
+from weft.runtime.interpret import leave_source, run_hop
+from weft.runtime.job import Job, Setup
+from weft.runtime.log.values import Manifest, Plan
+from weft.runtime.messages import NOTE, Exchange, Message, unpacked
+from weft.runtime.outcome import Outcome, too_many_results
+from weft.runtime.outgoing import Sender, TaskOutlet
+from weft.runtime.program import Program
+from weft.runtime.source import admit
+from weft.runtime.state import PartitionState
+from weft.runtime.step import PORTION_BYTES
+from weft.runtime.turn import Turn
+from weft.sinks.parquet import ParquetSink, to_parquet
+from weft.storage.storage import Memory
+from weft.testing.local import LocalRunner
+
+FEW = 300  # bytes: about seven matches
+MEGABYTE = 1 << 20
+KEYS = 6_000  # tuples of one key in either stream
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+@pytest.mark.parametrize(
+    ("kind", "most", "results", "given"),
+    [
+        ("count", 8, KEYS**2, 0),
+        ("parquet", 96, KEYS**2, 0),
+        ("memory", 64, KEYS**2, KEYS**2),
+        ("local", 64, KEYS, KEYS),
+        ("chain", 64, KEYS, KEYS**2 + KEYS),
+    ],
+)
+def test_a_hot_key_fits_into_little_memory(
+    kind: str, most: int, results: int, given: int, tmp_path: Path
+) -> None:
+    """All matches at once, as they were held, are 288 MB of row numbers alone, before any column is made."""
+    command = [sys.executable, hotkey.__file__, kind, str(KEYS), str(4 * MEGABYTE), str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ))
+    found = json.loads(done.stdout)
+    assert found["bytes"] < most * MEGABYTE
+    assert found["counts"] == [{"q": results}]
+    assert found["given"] == given
+    if kind == "parquet":
+        parts = [pq.ParquetFile(path).metadata for path in (tmp_path / "out").rglob("*.parquet")]
+        assert max(one.num_rows for one in parts) == KEYS**2
+        assert max(one.num_row_groups for one in parts) > 10
+
+
+CONDITIONS = {
+    "keys": "a.k = b.k",
+    "two keys": "a.k = b.k AND a.j = b.j",
+    "texts": "a.s = b.s",
+    "a band": "b.j BETWEEN a.j - 1 AND a.j + 1",
+    "any": "a.k + b.k > 4 AND a.j <> b.j",
+    "keys and more": "a.k = b.k AND a.j < b.j",
+    "times": "b.ts BETWEEN a.ts - INTERVAL '2' SECOND AND a.ts",
+}
+WINDOWS = {"unbounded": "", "range": "[RANGE 3 SECONDS]", "rows": "[ROWS 9]", "rows per": "[ROWS 3 PER k]"}
+
+
+def sorted_rows(table: pa.Table) -> list[str]:
+    """The rows, NULLs and all."""
+    return sorted(map(str, table.to_pylist()))
+
+
+def planned(condition: str, window: str = "") -> weft.Session:
+    """A session with a query over two streams."""
+    session = weft.Session()
+    for name in "ab":
+        session.stream(name, "k long, j long, s string, ts timestamp", event_time="ts")
+    text = f"SELECT a.k AS k, a.s AS s, b.j AS j FROM a {window}, b {window} WHERE {condition}"
+    session.query(text, name="q", cross=True)
+    return session
+
+
+def batch(seed: int, second: int = 0, rows: int = 40) -> pa.Table:
+    """Tuples with few keys, some of them NULL."""
+    rng = np.random.default_rng(seed)
+    times = np.sort(rng.integers(0, 2_000_000, rows)) + second * 2_000_000
+    columns = {name: pa.array(rng.integers(0, 5, rows), mask=rng.random(rows) < 0.1) for name in "kj"}
+    texts = pa.array([f"{'long' * (n % 4)}{n % 5}" for n in rng.integers(0, 20, rows)])
+    return pa.table({**columns, "s": texts, "ts": pa.array(times, pa.timestamp("us"))})
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("window", WINDOWS)
+def test_the_size_of_portions_changes_no_answer(condition: str, window: str) -> None:
+    """A match on the border of a portion would be lost, or given twice; figures would be those of the last portion."""
+    (query,) = planned(CONDITIONS[condition], WINDOWS[window]).queries
+    runners = [LocalRunner(query.graph, partitions=2, portion_bytes=size) for size in (1, FEW, PORTION_BYTES)]
+    for runner in runners:
+        for seed in range(3):
+            runner.process({"a": batch(seed, seed), "b": batch(seed + 10, seed)}, now=seed)
+    *others, whole = runners
+    assert whole.results().num_rows > 10
+    for other in others:
+        assert sorted_rows(other.results()) == sorted_rows(whole.results())
+        for ours, theirs in zip(other.metrics, whole.metrics, strict=True):
+            assert (ours.steps, ours.answers) == (theirs.steps, theirs.answers)
+
+
+def hop_of(session: weft.Session, counting: tuple[str, ...] = (), **options: Any) -> Outcome:
+    """One hop over one batch of both streams."""
+    program = Program(session.queries[0].graph)
+    turn, arrived = Turn(0, ("a", "b"), 1), dict[str, list[pa.RecordBatch]]()
+    for number, alias in enumerate("ab"):
+        source = admit(program, alias, batch(number)).batch
+        for parcel in leave_source(program, alias, source, turn).sent:
+            arrived.setdefault(parcel.edge, []).append(parcel.batch)
+    return run_hop(program, 1, arrived, PartitionState(), turn, counting, **options)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("window", ["", "[RANGE 3 SECONDS]"])
+def test_a_count_is_the_number_of_results(condition: str, window: str) -> None:
+    """What is counted by ranges must be what would be made of them."""
+    session = planned(CONDITIONS[condition], window)
+    made = hop_of(session)
+    counted = hop_of(session, ("q",), portion_bytes=FEW)
+    assert counted.counts == {"q": sum(one.num_rows for one in made.results["q"])}
+    assert (counted.results, counted.steps) == ({}, made.steps)
+
+
+@pytest.mark.parametrize("counting", [(), ("q",)])
+def test_a_query_with_too_many_results_is_stopped_and_its_key_named(counting: tuple[str, ...]) -> None:
+    """Whose fault it is that nothing comes any more must be said; a number alone helps nobody."""
+    session = planned("a.k = b.k")
+    rows = batch(1)["k"].to_pylist()
+    partners = {key: rows.count(key) for key in set(batch(0)["k"].to_pylist()) if key is not None}
+    outcome = hop_of(session, counting, portion_bytes=FEW, result_limit=20)
+    error = outcome.failed["q"]
+    assert isinstance(error, QueryError)
+    most = max(partners.values())
+    assert any(f"key {key}, of which one tuple has {most} partners" in error.message for key in partners)
+    assert "more than 20 results" in error.message
+    assert max(partners, key=lambda key: partners[key]) == int(error.message.split("key ")[1].split(",")[0])
+
+
+def test_a_limit_that_is_kept_changes_nothing() -> None:
+    """Nor does one that is met exactly."""
+    session = planned("a.k = b.k")
+    whole = hop_of(session)
+    outcome = hop_of(session, result_limit=whole.counts["q"])
+    assert (outcome.failed, outcome.counts) == ({}, whole.counts)
+
+
+def test_the_drivers_error_for_too_many_results_names_the_remedy() -> None:
+    """No task may have too many, and all of them together may."""
+    error = too_many_results("q", 1_000)
+    assert "query q gives more than 1,000 results in one batch" in str(error)
+    assert "result_limit" in str(error)
+
+
+def job_of(folder: Path, sinks: dict[str, Any], exchange: Exchange | None = None) -> Job:
+    """What a task is told."""
+    setup, plan = Setup(Memory(), "", {}, {}), Plan(0, 0, "", {}, {})
+    return Job(setup, plan, Manifest(), sinks, exchange=exchange or Exchange(str(folder)), portion_bytes=FEW)
+
+
+def told(job: Job, session: weft.Session, **options: Any) -> list[Message]:
+    """What a task says of a hop."""
+    with TaskOutlet(job, "queries", Sender(1, 0)) as outlet:
+        outcome = hop_of(session, outlet=outlet, portion_bytes=job.portion_bytes, **options)
+        return list(outlet.messages(outcome))
+
+
+def notes(messages: list[Message], kind: str) -> list[dict[str, Any]]:
+    """The notes of one kind."""
+    return [message.content() for message in messages if message.target == NOTE + kind]
+
+
+def test_results_of_a_failed_query_leave_no_file(tmp_path: Path) -> None:
+    """A part that nobody commits would stay; a result that was taken back would be seen."""
+    sink = to_parquet(tmp_path / "out")
+    messages = told(job_of(tmp_path, {"q": sink}), planned("a.k = b.k"), result_limit=30)
+    assert [one["query"] for one in notes(messages, "failed")] == ["q"]
+    assert [one["parts"] for one in notes(messages, "answers")] == [{}]
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_hop_that_breaks_leaves_no_file(tmp_path: Path) -> None:
+    """As when a task runs out of memory: it is run again, and would write once more."""
+    job = job_of(tmp_path, {"q": to_parquet(tmp_path / "out")})
+    rows = pa.RecordBatch.from_pydict({"x": list(range(10_000))})
+    with TaskOutlet(job, "queries", Sender(1, 0)) as outlet:
+        outlet.give("q", pa.RecordBatch.from_pydict({"x": np.arange(1 << 22)}))
+        outlet.give("other", rows)
+        assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 2
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@dataclass
+class Whole:
+    """A user's sink that takes all results of a task at once."""
+
+    taken: list[pa.Table] = field(default_factory=list)
+    broken: bool = False
+
+    def write_part(self, batch_id: int, partition: int, rows: list[pa.RecordBatch]) -> str:
+        if self.broken:
+            raise OSError("no space left on device")
+        self.taken.append(pa.Table.from_batches(rows).combine_chunks())
+        return f"{batch_id}-{partition}"
+
+
+def test_a_users_sink_is_given_all_results_at_once(tmp_path: Path) -> None:
+    """`write_part` was all there was, and users' sinks have no more."""
+    session, sink = planned("a.k = b.k"), Whole()
+    messages = told(job_of(tmp_path, {"q": sink}), session)
+    assert [one["parts"] for one in notes(messages, "answers")] == [{"q": "0-0"}]
+    expected = pa.Table.from_batches(hop_of(session).results["q"])
+    assert sorted_rows(sink.taken[0]) == sorted_rows(expected)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sink_that_raises_anything_stops_its_query(tmp_path: Path) -> None:
+    """Not only errors of Weft's own: a full disk is the operating system's."""
+    messages = told(job_of(tmp_path, {"q": Whole(broken=True)}), planned("a.k = b.k"))
+    (failed,) = notes(messages, "failed")
+    assert (failed["query"], failed["message"]) == ("q", "OSError: no space left on device")
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["files", "bytes"])
+def test_results_for_the_driver_come_in_the_order_they_were_found(shared: bool, tmp_path: Path) -> None:
+    """Sorted runs stay runs, whether machines share a folder or not."""
+    session = planned("a.k = b.k")
+    exchange = Exchange(str(tmp_path)) if shared else Exchange()
+    messages = told(job_of(tmp_path, {}, exchange), session)
+    sent = [message for message in messages if message.target.startswith(f"{NOTE}result")]
+    found = [batch for m in sent for batch in unpacked(m.target.split("\t")[2], m.data)]
+    assert len(sent) == 1 if shared else len(sent) > 1
+    assert len({message.target for message in sent}) == len(sent)
+    assert found == hop_of(session, portion_bytes=FEW).results["q"]
+
+
+def test_large_results_stay_readable_when_their_file_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exchange is cleared after every batch, and a memory sink keeps what was in it."""
+    monkeypatch.setattr("weft.runtime.messages.LARGE", 1)
+    rows = pa.RecordBatch.from_pydict({"x": np.arange(100_000)})
+    how, data = Exchange(str(tmp_path)).pack(rows)
+    (kept,) = unpacked(how, data, keep=True)
+    before = pa.total_allocated_bytes()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert kept == rows
+    assert pa.total_allocated_bytes() == before
+
+
+def test_a_parquet_part_is_written_as_it_comes_and_goes_when_aborted(tmp_path: Path) -> None:
+    """A reader of one row group needs no more memory than its writer had."""
+    sink = ParquetSink(tmp_path)
+    rows = pa.RecordBatch.from_pydict({"x": np.arange(1 << 20), "s": ["text"] * (1 << 20)})
+    part = sink.open_part(0, 3)
+    for _ in range(9):
+        part.write(rows)
+    (path,) = (tmp_path / "_weft" / "pending" / "0").iterdir()
+    assert path.stat().st_size > 0
+    assert part.close() == path.name
+    assert pq.read_metadata(path).num_rows == 9 << 20
+    assert 3 < pq.read_metadata(path).num_row_groups <= 9
+    other = sink.open_part(0, 3)
+    for _ in range(5):
+        other.write(rows)
+    other.abort()
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    sink.commit_parts(0, [path.name])
+    assert pq.read_table(tmp_path / "batch=0" / "part-00000.parquet").num_rows == 9 << 20
+
+
+def test_a_sink_that_cannot_be_opened_stops_its_query(tmp_path: Path) -> None:
+    """The others go on."""
+
+    class Closed(ParquetSink):
+        def open_part(self, batch_id: int, partition: int) -> Any:
+            raise SinkError(f"batch {batch_id} of task {partition} has no room")
+
+    messages = told(job_of(tmp_path, {"q": Closed(tmp_path)}), planned("a.k = b.k"))
+    assert "no room" in notes(messages, "failed")[0]["message"]
