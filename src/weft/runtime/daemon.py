@@ -42,7 +42,8 @@ def _load() -> None:
         os.environ.setdefault(name, value)
     import pyspark.worker  # noqa: F401
 
-    import weft.runtime.spark.jobs  # noqa: F401
+    import weft.runtime.spark.jobs
+    import weft.runtime.spark.resident_task  # noqa: F401
 
 
 def _without_archives(path: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ ARCHIVE = f"{HOME}/python/lib/pyspark.zip"
 def test_loading_starts_no_thread() -> None:
     """A process with threads must not fork: workers would hang in locks that nobody gives back."""
     code = "from weft.runtime import daemon; daemon._load(); print(daemon._threads())"
-    code += "; import sys; print('weft.runtime.stages' in sys.modules, 'pyspark.worker' in sys.modules)"
+    code += "; import sys; print('weft.runtime.spark.resident_task' in sys.modules, 'pyspark.worker' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "True", "True"]
 
