@@ -39,6 +39,11 @@ PER_KEY = (
     *("[ROWS 1 PER k]", "[ROWS 2 PER k]", "[ROWS 3 PER k]", "[ROWS 5 PER k]", "[ROWS 2 PER s]"),
     *("[ROWS 3 PER d]", "[ROWS 1 PER k, s]"),
 )
+# Equalities over three inputs, by which alone an input may be joined.
+TERNARY = (
+    *("{a}.k + {b}.k = {c}.k", "COALESCE({a}.k, {b}.k) = {c}.k", "{a}.k + {b}.n = {c}.k + {c}.n"),
+    *("GREATEST({a}.k, {b}.k) = {c}.n", "COALESCE({a}.s, {b}.s) = {c}.s"),
+)
 COUNTS = ("[ROWS 1]", "[ROWS 4]", "[ROWS 9]", "[ROWS 30]")
 
 
@@ -102,7 +107,11 @@ class Pattern:
         found = [rng.randrange(len(self.streams))]
         while len(found) < size:
             near = {b if a in found else a for a, b, _ in self.pairs if (a in found) != (b in found)}
-            found.append(rng.choice(sorted(near)))
+            if near:
+                found.append(rng.choice(sorted(near)))
+            else:  # what is left is joined with these by an equality over three inputs
+                three = next(three for three, _ in self.triples if 0 < len(set(three) - set(found)) < 3)
+                found += sorted(set(three) - set(found))
         return sorted(found)
 
     def where(self, part: Sequence[int]) -> list[str]:
@@ -119,15 +128,17 @@ def random_workload(
     mixed: bool = True,
     outer: float = 0.0,
     windows: Sequence[str] = (),
+    ternary: float = 0.0,
 ) -> Workload:
     """A random workload; unless mixed, all of its streams or none have event times.
 
     ``outer`` is what part of the queries have outer, semi or anti joins, if their streams allow it; some of the
-    ``windows`` are among those of its inputs.
+    ``windows`` are among those of its inputs; ``ternary`` is what part of the inputs are joined with two others by one
+    equality, and by nothing else.
     """
     rng = random.Random(seed)
     join = _few(rng, random_join(rng.randrange(1 << 40), prefix=prefix, batches=batches, mixed=mixed))
-    draw = _Draw(rng, join.catalog, outer)
+    draw = _Draw(rng, join.catalog, outer, ternary)
     if windows:
         draw.windows = [draw.windows[0], *rng.sample(windows, 3)]
     return Workload(join, tuple(_changes(rng, draw, len(join.batches))))
@@ -147,8 +158,8 @@ def _few(rng: random.Random, join: Join) -> Join:
 class _Draw:
     """Draws queries from patterns, filters and windows that are the workload's own."""
 
-    def __init__(self, rng: random.Random, catalog: Catalog, outer: float) -> None:
-        self.rng, self.catalog, self.outer = rng, catalog, outer
+    def __init__(self, rng: random.Random, catalog: Catalog, outer: float, ternary: float) -> None:
+        self.rng, self.catalog, self.outer, self.ternary = rng, catalog, outer, ternary
         self.names = [stream.name for stream in catalog.streams]
         self.patterns = [self._pattern() for _ in range(rng.choice((1, 1, 2, 3)))]
         self.filters = rng.sample(CONDITIONS, rng.randint(1, 4))
@@ -170,6 +181,8 @@ class _Draw:
             edges.append((0, len(streams) - 1))
         pairs = tuple((a, b, self._pair(a, b, theta)) for a, b in dict.fromkeys(edges))
         triples = tuple(self._triples(len(streams)))
+        if self.ternary and len(streams) > 2 and rng.random() < self.ternary:
+            pairs, triples = self._last_by_three(len(streams) - 1, pairs, triples)
         return Pattern(tuple(streams), pairs, triples)
 
     def _pair(self, a: int, b: int, theta: float) -> str:
@@ -179,6 +192,19 @@ class _Draw:
         if count > 2 and self.rng.random() < 0.25:
             a, b, c = self.rng.sample(range(count), 3)
             yield (a, b, c), self.rng.choice(TRIPLES).format(a=f"r{a}", b=f"r{b}", c=f"r{c}")
+
+    def _last_by_three(
+        self,
+        last: int,
+        pairs: tuple[tuple[int, int, str], ...],
+        triples: tuple[tuple[tuple[int, int, int], str], ...],
+    ) -> tuple[tuple[tuple[int, int, str], ...], tuple[tuple[tuple[int, int, int], str], ...]]:
+        """The conditions of a pattern whose last input is joined with two others by one equality, and no other."""
+        a, b = self.rng.sample(range(last), 2)
+        text = self.rng.choice(TERNARY).format(a=f"r{a}", b=f"r{b}", c=f"r{last}")
+        kept = tuple(pair for pair in pairs if last not in pair[:2])
+        others = tuple(triple for triple in triples if last not in triple[0])
+        return kept, (((a, b, last), text), *others)
 
     def wish(self) -> Wish:
         """One more query: a variant of a pattern or, at times, the twin of one that was drawn before."""
