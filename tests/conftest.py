@@ -87,7 +87,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--planner-cases",
         type=int,
-        default=500,
+        default=340,
         metavar="N",
         help="how many random workloads (queries that come and go, statistics, method) are planned",
     )

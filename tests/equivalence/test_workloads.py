@@ -83,7 +83,7 @@ WANTED_OUTER = {
 
 def check(seed: int, met: Counter[str]) -> None:
     """One random workload by every method."""
-    check_workload(random_workload(seed, ternary=0.6), seed, met)
+    check_workload(random_workload(seed, ternary=0.4), seed, met)
 
 
 def check_as_it_was(seed: int, **given: Any) -> None:

@@ -114,6 +114,17 @@ class Pattern:
                 found += sorted(set(three) - set(found))
         return sorted(found)
 
+    def by_three(self, rng: random.Random, often: float) -> Pattern:
+        """The pattern, often with its last input joined with two others by one equality, and by nothing else."""
+        last = len(self.streams) - 1
+        if last < 2 or rng.random() >= often:
+            return self
+        a, b = rng.sample(range(last), 2)
+        text = rng.choice(TERNARY).format(a=f"r{a}", b=f"r{b}", c=f"r{last}")
+        pairs = tuple(pair for pair in self.pairs if last not in pair[:2])
+        others = tuple(triple for triple in self.triples if last not in triple[0])
+        return replace(self, pairs=pairs, triples=(((a, b, last), text), *others))
+
     def where(self, part: Sequence[int]) -> list[str]:
         """What joins some of its inputs."""
         inside = [text for a, b, text in self.pairs if a in part and b in part]
@@ -138,7 +149,10 @@ def random_workload(
     """
     rng = random.Random(seed)
     join = _few(rng, random_join(rng.randrange(1 << 40), prefix=prefix, batches=batches, mixed=mixed))
-    draw = _Draw(rng, join.catalog, outer, ternary)
+    draw = _Draw(rng, join.catalog, outer)
+    if ternary:  # drawn apart, so that all else is as it is without
+        apart = random.Random(f"{seed} by three")
+        draw.patterns = [pattern.by_three(apart, ternary) for pattern in draw.patterns]
     if windows:
         draw.windows = [draw.windows[0], *rng.sample(windows, 3)]
     return Workload(join, tuple(_changes(rng, draw, len(join.batches))))
@@ -158,8 +172,8 @@ def _few(rng: random.Random, join: Join) -> Join:
 class _Draw:
     """Draws queries from patterns, filters and windows that are the workload's own."""
 
-    def __init__(self, rng: random.Random, catalog: Catalog, outer: float, ternary: float) -> None:
-        self.rng, self.catalog, self.outer, self.ternary = rng, catalog, outer, ternary
+    def __init__(self, rng: random.Random, catalog: Catalog, outer: float) -> None:
+        self.rng, self.catalog, self.outer = rng, catalog, outer
         self.names = [stream.name for stream in catalog.streams]
         self.patterns = [self._pattern() for _ in range(rng.choice((1, 1, 2, 3)))]
         self.filters = rng.sample(CONDITIONS, rng.randint(1, 4))
@@ -181,8 +195,6 @@ class _Draw:
             edges.append((0, len(streams) - 1))
         pairs = tuple((a, b, self._pair(a, b, theta)) for a, b in dict.fromkeys(edges))
         triples = tuple(self._triples(len(streams)))
-        if self.ternary and len(streams) > 2 and rng.random() < self.ternary:
-            pairs, triples = self._last_by_three(len(streams) - 1, pairs, triples)
         return Pattern(tuple(streams), pairs, triples)
 
     def _pair(self, a: int, b: int, theta: float) -> str:
@@ -192,19 +204,6 @@ class _Draw:
         if count > 2 and self.rng.random() < 0.25:
             a, b, c = self.rng.sample(range(count), 3)
             yield (a, b, c), self.rng.choice(TRIPLES).format(a=f"r{a}", b=f"r{b}", c=f"r{c}")
-
-    def _last_by_three(
-        self,
-        last: int,
-        pairs: tuple[tuple[int, int, str], ...],
-        triples: tuple[tuple[tuple[int, int, int], str], ...],
-    ) -> tuple[tuple[tuple[int, int, str], ...], tuple[tuple[tuple[int, int, int], str], ...]]:
-        """The conditions of a pattern whose last input is joined with two others by one equality, and no other."""
-        a, b = self.rng.sample(range(last), 2)
-        text = self.rng.choice(TERNARY).format(a=f"r{a}", b=f"r{b}", c=f"r{last}")
-        kept = tuple(pair for pair in pairs if last not in pair[:2])
-        others = tuple(triple for triple in triples if last not in triple[0])
-        return kept, (((a, b, last), text), *others)
 
     def wish(self) -> Wish:
         """One more query: a variant of a pattern or, at times, the twin of one that was drawn before."""
