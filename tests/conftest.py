@@ -88,6 +88,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how many random workloads are run on Spark by each method and compared with the reference",
     )
     parser.addoption(
+        "--planner-cases",
+        type=int,
+        default=340,
+        metavar="N",
+        help="how many random workloads (queries that come and go, statistics, method) are planned",
+    )
+    parser.addoption(
+        "--planner-seed", type=int, default=0, metavar="SEED", help="the first of these workloads"
+    )
+    parser.addoption(
         "--kills", type=int, default=6, metavar="N", help="how many processes of running sessions are killed"
     )
     parser.addoption(
@@ -156,6 +166,18 @@ def workload_cases(request: pytest.FixtureRequest) -> int:
 def spark_workload_cases(request: pytest.FixtureRequest) -> int:
     """How many random workloads to run on Spark by each method."""
     return int(request.config.getoption("--spark-workload-cases"))
+
+
+@pytest.fixture(scope="session")
+def planner_cases(request: pytest.FixtureRequest) -> int:
+    """How many random workloads to plan."""
+    return int(request.config.getoption("--planner-cases"))
+
+
+@pytest.fixture(scope="session")
+def planner_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of the first workload that is planned."""
+    return int(request.config.getoption("--planner-seed"))
 
 
 @pytest.fixture(scope="session")

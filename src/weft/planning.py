@@ -3,10 +3,14 @@
 Guarantees: a function of what runs, what is to run and what is known; the planner only remembers what saves it time.
 A new query shares what it can at once. When more than half of the queries have changed, all are planned afresh, and,
 if by then it was measured what their filters have in common, in groups (AJoin, section 4).
+
+If the optimiser fails, whatever it throws, queries that run keep the plan they have and new ones are planned alone,
+which a warning says. Only what fails then as well is an error.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,14 +18,16 @@ from dataclasses import replace
 from weft.logical.outer import Closing, taken_apart
 from weft.logical.query import Query
 from weft.optimizer.apart import apart, closest
+from weft.optimizer.deadline import Deadline
 from weft.optimizer.grouping import Estimated, Measured
 from weft.optimizer.homes import choose_homes
 from weft.optimizer.incremental import changed_too_much
-from weft.optimizer.joint import JointResult, optimise_all
+from weft.optimizer.joint import JointResult, optimise_all, optimise_alone
 from weft.optimizer.ranking import ranked
 from weft.optimizer.skew import BOUNDS
 from weft.optimizer.space import Options
 from weft.optimizer.workspace import Workspace
+from weft.patience import deadline_of
 from weft.plan.join_plan import Store
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, SharedStore, WorkloadPlan
@@ -33,6 +39,8 @@ from weft.stats.skew import HeavyValue, key_column
 from weft.stats.statistics import Statistics
 
 __all__ = ["Planner"]
+
+_LOG = logging.getLogger("weft")
 
 # Of what a partition has on average, what is enough for the optimiser to scatter a value.
 HEAVY = 1.5 * min(BOUNDS)
@@ -55,6 +63,30 @@ class Planner:
         afresh: bool = False,
     ) -> Decision:
         """The plan for the queries that are to run, given those that do; ``afresh``, though these have not changed."""
+        try:
+            return self._decision(standing, asked, facts, samples, afresh)
+        except Exception as error:
+            if afresh:
+                raise  # there is a plan already
+            found = self._decision(standing, asked, facts, None, afresh, alone=True)
+            name = type(error).__name__
+            _LOG.warning(
+                "the queries cannot be planned together, new ones are planned alone: %s: %s", name, error
+            )
+            _LOG.debug("why they cannot be planned together", exc_info=error)
+            return found
+
+    def _decision(
+        self,
+        standing: Standing,
+        asked: Mapping[str, Asked],
+        facts: Facts,
+        samples: Samples | None,
+        afresh: bool,
+        *,
+        alone: bool = False,
+    ) -> Decision:
+        """As `__call__`; ``alone``: new queries are planned alone, and the others go on as they are."""
         parts = {name: taken_apart(one.query) for name, one in sorted(asked.items())}
         queries = {name: core for name, (core, _) in parts.items()}
         statistics = self._statistics()
@@ -63,7 +95,7 @@ class Planner:
         groups, regrouped = self._groups(standing, queries, statistics, samples)
         walked = {name: one for name, one in asked.items() if _is_walked(parts[name][1])}
         cores = {name: replace(one, query=queries[name]) for name, one in walked.items()}
-        plan, changes = self._plan(standing, cores, groups, statistics, afresh or regrouped)
+        plan, changes = self._plan(standing, cores, groups, statistics, afresh or regrouped, alone)
         plan = self._closed(standing.plan, plan, parts, groups, statistics)
         new = [name for name in queries if name not in standing.asked]
         backfill = [name for name in new if asked[name].backfill]
@@ -99,13 +131,18 @@ class Planner:
         groups: Mapping[str, str],
         statistics: Statistics,
         fresh: bool,
+        alone: bool,
     ) -> tuple[WorkloadPlan, int]:
         """The plans of all groups together, and how many changes there were since they were fresh."""
-        plan, changes = WorkloadPlan(()), 0
-        for group in sorted({groups[name] for name in asked}):
+        plan, changes, deadline = WorkloadPlan(()), 0, deadline_of(self._options, self._method)
+        every = sorted({groups[name] for name in asked})
+        for count, group in enumerate(every):
             mine = {name: one for name, one in sorted(asked.items()) if groups[name] == group}
-            running = None if fresh else _part(standing.plan, group)
-            found = self._optimised(mine, running, standing.fresh, statistics, group)
+            running, until = (
+                None if fresh else _part(standing.plan, group),
+                deadline.part(1 / (len(every) - count)),
+            )
+            found = self._optimised(mine, running, standing.fresh, statistics, group, until, alone)
             part = found.plan.in_group(group) if group else found.plan
             plan = plan.with_answers(part.answers, part.upkeep)
             changes = max(changes, found.changes)
@@ -143,17 +180,33 @@ class Planner:
         changes: int,
         statistics: Statistics,
         group: str,
+        deadline: Deadline,
+        alone: bool,
     ) -> JointResult:
-        found = optimise_all(
-            {name: one.query for name, one in asked.items()},
-            statistics,
-            self._options,
-            method=self._method,
-            own={n: replace(self._options, strategy=a.strategy) for n, a in asked.items() if a.strategy},
-            running=running,
-            changes=changes,
-            known=self._known.get(group),
-        )
+        queries = {name: one.query for name, one in asked.items()}
+        own = {n: replace(self._options, strategy=a.strategy) for n, a in asked.items() if a.strategy}
+        if alone:
+            found = optimise_alone(
+                queries,
+                statistics,
+                self._options,
+                own=own,
+                running=running,
+                changes=changes,
+                deadline=deadline,
+            )
+        else:
+            found = optimise_all(
+                queries,
+                statistics,
+                self._options,
+                method=self._method,
+                own=own,
+                running=running,
+                changes=changes,
+                known=self._known.pop(group, None),
+                deadline=deadline,
+            )
         self._known[group], self.last[group] = found.workspace, found
         return found
 

@@ -37,6 +37,7 @@ from weft.optimizer.estimated import calls_of
 from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
 from weft.optimizer.ranking import ranked
 from weft.optimizer.space import Options
+from weft.patience import deadline_of
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
@@ -246,7 +247,8 @@ class Session:
         self, query: Query, name: str, options: Options, sink: Sink | None, order: Ordering | None = None
     ) -> PlannedQuery:
         statistics = self.measured()
-        plan, calls = optimise(query, statistics, options), calls_of(query, statistics)
+        plan = optimise(query, statistics, options, deadline_of(options))
+        calls = calls_of(query, statistics)
         graph = lower(plan, name, order, ranked([plan.query], statistics))
         return PlannedQuery(name, query, plan, graph, sink, self, calls, order)
 
@@ -407,4 +409,4 @@ class Session:
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""
         check(query, Query, QueryError, "a query to compare", "session.parse gives one of a text")
-        return compare(costs_of(query, self.statistics, self.options))
+        return compare(costs_of(query, self.statistics, self.options, deadline_of))

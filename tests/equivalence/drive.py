@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from tests.equivalence.portions import random_portion
 from tests.equivalence.sights import PAST
 from tests.equivalence.test_plans import random_options
 from tests.equivalence.workloads import Change, Workload
+from tests.random_statistics import random_statistics
 from weft.optimizer.space import Options
 from weft.plan.graph import Member
 from weft.planning import Planner
@@ -64,7 +65,22 @@ class Course:
             self.results.setdefault(name, []).append((came, table))
 
 
-def random_setting(workload: Workload, method: str, seed: int) -> Setting:
+def rates_only(rng: random.Random, names: Sequence[str]) -> Statistics:
+    """Rates that differ, and nothing else."""
+    return Statistics({name: StreamStatistics(rate=10 ** rng.uniform(0, 4)) for name in names})
+
+
+def any_statistics(rng: random.Random, names: Sequence[str]) -> Statistics:
+    """Whatever may be known, or believed, of streams: see `tests/random_statistics.py`."""
+    return random_statistics(rng, dict.fromkeys(names, ("k", "n")))
+
+
+def random_setting(
+    workload: Workload,
+    method: str,
+    seed: int,
+    drawn: Callable[[random.Random, Sequence[str]], Statistics] = any_statistics,
+) -> Setting:
     """Any options, weights, statistics and driver policy; mostly the joint optimiser is free to choose."""
     rng = random.Random(seed)
     options = random_options(rng.randrange(1 << 40), "auto")
@@ -74,7 +90,7 @@ def random_setting(workload: Workload, method: str, seed: int) -> Setting:
     restless = rng.random() < 0.3
 
     def draw() -> Statistics:
-        return Statistics({name: StreamStatistics(rate=10 ** rng.uniform(0, 4)) for name in names})
+        return drawn(rng, names)
 
     first = draw()
     driver = rng.choice(list(POLICIES))

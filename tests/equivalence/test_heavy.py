@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.equivalence import test_ordered
-from tests.equivalence.drive import Setting, random_setting
+from tests.equivalence.drive import Setting, random_setting, rates_only
 from tests.equivalence.heavy import NUMBERS, TEXTS, scatter
 from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.simulator import Simulator, random_batches, reference
@@ -78,7 +78,7 @@ def heavy_setting(workload: Workload, method: str, seed: int) -> Setting:
 
     Replicating would be another remedy; here it is too dear.
     """
-    setting, rng = random_setting(workload, method, seed), random.Random(seed)
+    setting, rng = random_setting(workload, method, seed, rates_only), random.Random(seed)
     options = replace(setting.options, partitions=rng.choice((2, 3)))
     options = replace(
         options, weights=Weights(ship=1e-9, probe=1e-9, store=1.0, keep=1.0, hop=0.0, match=10.0)

@@ -39,6 +39,11 @@ PER_KEY = (
     *("[ROWS 1 PER k]", "[ROWS 2 PER k]", "[ROWS 3 PER k]", "[ROWS 5 PER k]", "[ROWS 2 PER s]"),
     *("[ROWS 3 PER d]", "[ROWS 1 PER k, s]"),
 )
+# Equalities over three inputs, by which alone an input may be joined.
+TERNARY = (
+    *("{a}.k + {b}.k = {c}.k", "COALESCE({a}.k, {b}.k) = {c}.k", "{a}.k + {b}.n = {c}.k + {c}.n"),
+    *("GREATEST({a}.k, {b}.k) = {c}.n", "COALESCE({a}.s, {b}.s) = {c}.s"),
+)
 COUNTS = ("[ROWS 1]", "[ROWS 4]", "[ROWS 9]", "[ROWS 30]")
 
 
@@ -102,8 +107,23 @@ class Pattern:
         found = [rng.randrange(len(self.streams))]
         while len(found) < size:
             near = {b if a in found else a for a, b, _ in self.pairs if (a in found) != (b in found)}
-            found.append(rng.choice(sorted(near)))
+            if near:
+                found.append(rng.choice(sorted(near)))
+            else:  # what is left is joined with these by an equality over three inputs
+                three = next(three for three, _ in self.triples if 0 < len(set(three) - set(found)) < 3)
+                found += sorted(set(three) - set(found))
         return sorted(found)
+
+    def by_three(self, rng: random.Random, often: float) -> Pattern:
+        """The pattern, often with its last input joined with two others by one equality, and by nothing else."""
+        last = len(self.streams) - 1
+        if last < 2 or rng.random() >= often:
+            return self
+        a, b = rng.sample(range(last), 2)
+        text = rng.choice(TERNARY).format(a=f"r{a}", b=f"r{b}", c=f"r{last}")
+        pairs = tuple(pair for pair in self.pairs if last not in pair[:2])
+        others = tuple(triple for triple in self.triples if last not in triple[0])
+        return replace(self, pairs=pairs, triples=(((a, b, last), text), *others))
 
     def where(self, part: Sequence[int]) -> list[str]:
         """What joins some of its inputs."""
@@ -119,15 +139,20 @@ def random_workload(
     mixed: bool = True,
     outer: float = 0.0,
     windows: Sequence[str] = (),
+    ternary: float = 0.0,
 ) -> Workload:
     """A random workload; unless mixed, all of its streams or none have event times.
 
     ``outer`` is what part of the queries have outer, semi or anti joins, if their streams allow it; some of the
-    ``windows`` are among those of its inputs.
+    ``windows`` are among those of its inputs; ``ternary`` is what part of the inputs are joined with two others by one
+    equality, and by nothing else.
     """
     rng = random.Random(seed)
     join = _few(rng, random_join(rng.randrange(1 << 40), prefix=prefix, batches=batches, mixed=mixed))
     draw = _Draw(rng, join.catalog, outer)
+    if ternary:  # drawn apart, so that all else is as it is without
+        apart = random.Random(f"{seed} by three")
+        draw.patterns = [pattern.by_three(apart, ternary) for pattern in draw.patterns]
     if windows:
         draw.windows = [draw.windows[0], *rng.sample(windows, 3)]
     return Workload(join, tuple(_changes(rng, draw, len(join.batches))))

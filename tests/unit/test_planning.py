@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import weft
 from weft.errors import PlanError
 from weft.logical.canonical import canonical
 from weft.planning import Planner
 from weft.runtime.asked import Asked
+from weft.runtime.changes import Changes
 from weft.runtime.program import Program
 from weft.runtime.relay import Facts
-from weft.runtime.standing import Decision, Samples, Standing, refused
+from weft.runtime.standing import Decision, Samples, Standing, changed, refused, relaid
 from weft.testing import reference_join
 from weft.testing.local import LocalRunner
 
@@ -100,6 +103,96 @@ def test_of_new_queries_only_those_that_cannot_be_planned_are_refused() -> None:
             raise PlanError(f"too much with {max(wanted)}")
 
     assert refused(decide, old, new) == {"q1": "too much with q1", "q3": "too much with q3"}
+
+
+class TestWhateverIsThrown:
+    """The planner is not without mistakes; sessions go on all the same, and say so."""
+
+    @pytest.fixture
+    def broken(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A joint optimiser with one."""
+        _break(monkeypatch)
+
+    @pytest.mark.usefixtures("broken")
+    def test_a_session_starts_with_separate_plans(self, caplog: pytest.LogCaptureFixture) -> None:
+        """It would end before its first batch."""
+        planner = Planner(weft.Statistics, weft.Options(partitions=2))
+        many = asked("v.x < 5", "w.x < 5")
+        decision = planner(Standing(), many, Facts())
+        assert [answer.name for answer in decision.plan.answers] == ["q0", "q1"]
+        assert planner.last[""].method == "separate"
+        assert "planned alone: KeyError: 4" in caplog.text
+
+    def test_running_queries_keep_their_plan(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """And a newcomer, planned alone, runs beside them."""
+        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), asked("v.x < 5", "w.x < 5")
+        first = {"q0": many["q0"]}
+        one = planner(Standing(), first, Facts())
+        _break(monkeypatch)
+        two = planner(standing(one, first), many, Facts(number=1))
+        assert two.plan.answer("q0") == one.plan.answer("q0")
+        assert "KeyError" in caplog.text
+
+    @pytest.mark.usefixtures("broken")
+    def test_planning_afresh_that_fails_changes_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Separate plans would lay out all that is stored anew, for no gain."""
+        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), asked("v.x < 5", "w.x < 5")
+        now = standing(planner(Standing(), many, Facts()), many)
+        assert relaid(now, planner, Facts(number=1), None) is None
+        assert "cannot be planned again, and go on as they are: KeyError: 4" in caplog.text
+
+    def test_what_fails_alone_too_is_an_error(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The user's, with the remedy, and no talk of other plans."""
+        planner = Planner(weft.Statistics, weft.Options(most_inputs=1))
+        with pytest.raises(PlanError, match="most_inputs=1"):
+            planner(Standing(), asked("v.x < 5"), Facts())
+        assert not caplog.text
+
+    def test_a_newcomer_is_refused_whatever_is_thrown(self, caplog: pytest.LogCaptureFixture) -> None:
+        """With the reason; the others go on."""
+        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), asked("v.x < 5", "w.x < 5")
+        first = {"q0": many["q0"]}
+        now = standing(planner(Standing(), first, Facts()), first)
+
+        def decide(before: Standing, wanted: Mapping[str, Asked], *more: Any) -> Decision:
+            if "q1" in wanted:
+                raise ZeroDivisionError("what a surprise")
+            return planner(before, wanted, *more)
+
+        changes = Changes({"q1": (many["q1"], None)}, {})
+        after, _ = changed(now, changes, decide, Facts(number=1), None)
+        assert after.asked.keys() == {"q0"}
+        assert after.stopped == {"q1": "refused: ZeroDivisionError: what a surprise"}
+        assert "query q1 is refused" in caplog.text
+
+    def test_queries_go_on_though_nothing_can_be_planned(self, caplog: pytest.LogCaptureFixture) -> None:
+        """By the plan they have; newcomers are refused, and who was to stop does not."""
+        planner, many = (
+            Planner(weft.Statistics, weft.Options(partitions=2)),
+            asked("v.x < 5", "w.x < 5", "v.x < 6"),
+        )
+        first = {name: many[name] for name in ("q0", "q1")}
+        now = standing(planner(Standing(), first, Facts()), first)
+
+        def decide(*_: Any) -> Decision:
+            raise KeyError(4)
+
+        changes = Changes({"q2": (many["q2"], None)}, {"q1": "stopped"})
+        after, relay = changed(now, changes, decide, Facts(number=1), None)
+        assert (after.asked, after.plan, after.program) == (now.asked, now.plan, now.program)
+        assert (after.stopped, relay.reads) == ({"q2": "refused: KeyError: 4"}, ())
+        assert "go on by the plan they have" in caplog.text
+
+
+def _break(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the joint optimiser a mistake."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise KeyError(4)
+
+    monkeypatch.setattr("weft.planning.optimise_all", fail)
 
 
 def counted(rows: pa.Table) -> Counter[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import weft
-from weft.errors import CatalogError, ConfigError, QueryError, SqlError, StatisticsError, WeftError
+from weft.errors import CatalogError, ConfigError, PlanError, QueryError, SqlError, StatisticsError, WeftError
 
 
 @pytest.fixture
@@ -128,3 +128,13 @@ def test_misuse_gets_a_message(
         misuse(session)
     assert caught.value.hint
     assert session.queries == ()
+
+
+def test_a_query_of_very_many_inputs_is_refused_at_once() -> None:
+    """A self join of 64 inputs would be planned for ever; the error says how to allow it."""
+    many = weft.Session()
+    many.stream("a", "k long")
+    inputs = ", ".join(f"a AS x{i}" for i in range(64))
+    where = " AND ".join(f"x0.k = x{i}.k" for i in range(1, 64))
+    with pytest.raises(PlanError, match="64 inputs, more than most_inputs=32"):
+        many.query(f"SELECT x0.k FROM {inputs} WHERE {where}")

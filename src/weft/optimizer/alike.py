@@ -7,6 +7,7 @@ measured, most queries of a workload are alike; and just those are hard to solve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, permutations, product
@@ -16,6 +17,9 @@ from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
 __all__ = ["Label", "Likeness", "likeness", "renamed"]
 
+MOST_ORDERS = (
+    720  # of inputs that cannot be told apart; of more, it would take longer to compare than to solve
+)
 DIGITS = 9  # of costs, in which two must agree to be equal
 # A store in terms of places: its inputs, what it costs to keep, and its steps (start, known, cost).
 Label = tuple[int, float, tuple[tuple[int, int, float], ...]]
@@ -30,21 +34,28 @@ class Likeness:
     key: tuple[Label, ...]
 
 
-def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness:
-    """The steps of a query with its inputs put in an order that does not depend on their names."""
+def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness | None:
+    """The steps of a query with its inputs put in an order that does not depend on their names; None: it takes long."""
     found = list(steps)
-    placed = (_placed(workspace, found, order) for order in _orders(workspace, found))
+    groups = _groups(workspace, found)
+    if math.prod(math.factorial(len(group)) for group in groups) > MOST_ORDERS:
+        return None
+    placed = (_placed(workspace, found, order) for order in _orders(groups))
     return min(placed, key=lambda one: one.key)
 
 
-def _orders(workspace: Workspace, steps: list[Step]) -> Iterator[tuple[str, ...]]:
-    """The orders of inputs that agree with what can be told of each alone."""
+def _groups(workspace: Workspace, steps: list[Step]) -> list[tuple[str, ...]]:
+    """The inputs in an order of what can be told of each alone; those of which that is the same together."""
     traits: dict[str, list[tuple[int, int, float]]] = {}
     for step in steps:
         known, target = (len(workspace.joins[join].aliases) for join in (step.known, step.target))
         traits.setdefault(step.start, []).append((known, target, _rounded(step.cost)))
     told = {alias: sorted(found) for alias, found in traits.items()}
-    groups = [tuple(group) for _, group in groupby(sorted(told, key=told.__getitem__), told.__getitem__)]
+    return [tuple(group) for _, group in groupby(sorted(told, key=told.__getitem__), told.__getitem__)]
+
+
+def _orders(groups: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """The orders of inputs that agree with what can be told of each alone."""
     for parts in product(*(permutations(group) for group in groups)):
         yield tuple(alias for part in parts for alias in part)
 

@@ -38,11 +38,13 @@ class _Way:
     operators: tuple[tuple[int, ...], ...]
 
 
-def best_tree(space: Space, rule: Rule) -> Tree:
-    """The best tree when every store is laid out by the rule."""
+def best_tree(space: Space, rule: Rule) -> Tree | None:
+    """The best tree when every store is laid out by the rule; None if the deadline comes before it is found."""
     layouts = _Layouts(space, rule)
     ways = {1 << i: _leaf(space, i, layouts[1 << i]) for i in range(space.count)}
     for mask, splits in _all_sets(space) if space.count <= WIDE else _runs(space):
+        if space.deadline.over:
+            return None
         ways[mask] = _best_way(space, mask, splits, ways, layouts)
     return make_tree(list(ways[space.full].operators))
 

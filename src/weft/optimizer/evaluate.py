@@ -64,9 +64,14 @@ def settle(space: Space, tree: Tree, layouts: Layouts) -> Shape:
 
 
 def cheapest(space: Space, candidates: Iterable[tuple[Tree, Layouts]]) -> Shape | None:
-    """The best of some trees with layouts, settled only as far as they may still be it; None: all store too much."""
+    """The best of some trees with layouts, settled only as far as they may still be it; None: all store too much.
+
+    Once the deadline is over, it is the best so far.
+    """
     best: Shape | None = None
     for tree, layouts in candidates:
+        if best is not None and space.deadline.over:
+            break
         best = settle_below(space, tree, layouts, best.total if best else inf) or best
     return best
 

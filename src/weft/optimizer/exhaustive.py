@@ -2,7 +2,8 @@
 
 Guarantees: over all trees, all layouts and all probe orders, no plan is cheaper than the one found. Branch and bound: a
 set of layouts is not looked into once even its lower bound is no better than the best plan known. (One liberty that no
-plan takes is not considered: to wait for a later hop than necessary.)
+plan takes is not considered: to wait for a later hop than necessary.) If the deadline comes first, it is the best plan
+found until then.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def exhaustive(space: Space, known: Shape) -> Shape:
             hint="use auto",
         )
     best = known
+    if space.deadline.over:
+        return best
     every = [(tree, {store: space.spreads(store) for store in stores(tree)}) for tree in all_trees(space)]
     for tree, choices in sorted(every, key=lambda pair: lower_bound(space, *pair)):
         best = _search_layouts(space, tree, choices, best)
@@ -37,6 +40,8 @@ def exhaustive(space: Space, known: Shape) -> Shape:
 
 def _search_layouts(space: Space, tree: Tree, choices: Choices, best: Shape) -> Shape:
     """The better of ``best`` and all schemes for a tree."""
+    if space.deadline.over:
+        return best
     least = lower_bound(space, tree, choices)
     if least >= best.total:
         return best

@@ -26,6 +26,7 @@ import math
 from dataclasses import dataclass, replace
 
 from weft.optimizer.alike import Label, Likeness, likeness, renamed
+from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint_program import EQUAL, Model, Piece, forced, is_choice
 from weft.optimizer.relevant import relevant_steps
 from weft.optimizer.workspace import Workspace
@@ -59,25 +60,29 @@ def solve(
     time_limit: float = 60.0,
     gap: float = 0.0,
     warm: WorkloadPlan | None = None,
+    deadline: Deadline = NEVER,
 ) -> Solution:
     """The best plan of all queries; ``warm`` is a plan to begin with, ``gap`` a part of the cost not worth more time.
 
-    The time limit is of the solver. First every component gets a plan and a bound, then what is left of the time goes
-    to proving them, small ones first; each gets as much as its size demands, and what it leaves over is for the others.
+    The time limit is of the solver alone, the deadline of all that is done; either leaves the best plan found. First
+    every component gets a plan and a bound, then what is left of the time goes to proving them, small ones first; each
+    gets as much as its size demands, and what it leaves over is for the others.
     """
     models = [Model(workspace, names, relevant_steps(workspace, names)) for names in components(workspace)]
     models.sort(key=lambda model: len(model.steps))
-    left, known, pieces = time_limit, _Known(workspace), list[Piece]()
+    left, known, pieces = min(time_limit, deadline.left), _Known(workspace), list[Piece]()
     for i, model in enumerate(models):
         pieces.append(model.begin(left * _share(models[i:]), gap, warm))
-        left = max(0.0, left - pieces[i].seconds)
+        left = min(deadline.left, max(0.0, left - pieces[i].seconds))
     for _ in range(ROUNDS):
         waiting = [i for i, piece in enumerate(pieces) if not piece.is_proven(workspace, gap)]
         for count, i in enumerate(waiting):
+            if deadline.over:
+                break
             share = left * _share([models[k] for k in waiting[count:]])
             before, model = pieces[i], models[i]
             pieces[i] = known.piece(model, before) or model.improve(before, share, gap)
-            left = max(0.0, left - (pieces[i].seconds - before.seconds))
+            left = min(deadline.left, max(0.0, left - (pieces[i].seconds - before.seconds)))
             if pieces[i].is_proven(workspace, gap):
                 known.learn(model, pieces[i])
     return _together(workspace, pieces)
@@ -117,7 +122,7 @@ class _Known:
         if len(model.names) > 1:
             return None
         like = likeness(self._workspace, model.steps)
-        if like.key not in self._pieces:
+        if like is None or like.key not in self._pieces:
             return None
         other, piece = self._pieces[like.key]
         plan = renamed(self._workspace, piece.plan, other, model.names[0], like)
@@ -127,7 +132,8 @@ class _Known:
         """Remember a solution."""
         if len(model.names) == 1:
             like = likeness(self._workspace, model.steps)
-            self._pieces.setdefault(like.key, (like, piece))
+            if like is not None:
+                self._pieces.setdefault(like.key, (like, piece))
 
 
 # -- What can be solved apart ------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 Guarantees: `add` leaves the walks of all other queries and all upkeep as they are, and `remove` too. `plan_all` begins
 with the order that iterative dynamic programming gives (Figure 7b) and improves it until no move helps; where queries
-are few, it also begins with queries added one by one, and takes the better. Nothing here depends on a clock, and ties
-go to what comes first. Plans have no cost yet: `Workspace.priced` gives it.
+are few, it also begins with queries added one by one, and takes the better. Without a deadline nothing here depends on
+a clock, and ties go to what comes first. Plans have no cost yet: `Workspace.priced` gives it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import combinations
 from typing import NamedTuple
 
+from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.moves import improve
 from weft.optimizer.paid import Paid, Path
 from weft.optimizer.workspace import Step, Workspace
@@ -109,24 +110,30 @@ def plan_all(
     workspace: Workspace,
     groups: Iterable[tuple[str, ...]] | None = None,
     around: WorkloadPlan | None = None,
+    deadline: Deadline = NEVER,
 ) -> WorkloadPlan:
     """A plan for all queries. Queries of different groups are planned as if they could share nothing.
 
-    The queries that ``around`` has stay as they are there; the others are planned to share with them.
+    The queries that ``around`` has stay as they are there; the others are planned to share with them. When the
+    deadline is over, it is the best plan so far.
     """
     fixed = around or WorkloadPlan(())
     if groups is not None:
         plan = fixed
         for group in groups:
-            part = plan_all(workspace.only(group), around=_only(fixed, group))
+            part = plan_all(workspace.only(group), around=_only(fixed, group), deadline=deadline)
             others = [answer for answer in part.answers if answer.name not in _names(plan)]
             plan = plan.with_answers(others, part.upkeep)
         return plan
     workspace = workspace.only(workspace.queries)  # numbered anew, whatever it was asked before
     owners = _owners(workspace, _names(fixed))
     ways = (_by_shared_cost, _eager) if len(owners) <= FEW else (_by_shared_cost,)
-    beginnings = [begin(_lent(workspace, fixed), owners) for begin in ways]
-    for paid in beginnings:
+    beginnings: list[Paid] = []
+    for begin in ways:
+        if not beginnings or not deadline.over:
+            beginnings.append(begin(_lent(workspace, fixed), owners))
+    for count, paid in enumerate(beginnings):
+        paid.deadline = deadline.part(1 / (len(beginnings) - count))
         improve(paid, opening=len(workspace.joins) <= MOST_JOINS, exchange=len(owners) <= FEW)
     best = min(beginnings, key=lambda paid: paid.total)
     new = [name for name in workspace.queries if name not in _names(fixed)]
@@ -206,12 +213,12 @@ def _by_shared_cost(paid: Paid, owners: Mapping[int, str]) -> Paid:
 # -- Queries come and go ---------------------------------------------------------------------------------------------
 
 
-def add(workspace: Workspace, plan: WorkloadPlan, name: str) -> WorkloadPlan:
+def add(workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline = NEVER) -> WorkloadPlan:
     """Eager sharing: the new query's best walks given all that the running ones pay for; nobody else changes.
 
-    The workspace has the new query already.
+    The workspace has the new query already. When the deadline is over, they are the best so far.
     """
-    paid = Paid(workspace, lender=name)
+    paid = Paid(workspace, lender=name, deadline=deadline)
     steps = {
         (step.start, step.known, workspace.stores[step.store]): step
         for start in workspace.queries[name].aliases

@@ -4,11 +4,13 @@ Guarantees: every query is answered. `separate` plans each query alone and share
 the best there is, or says how far it may be from it (`gap`); `incremental` is AJoin's, and near it; `auto` is exact
 where that takes little time. With a plan that runs, only what changed is planned, until more than half of the queries
 have: then all are planned afresh. A query that shares no input with others, or whose strategy, probe orders or budget
-the user has set, is planned by the optimiser of single queries; the others are planned around it.
+the user has set, is planned by the optimiser of single queries; the others are planned around it. So is a *wide* query,
+which has more sub-joins than can be looked at (`optimizer/part.py`).
 
 Joint optimisers do not know hops, the optimiser of single queries does (`optimizer/realised.py`). So `auto` also plans
 the queries separately and with all inputs replicated, and takes what costs least, hops included; or some queries from
-one plan and some from another. The only clock is the solver's.
+one plan and some from another. The only clock is the solver's, and that of a deadline: once it is over, every method
+takes the best plan it has.
 """
 
 from __future__ import annotations
@@ -21,25 +23,32 @@ from typing import NamedTuple
 
 from weft.errors import ConfigError, nearest
 from weft.logical.query import Query
+from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.everywhere import everywhere
 from weft.optimizer.ilp import Solution, relevant_steps, solve
 from weft.optimizer.incremental import add, changed_too_much, plan_all, remove
 from weft.optimizer.optimizer import optimise
+from weft.optimizer.part import is_wide
 from weft.optimizer.realised import Realised, Realiser
-from weft.optimizer.space import Options
+from weft.optimizer.space import Options, Space, check_inputs
 from weft.optimizer.workspace import Workspace
+from weft.plan.join_plan import JoinPlan
 from weft.plan.workload import WorkloadPlan, share
 from weft.stats.statistics import Statistics
 
-__all__ = ["METHODS", "JointResult", "optimise_all"]
+__all__ = ["METHODS", "JointResult", "optimise_all", "optimise_alone"]
 
 METHODS = ("auto", "exact", "incremental", "separate")
 
 # Workloads with more steps than this are not planned exactly, unless asked.
 MOST_STEPS = 20_000
 
-# Seconds that the solver may take, if it is not the user who asks for the best plan.
+# Seconds that the solver may take: if it is not the user who asks for the best plan, and if it is.
 PATIENCE = 5.0
+THOROUGH = 60.0
+
+# Of the time there is, what `auto` leaves to the plans of single queries, and then to the joint plan.
+SEPARATE, JOINT = 0.4, 0.8
 
 
 # Of more queries than this, none is taken from the other plan by itself.
@@ -91,16 +100,16 @@ def optimise_all(
     running: WorkloadPlan | None = None,
     changes: int = 0,
     known: Workspace | None = None,
-    time_limit: float | None = None,
+    deadline: Deadline = NEVER,
 ) -> JointResult:
     """A plan for all queries, which are canonical.
 
     ``own`` has the options of queries that differ from the others'; ``running`` is the plan so far, ``changes`` and
-    ``known`` what was said of it.
+    ``known`` what was said of it. When the deadline is over, no better plan is looked for.
     """
     if method not in METHODS:
         raise ConfigError(f"there is no method {method!r}", hint=nearest(method, METHODS))
-    task = _Task(queries, statistics, options or Options(), own or {}, known)
+    task = _Task(queries, statistics, options or Options(), own or {}, known, deadline)
     if running is not None and method in ("auto", "incremental"):
         gone = [a.name for a in running.answers if queries.get(a.name) != a.query]
         kept = remove(running, gone)
@@ -108,9 +117,36 @@ def optimise_all(
         total = changes + len(came) + len(gone)
         if not changed_too_much(total, len(queries)):
             return task.result(_Found("incremental", task.grown(kept, came)), changes=total)
-    if method == "auto":
-        return task.result(task.best(time_limit))
-    return task.result(task.fresh(method, time_limit))
+    return task.result(task.best() if method == "auto" else task.fresh(method))
+
+
+def optimise_alone(
+    queries: Mapping[str, Query],
+    statistics: Statistics,
+    options: Options,
+    *,
+    own: Mapping[str, Options],
+    running: WorkloadPlan | None = None,
+    changes: int = 0,
+    deadline: Deadline = NEVER,
+) -> JointResult:
+    """A plan in which running queries go on as they are and new ones are planned alone, for want of a joint one.
+
+    It needs no workspace, so it does not fail for the reasons for which `optimise_all` may.
+    """
+    plan = running or WorkloadPlan(())
+    gone = [answer.name for answer in plan.answers if queries.get(answer.name) != answer.query]
+    plan = remove(plan, gone)
+    known = {answer.name for answer in plan.answers}
+    came = [name for name in queries if name not in known]
+    for count, name in enumerate(came):
+        until = deadline.part(1 / (len(came) - count))
+        part = share({name: optimise(queries[name], statistics, own.get(name, options), until)})
+        plan = plan.with_answers(part.answers, part.upkeep)
+    answers = {answer.name: answer for answer in plan.answers}
+    ordered = WorkloadPlan(tuple(answers[name] for name in queries), plan.upkeep)
+    total = changes + len(came) + len(gone) if running else 0
+    return JointResult(ordered, "separate", Workspace({}, statistics, options), changes=total)
 
 
 class _Found(NamedTuple):
@@ -131,16 +167,27 @@ class _Task:
         options: Options,
         own: Mapping[str, Options],
         known: Workspace | None,
+        deadline: Deadline,
     ) -> None:
-        self.queries, self.statistics = queries, statistics
+        self.queries, self.statistics, self.deadline = queries, statistics, deadline
         self.options = {name: own.get(name, options) for name in queries}
+        for name, query in queries.items():
+            check_inputs(query, self.options[name])
         fits = known is not None and known.statistics == statistics and known.options == options
-        self.workspace = Workspace(queries, statistics, options, known=known if fits else None)
+        self._wide = {name for name, query in queries.items() if is_wide(Space(query, statistics, options))}
+        narrow = {name: query for name, query in queries.items() if name not in self._wide}
+        self.workspace = Workspace(narrow, statistics, options, known=known if fits else None)
         self._realiser = Realiser(self.workspace)
+        self._plans: dict[str, JoinPlan] = {}
 
-    def best(self, time_limit: float | None) -> _Found:
+    def best(self) -> _Found:
         """What costs least, hops included, of a joint plan, of separate ones, and of a mixture."""
-        joint = self.fresh("auto", time_limit)
+        whole = self.deadline
+        self.deadline = whole.part(SEPARATE)
+        self._alone(self.queries)
+        self.deadline = whole.part(JOINT)
+        joint = self.fresh("auto")
+        self.deadline = whole
         if joint.method == "separate":
             return joint
         apart = _Found("separate", self._alone(self.queries), joint.bound)
@@ -157,52 +204,63 @@ class _Task:
         return not any(map(self._decided, self.queries))
 
     def _total(self, plan: WorkloadPlan) -> float:
-        found = self._realiser.cost(plan)
+        found = self._realiser.cost(plan.without(self._wide) if self._wide else plan)
         return found.total if found else inf
 
     def _mixed(self, plan: WorkloadPlan, other: WorkloadPlan) -> WorkloadPlan:
         """The plan with the queries from the other plan that make it cheaper."""
         best = self._total(plan)
         for name in self.queries:
+            if self.deadline.over:
+                break
             changed = plan.without([name]).with_answers([other.answer(name)], other.upkeep)
             cost = self._total(changed)
             if cost < best:
                 plan, best = changed, cost
         return plan
 
-    def fresh(self, method: str, time_limit: float | None) -> _Found:
+    def fresh(self, method: str) -> _Found:
         """All queries planned anew."""
         alone = [name for group in self._components() if len(group) == 1 for name in group]
         alone += [n for n, query in self.queries.items() if len(query.inputs) == 1 and n not in alone]
+        alone += [name for name in self.queries if name in self._wide and name not in alone]
         settled = [name for name in self.queries if name in alone or self._decided(name)]
         if method == "separate" or len(settled) == len(self.queries):
             return _Found("separate", self._alone(self.queries))
         fixed = self._alone(settled)
         if len(settled) == len(alone):
             free = [name for name in self.queries if name not in alone]
-            solution = self._solved(free, method, time_limit)
+            solution = self._solved(free, method)
             if solution is not None:
                 plan = fixed.with_answers(solution.plan.answers, solution.plan.upkeep)
                 return _Found("exact", plan, solution.bound if not alone else None)
-        return _Found("incremental", plan_all(self.workspace, around=fixed))
+        shared = plan_all(self.workspace, around=fixed.without(self._wide), deadline=self.deadline)
+        return _Found("incremental", self._with_wide(shared, fixed))
 
-    def _solved(self, names: list[str], method: str, time_limit: float | None) -> Solution | None:
+    def _with_wide(self, plan: WorkloadPlan, other: WorkloadPlan) -> WorkloadPlan:
+        """A plan together with the wide queries of another."""
+        wide = [answer for answer in other.answers if answer.name in self._wide]
+        return plan.with_answers(wide, other.upkeep) if wide else plan
+
+    def _solved(self, names: list[str], method: str) -> Solution | None:
         """The best plan of some queries, if it is asked for or found soon."""
         workspace = self.workspace.only(names)
         if method == "exact":
-            return solve(workspace, time_limit=60.0 if time_limit is None else time_limit)
+            return solve(workspace, time_limit=THOROUGH, deadline=self.deadline)
         if method == "incremental" or len(relevant_steps(workspace, names)) > MOST_STEPS:
             return None
-        return solve(workspace, time_limit=PATIENCE if time_limit is None else time_limit)
+        return solve(workspace, time_limit=PATIENCE, deadline=self.deadline)
 
     def grown(self, plan: WorkloadPlan, names: Iterable[str]) -> WorkloadPlan:
         """A running plan with more queries."""
-        for name in names:
-            if self._decided(name) or len(self.queries[name].inputs) == 1:
+        new = list(names)
+        for count, name in enumerate(new):
+            if self._decided(name) or len(self.queries[name].inputs) == 1 or name in self._wide:
                 part = self._alone([name])
                 plan = plan.with_answers(part.answers, part.upkeep)
             else:
-                plan = add(self.workspace, plan, name)
+                until = self.deadline.part(1 / (len(new) - count))
+                plan = self._with_wide(add(self.workspace, plan.without(self._wide), name, until), plan)
         return plan
 
     def _decided(self, name: str) -> bool:
@@ -211,9 +269,14 @@ class _Task:
         return options.strategy != "auto" or options.probe_orders != "auto" or options.budget is not None
 
     def _alone(self, names: Iterable[str]) -> WorkloadPlan:
-        return share(
-            {name: optimise(self.queries[name], self.statistics, self.options[name]) for name in names}
-        )
+        """The plans of single queries together; each may take an equal part of the time."""
+        wanted = list(names)
+        for count, name in enumerate(wanted):
+            if name not in self._plans:
+                until = self.deadline.part(1 / (len(wanted) - count))
+                query, options = self.queries[name], self.options[name]
+                self._plans[name] = optimise(query, self.statistics, options, until)
+        return share({name: self._plans[name] for name in wanted})
 
     def _components(self) -> list[set[str]]:
         """The queries by the inputs they share."""

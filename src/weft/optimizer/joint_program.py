@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from weft.optimizer.alone import best_alone, best_ways
+from weft.optimizer.relevant import usable_steps
 from weft.optimizer.solver import Program
 from weft.optimizer.workspace import Step, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
@@ -24,8 +25,8 @@ EQUAL = 1e-7
 FEW = 3
 # With more variables, it pays to find a good plan among the steps that the relaxation takes before the best of all.
 LARGE = 500
-# What the relaxation may take, however little time there is.
-LEAST_SECONDS = 1.0
+# What the relaxation may take, however little time there is: enough for all but large models.
+LEAST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Model:
         """``whole``: ask for whole steps even of few queries."""
         self.workspace = workspace
         self.names = tuple(names)
-        self.steps = steps
+        self.steps = usable_steps(workspace, steps)
         self.program = Program()
         self.whole = whole or len(self.names) > FEW
         self.into: dict[Node, list[Step]] = {}
@@ -188,7 +189,7 @@ class Model:
         """
         whole = [] if goal in self.answers else [self.maintained[goal.join]]
         visiting: dict[int, list[int]] = {}
-        for step in self.into[goal]:
+        for step in self.into.get(goal, ()):  # there is none to a query of one input
             join = self.workspace.join_of(step.store)
             if join in self.maintained and self._is_input(step.known):
                 visiting.setdefault(join, []).append(self.flows[goal][step])
@@ -230,6 +231,8 @@ class Model:
             return piece
         steps = [step for step in self.steps if relaxed.values[self.taken[step]] > EQUAL]
         fewer = Model(self.workspace, self.names, steps)
+        if not fewer.answers <= fewer.into.keys():
+            return piece
         found = fewer.improve(piece, max(0.0, time_limit - relaxed.seconds), gap / 2)
         return replace(found, bound=relaxed.bound)
 

@@ -1,6 +1,7 @@
 """How a plan of many queries is improved: moves, each kept only if the cost of all falls.
 
-Guarantees: `improve` never makes the walks dearer, and ends. A move takes some walks away and routes them anew, one
+Guarantees: `improve` never makes the walks dearer, and ends: when no move helps, or when the deadline of the walks is
+over, in the middle of a move, which is then undone. A move takes some walks away and routes them anew, one
 after the other, each given all that is paid then: the walks of a query or of an intermediate result; those that visit
 a store, which is then closed to them; those that take a step, which they then avoid; and those that might visit a
 store, or begin with a step, that costs nothing for the moment. The last two are what makes queries change together: as
@@ -9,7 +10,7 @@ long as others pay for the way it takes, no query leaves it alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 
 from weft.optimizer.paid import NoWayError, Owner, Paid
@@ -52,20 +53,26 @@ class _Search:
         self._tried: dict[object, int] = {}
 
     def round(self) -> None:
-        """Try all moves once."""
+        """Try all moves once, until there is no time left."""
+        for move in self._moves():
+            if self.paid.deadline.over:
+                break
+            move()
+
+    def _moves(self) -> Iterator[_Move]:
+        """All moves; which there are depends on those before."""
         for owner in tuple(self.paid.walks):
             if owner in self.paid.walks:
-                self._best_response(owner)
+                yield partial(self._best_response, owner)
         for store in self._candidates():
             if self.paid.users.get(store):
-                self._close(store)
+                yield partial(self._close, store)
             elif self._opening:
-                self._open(store)
+                yield partial(self._open, store)
         for step in self._steps():
-            self._avoid(step)
+            yield partial(self._avoid, step)
         for step in self._first_steps() if self._opening else ():
-            walks = [(owner, step.start) for owner in self.paid.walks if step.start in self.paid.walks[owner]]
-            self._try(step[:-1], walks, partial(_with_paid, self.paid, step, walks))
+            yield partial(self._begin_with, step)
 
     def _try(self, key: object, walks: _Walks, move: _Move) -> bool:
         self._clock += 1
@@ -79,6 +86,10 @@ class _Search:
         for start in self.paid.touched(mark):
             self._changed[start] = self._clock
         return True
+
+    def _begin_with(self, step: Step) -> None:
+        walks = [(owner, step.start) for owner in self.paid.walks if step.start in self.paid.walks[owner]]
+        self._try(step[:-1], walks, partial(_with_paid, self.paid, step, walks))
 
     def _best_response(self, owner: Owner) -> None:
         """The walks of an owner given all others; it may open whatever it could visit."""
@@ -148,6 +159,8 @@ def _again(
     avoided: Step | None = None,
 ) -> None:
     """Take walks away, and route them anew; what they visited may be opened again, if it is not banned."""
+    if paid.deadline.over:
+        raise NoWayError("there is no time left")
     walks = [walk for walk in walks if walk[1] in paid.walks.get(walk[0], ())]
     paid.limit(_visited(paid, walks) if allowed is None else allowed, banned, avoided)
     for owner, start in walks:

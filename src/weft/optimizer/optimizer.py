@@ -2,7 +2,8 @@
 
 Guarantees: a strategy is a function; what it returns is a valid plan with its cost, or None if every plan it knows
 stores more than the user allows. `auto` is never dearer than `flat` or `left_deep`, and knows the trees of all other
-heuristics. Nothing here depends on a clock.
+heuristics, unless the deadline comes first: then it is the best so far. Without a deadline nothing here depends on a
+clock.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from itertools import combinations
 from weft.errors import ConfigError, PlanError, WeftError, nearest
 from weft.logical.outer import taken_apart
 from weft.logical.query import Query
+from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.dynamic import WIDE, best_tree
 from weft.optimizer.evaluate import Layouts, Shape, cheapest, price
 from weft.optimizer.exhaustive import exhaustive
 from weft.optimizer.homes import choose_homes
 from weft.optimizer.partitioning import Rule, improve, rules, scheme, stores
-from weft.optimizer.space import Options, Space, Tree
+from weft.optimizer.space import Options, Space, Tree, check_inputs
 from weft.optimizer.tree import (
     chain,
     dissolve,
@@ -63,7 +65,10 @@ def _effort(space: Space) -> Effort:
 
 @lru_cache(maxsize=1)
 def _rules(space: Space) -> list[Rule]:
-    return rules(space, next(flat(space)), _effort(space).rules)
+    tree = next(
+        flat(space) if space.count <= WIDE else left_deep(space)
+    )  # many stores of one operator take long
+    return rules(space, tree, _effort(space).rules)
 
 
 def _best(space: Space, trees: Iterable[Tree]) -> Shape | None:
@@ -92,17 +97,23 @@ HEURISTICS = {
 def dynamic(space: Space) -> Iterator[Tree]:
     """The best tree for each of the rules that suit the query best."""
     for rule in _rules(space)[: _effort(space).best_trees]:
-        yield best_tree(space, rule)
+        tree = best_tree(space, rule)
+        if tree is not None:
+            yield tree
 
 
 def auto(space: Space) -> Shape | None:
     """The best of all heuristics and of dynamic trees; then, if inputs are few, one stored result more or less."""
-    others = (greedy_left_deep, chain, merge, dynamic)
-    groups = (list(flat(space)), list(left_deep(space)), [tree for trees in others for tree in trees(space)])
-    found = [shape for trees in groups if (shape := _best(space, trees))]
+    found: list[Shape] = []
+    first = ((flat,), (left_deep,)) if space.count <= WIDE else ((left_deep,), (flat,))
+    for heuristics in (*first, (greedy_left_deep, chain, merge, dynamic)):
+        if found and space.deadline.over:
+            break
+        trees = [tree for heuristic in heuristics for tree in heuristic(space)]
+        found += [shape for shape in (_best(space, trees),) if shape is not None]
     best = min(found, key=lambda shape: shape.total, default=None)
     best = improve(space, best, _effort(space).last_rounds) if best else None
-    while best and _effort(space).neighbours:
+    while best and _effort(space).neighbours and not space.deadline.over:
         moves = [pair for tree in _neighbours(space, best.tree) for pair in _adopted(space, best, tree)]
         moved = cheapest(space, moves)
         if moved is None or moved.total >= best.total:
@@ -148,20 +159,28 @@ STRATEGIES: dict[str, Callable[[Space], Shape | None]] = {
 }
 
 
-def optimise(query: Query, statistics: Statistics, options: Options | None = None) -> JoinPlan:
-    """The plan of a query, by the strategy that the options name."""
+def optimise(
+    query: Query, statistics: Statistics, options: Options | None = None, deadline: Deadline = NEVER
+) -> JoinPlan:
+    """The plan of a query, by the strategy that the options name: the best it knows, or has found by the deadline."""
     options = options or Options()
+    check_inputs(query, options)
     strategy = STRATEGIES.get(options.strategy)
     if strategy is None:
         raise ConfigError(
             f"there is no strategy {options.strategy!r}", hint=nearest(options.strategy, STRATEGIES)
         )
     if query.outer is not None:
-        return _closed(query, statistics, options)
+        return _closed(query, statistics, options, deadline)
     if len(query.inputs) == 1:
         return JoinPlan(query, (), options.strategy, _NOTHING)
-    space = Space(query, statistics, options)
+    space = Space(query, statistics, options, deadline)
     shape = strategy(space)
+    if shape is None and options.budget is None:
+        raise PlanError(
+            f"no plan of {space.count} inputs has a cost that is a number",
+            hint="join fewer, or shorten their windows",
+        )
     if shape is None:
         least = sum(space.size(1 << i) for i in range(space.count))
         raise PlanError(
@@ -174,7 +193,7 @@ def optimise(query: Query, statistics: Statistics, options: Options | None = Non
 _NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0)
 
 
-def _closed(query: Query, statistics: Statistics, options: Options) -> JoinPlan:
+def _closed(query: Query, statistics: Statistics, options: Options, deadline: Deadline) -> JoinPlan:
     """The plan of a query with outer joins: that of its core, if it is probed for, and where it is closed."""
     core, closing = taken_apart(query)
     if closing is None:
@@ -182,17 +201,23 @@ def _closed(query: Query, statistics: Statistics, options: Options) -> JoinPlan:
     if not closing.walked:
         homes = choose_homes(core, closing, statistics, options.partitions)
         return JoinPlan(core, (), options.strategy, _NOTHING, closing, homes)
-    found = optimise(core, statistics, options)
+    found = optimise(core, statistics, options, deadline)
     homes = choose_homes(core, closing, statistics, options.partitions, found.stores)
     return replace(found, closing=closing, homes=homes)
 
 
-def costs_of(query: Query, statistics: Statistics, options: Options) -> dict[str, Cost | WeftError]:
-    """What a query costs by every strategy, or why it has no plan by it."""
+def costs_of(
+    query: Query,
+    statistics: Statistics,
+    options: Options,
+    deadline_of: Callable[[Options], Deadline] = lambda _: NEVER,
+) -> dict[str, Cost | WeftError]:
+    """What a query costs by every strategy, or why it has no plan by it; each has a deadline of its own."""
     costs: dict[str, Cost | WeftError] = {}
     for strategy in STRATEGIES:
+        chosen = replace(options, strategy=strategy)
         try:
-            plan = optimise(query, statistics, replace(options, strategy=strategy))
+            plan = optimise(query, statistics, chosen, deadline_of(chosen))
         except WeftError as error:
             costs[strategy] = error
         else:

@@ -13,6 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from weft.errors import PlanError
+from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.workspace import Step, Workspace
 from weft.plan.workload import Answer, Upkeep, Walk
 
@@ -46,10 +47,14 @@ class _Node:
 
 
 class Paid:
-    """Walks and what they pay. With ``lender``, the steps of one query are all that is asked of the workspace."""
+    """Walks and what they pay. With ``lender``, the steps of one query are all that is asked of the workspace.
 
-    def __init__(self, workspace: Workspace, lender: str | None = None) -> None:
+    The deadline is for those who look for better walks.
+    """
+
+    def __init__(self, workspace: Workspace, lender: str | None = None, deadline: Deadline = NEVER) -> None:
         self.workspace = workspace
+        self.deadline = deadline
         self.total = 0.0
         self.walks: dict[Owner, dict[str, Path]] = {}
         self.users: dict[int, int] = {}

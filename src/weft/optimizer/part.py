@@ -1,7 +1,9 @@
 """What one query brings into the space of joint plans: its sub-joins, and the steps between them.
 
 Guarantees: inputs are numbered as in `Query.aliases` and sets of them are bit masks. No step makes a cross product
-where a predicate leads on.
+where a predicate leads on to an input. From every input there is a way to the whole query that visits inputs only, so a
+query has a plan whatever is stored: `b.k + c.k = a.k` leads from `a` to nothing but the join of `b` and `c`, and where
+that is not stored, `a` meets `b` unchecked first, as in plans of single queries.
 """
 
 from __future__ import annotations
@@ -19,10 +21,13 @@ from weft.plan.join_plan import Names
 from weft.stats.estimate import bits
 from weft.stats.statistics import Statistics
 
-__all__ = ["Part", "SubJoin"]
+__all__ = ["Part", "SubJoin", "is_wide"]
 
 # A query with more connected sets than this stores only those of so many inputs.
 MANY = ((256, 1), (64, 2))
+
+# A query on whose ways there are more sets of inputs than this is wide: a star of more than nine inputs, for example.
+WIDE = 512
 
 
 class SubJoin(NamedTuple):
@@ -67,9 +72,28 @@ class Part:
         return windows, tuple(f for f in query.filters if aliases(f) <= set(names))
 
 
+def is_wide(space: Space) -> bool:
+    """Whether a query has too many sub-joins to be planned together with others."""
+    return 1 << space.count > WIDE and len(_sets(space, WIDE + 1)) > WIDE
+
+
+def _sets(space: Space, most: int) -> set[int]:
+    """The sets of inputs on the ways of all inputs if they visit inputs only; no more than so many, or a few more."""
+    waiting = [1 << i for i in range(space.count)]
+    seen = set(waiting)
+    for known in waiting:
+        if len(seen) > most:
+            break
+        for store in space.next_steps(known, tuple(1 << i for i in bits(space.full & ~known))):
+            if known | store not in seen:
+                seen.add(known | store)
+                waiting.append(known | store)
+    return seen
+
+
 def _storable(space: Space) -> list[int]:
     """What may be stored: connected sets of inputs; of many, only the small ones, since steps are many more."""
-    sets = [mask for mask in range(1, space.full + 1) if space.storable(mask)]
+    sets = [mask for mask in sorted(_sets(space, space.full)) if space.storable(mask)]
     most = next((size for count, size in MANY if len(sets) > count), space.count)
     return [mask for mask in sets if mask.bit_count() <= most]
 
@@ -80,11 +104,13 @@ def _sub_join(space: Space, mask: int) -> SubJoin:
 
 
 def _steps_from(space: Space, start: int, stores: list[int]) -> Iterator[tuple[int, int, int]]:
-    """All steps on the ways of an input; a cross product only where nothing else is left."""
+    """All steps on the ways of an input; a cross product only where no predicate leads on to an input."""
     waiting, seen = [1 << start], {1 << start}
     for known in waiting:
         free = tuple(store for store in stores if not store & known)
-        for store in space.next_steps(known, free):
+        inputs = space.next_steps(known, tuple(store for store in free if store.bit_count() == 1))
+        worth = {*inputs, *space.next_steps(known, free)}
+        for store in (store for store in free if store in worth):
             yield start, known, store
             if known | store not in seen:
                 seen.add(known | store)

@@ -48,6 +48,8 @@ def rules(space: Space, tree: Tree, count: int) -> list[Rule]:
     keys = _busiest_keys(space, tree)[: 2 * count + 1]
     ways = (False, True) if space.skew.is_known else (False,)
     for rule in (Rule(key, others, heavy) for key in keys for others in (0, -1) for heavy in ways):
+        if ranked and space.deadline.over:
+            break
         bound = ranked[count - 1][0] if len(ranked) >= count else inf
         shape = settle_below(space, tree, scheme(space, tree, rule), bound)
         if shape:
@@ -77,10 +79,12 @@ def spread_by(space: Space, mask: int, rule: Rule) -> Spread:
 
 
 def improve(space: Space, shape: Shape, rounds: int) -> Shape:
-    """The shape after changing one layout at a time, until no change helps or so many rounds are over."""
+    """The shape after changing one layout at a time, until no change helps, or so many rounds or the time are over."""
     for _ in range(rounds):
         before = shape
         for mask in stores(shape.tree):
+            if space.deadline.over:
+                return shape
             for spread in space.spreads(mask):
                 if spread != shape.layouts[mask]:
                     changed = {**shape.layouts, mask: spread}

@@ -1,6 +1,7 @@
 """The steps a best joint plan may need: of those there are, the ones that something else always replaces are left out.
 
-Guarantees: some best plan takes only the steps that `relevant_steps` gives.
+Guarantees: some best plan takes only the steps that `relevant_steps` gives; of any steps, plans can take those only
+that `usable_steps` gives.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from weft.optimizer.alone import best_ways
 from weft.optimizer.workspace import Step, Workspace
 
-__all__ = ["relevant_steps"]
+__all__ = ["relevant_steps", "usable_steps"]
 
 
 def relevant_steps(workspace: Workspace, names: Iterable[str]) -> list[Step]:
@@ -19,6 +20,42 @@ def relevant_steps(workspace: Workspace, names: Iterable[str]) -> list[Step]:
     worthless = _worthless(workspace, names)
     steps = _undominated(workspace, _distinct(workspace, names))
     return [step for step in steps if workspace.join_of(step.store) not in worthless]
+
+
+def usable_steps(workspace: Workspace, steps: Iterable[Step]) -> list[Step]:
+    """The steps that other steps lead to, and that visit what other steps compute.
+
+    Where steps were chosen by what a solver made of them, one may be there without those it needs: what costs nothing
+    because a stream brings nothing is taken or left for no reason.
+    """
+    kept = list(steps)
+    while True:
+        reached = _reached(workspace, kept)
+        usable = [step for step in kept if _is_usable(workspace, step, reached)]
+        if len(usable) == len(kept):
+            return kept
+        kept = usable
+
+
+def _reached(workspace: Workspace, steps: list[Step]) -> set[tuple[str, int]]:
+    """What steps lead to: an input, and the sub-join that its tuples come to know."""
+    found: set[tuple[str, int]] = set()
+    for step in sorted(steps, key=lambda step: len(workspace.joins[step.known].aliases)):
+        if _is_input(workspace, step.known) or (step.start, step.known) in found:
+            found.add((step.start, step.target))
+    return found
+
+
+def _is_usable(workspace: Workspace, step: Step, reached: set[tuple[str, int]]) -> bool:
+    stored = workspace.join_of(step.store)
+    needed = [] if _is_input(workspace, step.known) else [(step.start, step.known)]
+    if not _is_input(workspace, stored):
+        needed += [(alias, stored) for alias in workspace.joins[stored].aliases]
+    return reached.issuperset(needed)
+
+
+def _is_input(workspace: Workspace, join: int) -> bool:
+    return len(workspace.joins[join].aliases) == 1
 
 
 def _distinct(workspace: Workspace, names: Iterable[str]) -> list[Step]:
@@ -85,7 +122,7 @@ def _add_savings(
     reached = {known: best_ways(around, known) for known in dict.fromkeys(step.known for step in steps)}
     for step in steps:
         join = workspace.join_of(step.store)
-        if len(workspace.joins[join].aliases) > 1:
+        if not _is_input(workspace, join):
             way = reached[step.known].get(step.target)
             saving = max(0.0, way[0] - step.cost) if way else math.inf
             place = step.start, step.known, step.target

@@ -1,7 +1,7 @@
 """The space of plans of one query: what every strategy asks.
 
 Guarantees: inputs are numbered as in `Query.aliases` and sets of them are bit masks; the space is fixed by query,
-statistics and options, so equal questions have equal answers.
+statistics and options, so equal questions have equal answers. Its deadline is for those who ask many.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from weft.errors import ConfigError
+from weft.errors import ConfigError, PlanError
 from weft.logical.expr import Expr, aliases, columns
 from weft.logical.query import Query
 from weft.logical.user_functions import has_user_call, user_calls
 from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, copies, crowding, step_cost
+from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.skew import Skew
 from weft.plan.join_plan import Layout
 from weft.plan.routing import Routing
@@ -22,7 +23,7 @@ from weft.plan.schedule import NO_KEY, Place, Spread
 from weft.stats.estimate import Estimator, bits
 from weft.stats.statistics import Statistics
 
-__all__ = ["Options", "Space", "Tree"]
+__all__ = ["Options", "Space", "Tree", "check_inputs"]
 
 # Operators as tuples of their stores' masks, inner ones first, the root last.
 Tree = tuple[tuple[int, ...], ...]
@@ -39,6 +40,10 @@ class Options:
     weights: Weights = DEFAULT_WEIGHTS
     scatter_heavy: bool = True  # whether heavy values of keys may be scattered
     tasks: int | None = None  # that run at once; None: as many as there are partitions
+    planning_seconds: float | None = (
+        None  # to look for better plans; None: 5, or 60 for the best plan there is
+    )
+    most_inputs: int = 32  # that a query may join
 
     def __post_init__(self) -> None:
         if self.partitions < 1:
@@ -49,6 +54,19 @@ class Options:
             raise ConfigError(f"tasks is {self.tasks}", hint="use 1 or more")
         if self.budget is not None and not self.budget >= 0:
             raise ConfigError(f"budget is {self.budget}", hint="use a number of tuples")
+        if self.planning_seconds is not None and not self.planning_seconds >= 0:
+            raise ConfigError(f"planning_seconds is {self.planning_seconds}", hint="use 0 or more")
+        if self.most_inputs < 1:
+            raise ConfigError(f"most_inputs is {self.most_inputs}", hint="use 1 or more")
+
+
+def check_inputs(query: Query, options: Options) -> None:
+    """Refuse a query of more inputs than may be joined: it would take too long to plan."""
+    if len(query.inputs) > options.most_inputs:
+        raise PlanError(
+            f"the query joins {len(query.inputs)} inputs, more than most_inputs={options.most_inputs} allows",
+            hint=f"join fewer, or raise the limit: weft.Options(most_inputs={len(query.inputs)})",
+        )
 
 
 class _Called(NamedTuple):
@@ -66,8 +84,11 @@ class _Called(NamedTuple):
 class Space:
     """Routing, connectivity and sizes over bit masks."""
 
-    def __init__(self, query: Query, statistics: Statistics, options: Options) -> None:
+    def __init__(
+        self, query: Query, statistics: Statistics, options: Options, deadline: Deadline = NEVER
+    ) -> None:
         self.query = query
+        self.deadline = deadline
         self.options = options
         self.weights = options.weights
         self.partitions = options.partitions

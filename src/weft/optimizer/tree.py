@@ -1,7 +1,8 @@
 """Which intermediate results to store: the tree strategies of CLASH 5.3.3, and their yardstick.
 
 Guarantees: a strategy gives trees over all inputs, none of which stores a cross product; which of them is cheapest, and
-with which layouts, is decided elsewhere. Sizes are estimates of `Space.size`.
+with which layouts, is decided elsewhere. Sizes are estimates of `Space.size`. Once the deadline of the space is over, a
+strategy gives what it has, one tree at least.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ def _generalised_left_deep(space: Space, budget: float) -> Iterator[Tree]:
             rest.remove(chosen)
             prefix |= chosen
         yield make_tree([*operators, (prefix, *rest)])
+        if space.deadline.over:
+            return
 
 
 def chain(space: Space) -> Iterator[Tree]:
@@ -101,7 +104,7 @@ def chain(space: Space) -> Iterator[Tree]:
     line = line_up(space)
     tree = next(flat(space))
     spent = sum(space.size(leaf) for leaf in _leaves(space))
-    while True:
+    while not space.deadline.over:
         found = [(space.size(sum(stores)), operator, stores) for operator, stores in _runs(space, tree, line)]
         if not found:
             break
@@ -161,10 +164,12 @@ def merge(space: Space) -> Iterator[Tree]:
 
 
 def _subsets(space: Space, operator: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Proper subsets of an operator's stores, two of them leaves at least, with no cross product."""
+    """Proper subsets of an operator's stores, two of them leaves at least, with no cross product; none out of time."""
     most = len(operator) if len(operator) <= MANY else 4  # of many stores, all subsets would be too many
     for count in range(2, most):
         for stores in combinations(operator, count):
+            if space.deadline.over:
+                return
             leaves = sum(store & (store - 1) == 0 for store in stores)
             if leaves >= 2 and space.storable(sum(stores)):
                 yield stores

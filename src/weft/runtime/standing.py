@@ -92,7 +92,10 @@ def never(graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:  # noq
 def changed(
     standing: Standing, changes: Changes, decide: Decide, facts: Facts, samples: Samples | None
 ) -> tuple[Standing, Relay]:
-    """Plan for other queries; a new one that cannot be planned is refused, and the others go on."""
+    """Plan for other queries; a new one that cannot be planned is refused, and the others go on.
+
+    Whatever planning throws. If even the queries that run cannot be planned any more, they go on by the plan they have.
+    """
     stopped = {name: why for name, why in changes.stop.items() if name not in standing.stopped}
     asked = {name: one for name, one in standing.asked.items() if name not in stopped}
     begun = {name: one for name, (one, _) in changes.begin.items()}
@@ -108,12 +111,19 @@ def changed(
 
     try:
         decision = decided(wanted)
-    except WeftError:
+    except Exception:
         for name, why in refused(decided, asked, begun).items():
             _LOG.warning("query %s is refused: %s", name, why)
             gone[name], former[name] = f"refused: {why}", begun[name].fingerprint
             del wanted[name]
-        decision = decided(wanted)
+        try:
+            decision = decided(wanted)
+        except Exception as error:
+            if standing.program is None:
+                raise
+            _LOG.warning("the queries go on by the plan they have, none can stop: %s", _reason(error))
+            refusals = {name: why for name, why in gone.items() if name not in stopped}
+            return replace(standing, stopped=refusals), Relay()
     former = {name: one for name, one in former.items() if name in gone}
     if decision is None:
         return Standing(stopped=gone, former=former), Relay()
@@ -130,8 +140,8 @@ def relaid(
     """
     try:
         decision = decide(standing, standing.asked, facts, samples, True)
-    except WeftError as error:
-        _LOG.warning("the queries cannot be planned again: %s", error.message)
+    except Exception as error:
+        _LOG.warning("the queries cannot be planned again, and go on as they are: %s", _reason(error))
         return None
     if standing.plan is not None and _heavy(decision.plan) == _heavy(standing.plan):
         return None
@@ -152,6 +162,10 @@ def refused(
         try:
             decide({**wanted, name: one})
             wanted[name] = one
-        except WeftError as error:
-            found[name] = error.message
+        except Exception as error:
+            found[name] = _reason(error)
     return found
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, WeftError) else f"{type(error).__name__}: {error}"

@@ -182,6 +182,8 @@ _OPTIONS: dict[str, Callable[[Node], object]] = {
     "weights": _weights,
     "scatter_heavy": Node.flag,
     "tasks": Node.integer,
+    "planning_seconds": Node.figure,
+    "most_inputs": Node.integer,
 }
 
 

@@ -57,6 +57,7 @@ class Estimator:
         self.rates = [self._rate(i, alias) for i, alias in enumerate(query.aliases)]
         self._tuples: dict[tuple[int, int], float] = {}
         self._selectivities: dict[int, float] = {}
+        self._pairs: dict[tuple[Expr, Expr], float] = {}
 
     def mask(self, names: tuple[str, ...] | frozenset[str]) -> int:
         """The bit mask of some aliases."""
@@ -150,7 +151,11 @@ class Estimator:
         return product
 
     def _pair(self, left: Expr, right: Expr) -> float:
-        return self.statistics.selectivity(self.query, make_call("=", (left, right), BOOLEAN))
+        found = self._pairs.get((left, right))
+        if found is None:
+            found = self.statistics.selectivity(self.query, make_call("=", (left, right), BOOLEAN))
+            self._pairs[left, right] = found
+        return found
 
     def _filter_selectivity(self, alias: str) -> float:
         filters = [f for f in self.query.filters if aliases(f) == {alias}]

@@ -87,6 +87,8 @@ def test_merged_mappings_may_override() -> None:
         (GOOD.replace("  b: {", "  a: {"), "line 5: 'a' is there twice"),
         (GOOD + "  'q': SELECT 1", "line 8: 'q' is there twice"),
         (GOOD + "options: {partitions: 0}", "partitions is 0"),
+        (GOOD + "options: {planning_seconds: -1}", "planning_seconds is -1"),
+        (GOOD + "options: {most_inputs: 0}", "most_inputs is 0"),
         (GOOD + "options: {partitions: 2.7}", "options.partitions: 2.7 is not a whole number"),
         (GOOD + "options: {partitions: .inf}", "options.partitions: inf is not a whole number"),
         (GOOD + "options: {partitions: true}", "options.partitions: True is not a whole number"),
