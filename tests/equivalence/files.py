@@ -76,7 +76,13 @@ def write(join: Join, layouts: dict[str, Layout], root: Path, seed: int) -> dict
                 number += 1
     schemas = {stream.name: stream.schema for stream in join.catalog.streams}
     return {
-        name: files(layout.format, str(root / name), schema=schemas[name], max_files_per_batch=layout.files)
+        name: files(
+            layout.format,
+            str(root / name),
+            schema=schemas[name],
+            max_files_per_batch=layout.files,
+            unfinished_after="0 seconds",
+        )
         for name, layout in layouts.items()
     }
 

@@ -216,7 +216,13 @@ class Stage:
                 folder = str(self.root / "in" / stream.name)
                 session.stream(
                     stream.name,
-                    weft.files(layout.format, folder, schema=stream.schema, max_files_per_batch=1),
+                    weft.files(
+                        layout.format,
+                        folder,
+                        schema=stream.schema,
+                        max_files_per_batch=1,
+                        unfinished_after="0 seconds",
+                    ),
                     event_time=stream.event_time,
                     lateness=stream.lateness,
                     late=stream.late,

@@ -121,7 +121,13 @@ class Case:
             **arguments,
         )
         for name in self.streams:
-            source = weft.files("json", str(root / "in" / name), schema=SCHEMA, max_files_per_batch=1)
+            source = weft.files(
+                "json",
+                str(root / "in" / name),
+                schema=SCHEMA,
+                max_files_per_batch=1,
+                unfinished_after="0 seconds",
+            )
             session.stream(name, source, event_time="ts", lateness=timedelta(seconds=2 * DISORDER))
         return session
 
