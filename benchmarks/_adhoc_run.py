@@ -19,7 +19,6 @@ from typing import Any
 
 from benchmarks._ajoin_run import make_session, make_sink
 from benchmarks._process import say
-from benchmarks._progress import streaming_query
 
 import weft
 from weft.runtime.metrics import BatchMetrics
@@ -164,8 +163,7 @@ def _wait(session: weft.Session, done: Callable[[], bool]) -> None:
 
 def _check(session: weft.Session) -> None:
     """Raise what ended the session, if it has ended."""
-    if not streaming_query(session).isActive:
-        session.await_termination()
+    if session.await_termination(0):
         raise SystemExit("the session has ended by itself")
 
 

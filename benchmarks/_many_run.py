@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks._ajoin_run import input_rows, make_session, make_sink, state_bytes
 from benchmarks._process import say
-from benchmarks._progress import batch_seconds, streaming_query, wait_for
+from benchmarks._progress import wait_for_weft, weft_seconds
 
 __all__ = ["ManyTask", "run_many", "run_separately"]
 
@@ -52,15 +52,14 @@ def run_many(task: ManyTask, queries: Mapping[str, str], label: str) -> dict[str
         session.query(sql, name=name, sink=sinks[name])
     planning = time.perf_counter() - began
     session.start(available_now=True)
-    running = streaming_query(session)
-    wait_for(running, label)
-    session.await_termination()
+    wait_for_weft(session, label)
     progress = {name: list(batches) for name, batches in session.progress.items()}
+    seconds = weft_seconds(session)
     session.stop()
     return {
         "planning": planning,
         "rows": input_rows(progress),
-        "seconds": batch_seconds(running),
+        "seconds": seconds,
         "state": state_bytes(progress),
         "results": {name: _results(task, sinks[name], progress[name]) for name in queries},
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks._data import SCHEMA, Shape
-from benchmarks._progress import batch_seconds, streaming_query, wait_for
+from benchmarks._progress import wait_for_weft, weft_batches
 
 import weft
 from weft.runtime.metrics import BatchMetrics
@@ -25,7 +25,8 @@ class PairRun:
     """What every batch did, and how long it took."""
 
     batches: Sequence[BatchMetrics]
-    seconds: Sequence[float]
+    seconds: Sequence[float]  # alone: from the commit of the batch before
+    latencies: Sequence[float]  # from look to commit
 
     def rows(self, first: int) -> int:
         """The input rows from a batch on."""
@@ -57,11 +58,9 @@ def run_pair(data: Path, work: Path, shape: Shape, *, window: int, cores: int) -
     sql = f"SELECT v.n AS v_n, w.n AS w_n, v.price FROM {inputs} WHERE v.vid = w.vid"
     session.query(sql, name="pair", sink=weft.to_parquet(work / "out"))
     session.start(available_now=True)
-    query = streaming_query(session)
-    wait_for(query, f"Weft, {window} s")
-    session.await_termination()
-    found = PairRun(list(session.progress["pair"]), batch_seconds(query))
+    wait_for_weft(session, f"Weft, {window} s")
+    done = weft_batches(session)
+    by_number = {batch.number: batch for batch in session.progress["pair"]}
     session.stop()
-    if len(found.seconds) != len(found.batches):
-        raise SystemExit("Spark has not kept the times of all batches: make them fewer, and larger")
-    return found
+    batches = [by_number[number] for number, _, _ in done]
+    return PairRun(batches, [alone for _, alone, _ in done], [whole for _, _, whole in done])

@@ -1,7 +1,8 @@
-"""What a streaming query did, from Spark's own records.
+"""What batches took: Spark's by its own records of a streaming query, Weft's by its own of a session.
 
-Guarantees: Weft and Spark's joins are measured alike: a batch takes what Spark reports as its trigger's execution, and
-jobs are those of the query's run. The query may have ended, but its Spark session must still be there.
+Guarantees: they are measured alike, from when a batch begins to look for input until it is committed; where Weft's
+batches overlap, each counts from the commit of the one before, so that their sum is the time that all took. Jobs are
+those of the query's run. The query may have ended, but its Spark session must still be there.
 """
 
 from __future__ import annotations
@@ -13,25 +14,46 @@ from benchmarks._process import say
 
 import weft
 
-__all__ = ["batch_seconds", "jobs_and_stages", "streaming_query", "wait_for"]
+__all__ = ["batch_seconds", "jobs_and_stages", "wait_for", "wait_for_weft", "weft_batches", "weft_seconds"]
 
 
-def streaming_query(session: weft.Session) -> Any:
-    """The one streaming query of a session that was started."""
-    running: Any = session._running
-    return running.query
+def weft_batches(session: weft.Session) -> list[tuple[int, float, float]]:
+    """Of every committed batch with input: its number, the seconds it took alone, and those from look to commit."""
+    running: Any = session._run
+    history, found, last = running.loop.history, [], 0.0
+    brought = {m.number for _, m in history.batches if any(one.rows for one in m.inputs.values())}
+    for number, (began, done) in sorted(history.committed.items()):
+        if number in brought:
+            found.append((number, done - max(last, began), done - began))
+        last = done
+    return found
+
+
+def weft_seconds(session: weft.Session) -> list[float]:
+    """How long every batch with input took, oldest first; where they overlap, from the commit of the one before."""
+    return [alone for _, alone, _ in weft_batches(session)]
+
+
+def wait_for_weft(session: weft.Session, name: str) -> None:
+    """Wait for the end of a session that was started with what is there, saying how far it is."""
+    told = 0
+    while not session.await_termination(2):
+        seconds = weft_seconds(session)
+        if len(seconds) > told:
+            say(f"{name}: {len(seconds)} batches done, the last in {seconds[-1]:.2f} s")
+            told = len(seconds)
 
 
 def batch_seconds(query: Any) -> list[float]:
-    """How long every batch with input took, oldest first."""
-    done = [entry for entry in query.recentProgress if entry.numInputRows]
+    """How long every batch of a streaming query of Spark's took, oldest first; triggers without a batch do not count."""
+    done = [entry for entry in query.recentProgress if "addBatch" in entry.durationMs]
     return [entry.durationMs["triggerExecution"] / 1000 for entry in done]
 
 
 def jobs_and_stages(spark: Any, group: object, batches: int = 1) -> tuple[float, float]:
-    """Jobs and stages per batch; a streaming query's jobs are in the group of its run."""
+    """Jobs and stages per batch; a streaming query's jobs are in the group of its run, Weft's are in none."""
     tracker = spark.sparkContext.statusTracker()
-    jobs: Sequence[int] = tracker.getJobIdsForGroup(str(group))
+    jobs: Sequence[int] = tracker.getJobIdsForGroup(None if group is None else str(group))
     found = [tracker.getJobInfo(job) for job in jobs]
     stages = sum(len(info.stageIds) for info in found if info is not None)
     return len(jobs) / max(1, batches), stages / max(1, batches)

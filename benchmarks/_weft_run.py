@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks._data import SCHEMA
 from benchmarks._joins import Join, Task
 from benchmarks._process import say
-from benchmarks._progress import batch_seconds, jobs_and_stages, streaming_query, wait_for
+from benchmarks._progress import jobs_and_stages, wait_for_weft, weft_batches
 from pyspark.sql import SparkSession
 
 import weft
@@ -23,12 +23,12 @@ def run_weft(join: Join, task: Task) -> dict[str, Any]:
     planned = session.query(join.weft_sql(), name=join.name, sink=weft.to_parquet(task.out))
     session.start(available_now=True)
     say("weft: Spark is there")
-    query = streaming_query(session)
-    wait_for(query, "weft")
-    session.await_termination()
+    wait_for_weft(session, "weft")
     total = time.time() - task.launched
-    done, seconds = session.progress[join.name], batch_seconds(query)
-    jobs, stages = jobs_and_stages(SparkSession.getActiveSession(), query.runId, len(done))
+    timed = weft_batches(session)
+    by_number = {batch.number: batch for batch in session.progress[join.name]}
+    done, seconds = [by_number[number] for number, _, _ in timed], [alone for _, alone, _ in timed]
+    jobs, stages = jobs_and_stages(SparkSession.getActiveSession(), None, len(done))
     session.stop()
     return {
         "total": total,

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from benchmarks._digest import Digest, digest
 from benchmarks._process import say
-from benchmarks._progress import batch_seconds, streaming_query, wait_for
+from benchmarks._progress import wait_for_weft, weft_batches
 from benchmarks._report import percentile
 from benchmarks._zipf import SCHEMA, STREAMS, Zipf, write_zipf
 from rich.console import Console
@@ -68,15 +68,13 @@ def measure(way: str, data: Path, work: Path, zipf: Zipf, options: argparse.Name
     sql = SQL.format(window=options.window)
     session.query(sql, name="skew", sink=weft.to_parquet(work / "out"))
     session.start(available_now=True)
-    query = streaming_query(session)
-    wait_for(query, way)
-    session.await_termination()
-    done, seconds = list(session.progress["skew"]), batch_seconds(query)
-    running: Any = session._running
+    wait_for_weft(session, way)
+    timed = weft_batches(session)
+    by_number = {batch.number: batch for batch in session.progress["skew"]}
+    done, seconds = [by_number[number] for number, _, _ in timed], [alone for _, alone, _ in timed]
+    running: Any = session._run
     stores = running.loop.standing.program.graph.stores
     session.stop()
-    if len(seconds) != len(done):
-        raise SystemExit("Spark has not kept the times of all batches: make them fewer, and larger")
     counted = done[options.drop :]
     return Run(
         seconds[options.drop :],

@@ -25,7 +25,6 @@ EVENTS = {
     "plan": "ck/plan/{n}.json",
     "bucket": "ck/state/buckets/{n}-*",
     "part": "out/*/_weft/pending/{n}/*",
-    "staged": "out/*/_weft/staged/{n}",
     "results": "out/*/batch=*",
     "letters": "ck/dead_letters/batch-{n:012d}.jsonl",
     "manifest": "ck/state/{n}.json",
@@ -52,7 +51,6 @@ CLOSES = {
 ENDS = {
     "ending": "ck/plan/*.json",
     "rest": "out/o*/_weft/pending/*/*",
-    "rest staged": "out/o*/_weft/staged/*",
     "rest in place": "out/o*/batch=*",
     "end": "ck/state/*.json",
 }

@@ -121,7 +121,9 @@ class Exchange:
     direct: bool = False  # all tasks are in this process, and batches need not be bytes
 
     def path(self) -> str:
-        """A name in the folder that no other file has."""
+        """A name in the folder, which is made if need be, that no other file has."""
+        if self.folder is not None and not os.path.isdir(self.folder):
+            os.makedirs(self.folder, exist_ok=True)
         return f"{self.folder}/{uuid.uuid4().hex}"
 
     def pack(self, *batches: pa.RecordBatch) -> tuple[str, Any]:

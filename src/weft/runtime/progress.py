@@ -87,6 +87,9 @@ class History:
         default_factory=list
     )  # the graph's number, and the figures
     graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
+    committed: dict[int, tuple[float, float]] = field(
+        default_factory=dict
+    )  # when batches began and when they were committed, by their numbers, in seconds of `time.perf_counter`
     _parts: dict[int, dict[tuple[str, Names], Part]] = field(default_factory=dict)  # of each graph
 
     def add(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
@@ -97,6 +100,11 @@ class History:
             self.graphs = {n: g for n, g in self.graphs.items() if n > last - GRAPHS} | {last: graph}
             self._parts = self._kept_parts()
         self.batches = [*self.batches[-KEPT:], (last, metrics)]
+
+    def commit(self, number: int, began: float, done: float) -> None:
+        """A batch is committed."""
+        self.committed[number] = began, done
+        self.committed.pop(number - KEPT - 1, None)
 
     def _kept_parts(self) -> dict[int, dict[tuple[str, Names], Part]]:
         """Those of the last graphs, as far as there is room."""

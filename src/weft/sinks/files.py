@@ -16,7 +16,16 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["ParquetFile", "make_directory", "move", "remove", "try_writing", "write_parquet", "write_text"]
+__all__ = [
+    "ParquetFile",
+    "make_directory",
+    "move",
+    "names_in",
+    "remove",
+    "try_writing",
+    "write_parquet",
+    "write_text",
+]
 
 _TRIED = 1 << 16  # bytes
 _ROW_GROUP = 1 << 25  # bytes in memory, at least, but for the last one
@@ -122,6 +131,14 @@ def move(source: Path, target: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def names_in(path: Path) -> set[str]:
+    """The files of a directory, which need not be there."""
+    try:
+        return set(os.listdir(path))
+    except FileNotFoundError:
+        return set()
 
 
 def remove(path: Path) -> None:

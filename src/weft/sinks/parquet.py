@@ -5,10 +5,10 @@ batch or nothing of it. Committing N again replaces it, so every batch is there 
 directory that belongs to another checkpoint, or is ahead of its own by more than the batch that was interrupted, is
 refused rather than changed.
 
-    out/batch=0/part-00000.parquet …        what readers see (pyarrow.dataset, spark.read.parquet)
+    out/batch=0/part-00000-….parquet        what readers see (pyarrow.dataset, spark.read.parquet)
     out/_weft/owner.json                    whose results these are
     out/_weft/pending/N/part-00003-….parquet    written by tasks, not yet committed
-    out/_weft/staged/N/, out/_weft/replaced/N/  a commit on its way
+    out/_weft/replaced/N/                   what a repeated batch replaces
 
 Spark shows N as a column `batch`; `batch_column` gives it another name.
 
@@ -123,12 +123,12 @@ class ParquetSink:
                 f"to_parquet: {self.path} has batch {ahead[-1]}, but the checkpoint ends with {last_committed}",
                 hint=_ELSEWHERE,
             )
-        for leftover in ("pending", "staged", "replaced"):
+        for leftover in ("pending", "replaced"):
             files.remove(self._own(leftover))
 
     def begin(self, batch_id: int) -> None:
         """Drop what an earlier attempt of the batch wrote and did not commit."""
-        for leftover in ("pending", "staged", "replaced"):
+        for leftover in ("pending", "replaced"):
             files.remove(self._own(leftover, str(batch_id)))
 
     def commit(self, batch_id: int, rows: Rows) -> None:
@@ -153,30 +153,27 @@ class ParquetSink:
         return directory / f"part-{partition:05d}-{uuid.uuid4().hex}.parquet"
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
-        """Gather the files in a directory and put that in place; without files, the batch is empty."""
-        pending, staged, replaced = (
-            self._own(stage, str(batch_id)) for stage in ("pending", "staged", "replaced")
-        )
-        missing = [name for name in names if not (pending / name).exists()]
-        if missing:
-            raise SinkError(
-                f"to_parquet: batch {batch_id} lacks its file {missing[0]}", hint="run the batch again"
-            )
-        files.remove(staged)
-        files.make_directory(staged)
-        for number, name in enumerate(names):
-            files.move(pending / name, staged / f"part-{number:05d}.parquet")
-        self._replace(self.batch_directory(batch_id), staged if names else None, replaced)
-        for leftover in (replaced, staged, pending):
-            files.remove(leftover)
-
-    def _replace(self, place: Path, new: Path | None, old: Path) -> None:
-        if place.exists():
-            files.remove(old)
-            files.make_directory(old.parent)
-            files.move(place, old)
-        if new is not None:
-            files.move(new, place)
+        """Put the directory of the files in place; without files, the batch is empty."""
+        pending, place = self._own("pending", str(batch_id)), self.batch_directory(batch_id)
+        there = files.names_in(pending)
+        for name in names:
+            if name not in there:
+                raise SinkError(
+                    f"to_parquet: batch {batch_id} lacks its file {name}", hint="run the batch again"
+                )
+        for other in there.difference(names):  # of attempts that were lost
+            files.remove(pending / other)
+        replaced = self._own("replaced", str(batch_id)) if place.exists() else None
+        if replaced is not None:
+            files.remove(replaced)
+            files.make_directory(replaced.parent)
+            files.move(place, replaced)
+        if names:
+            files.move(pending, place)
+        else:
+            files.remove(pending)
+        if replaced is not None:
+            files.remove(replaced)
 
     def batch_directory(self, batch_id: int) -> Path:
         """Where the rows of a batch are."""

@@ -6,6 +6,7 @@ None. Names are relative paths with `/` between their parts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,8 @@ __all__ = ["LocalDisk", "Memory", "Storage"]
 class Storage(Protocol):
     """A place for named bytes."""
 
-    def put(self, name: str, data: bytes) -> None:
-        """Keep bytes under a name, in place of what was there."""
+    def put(self, name: str, data: bytes, *, flush: bool = True) -> None:
+        """Keep bytes under a name, in place of what was there; flushed, they also survive the end of the machine."""
         ...
 
     def get(self, name: str) -> bytes | None:
@@ -48,25 +49,26 @@ class LocalDisk:
 
     root: Path
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write a file, flush it, and only then give it its name."""
-        file = self.root / name
-        partial = file.with_name(f".{file.name}.tmp")
+    def put(self, name: str, data: bytes, *, flush: bool = True) -> None:
+        """Write a file, and only when it is complete give it its name."""
+        folder, _, last = f"{self.root}/{name}".rpartition("/")
+        partial = f"{folder}/.{last}.tmp"
         try:
-            self._write(partial, data)
+            self._write(partial, data, flush)
         except FileNotFoundError:  # the first entry of its folder
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._write(partial, data)
-        os.replace(partial, file)
+            os.makedirs(folder, exist_ok=True)
+            self._write(partial, data, flush)
+        os.replace(partial, f"{folder}/{last}")
 
     @staticmethod
-    def _write(file: Path, data: bytes) -> None:
+    def _write(file: str, data: bytes, flush: bool) -> None:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
-            os.fsync(handle)
+            if flush:
+                os.fsync(handle)
         finally:
             os.close(handle)
 
@@ -86,7 +88,8 @@ class LocalDisk:
 
     def delete(self, name: str) -> None:
         """Delete a file."""
-        (self.root / name).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self.root}/{name}")
 
     def path(self, name: str) -> Path:
         """Where a file is."""
@@ -104,7 +107,7 @@ class Memory:
     entries: dict[str, bytes] = field(default_factory=dict)
     objects: dict[str, Any] = field(default_factory=dict)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, flush: bool = True) -> None:  # noqa: ARG002
         """Keep bytes."""
         self.entries[name] = data
 

@@ -131,7 +131,8 @@ def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
     checkpoint.open({}, partitions=1)
     for name in ("0-held-x", "0-held-y"):
         checkpoint.storage.put(f"{BUCKETS}/{name}", b"")
-    checkpoint.commit(Manifest(0, held={"q": (HeldRun("0-held-x", 1, 2, 3, 4),)}))
+    checkpoint.commit(left := Manifest(0, held={"q": (HeldRun("0-held-x", 1, 2, 3, 4),)}))
+    checkpoint.tidy(left)
     assert checkpoint.manifest(0) == Manifest(0, held={"q": (HeldRun("0-held-x", 1, 2, 3, 4),)})
     assert checkpoint.storage.list(BUCKETS) == ["0-held-x"]
     checkpoint.close()

@@ -54,7 +54,8 @@ def checkpoint(root: Path) -> Checkpoint:
     made.claim()
     for number in range(3):
         _write_plan(made, number)
-        made.commit(_manifest(made, number))
+        made.commit(left := _manifest(made, number))
+        made.tidy(left)
     return made
 
 

@@ -211,13 +211,17 @@ class Checkpoint:
         return max(self._kept) if self._kept else max(self._numbers("state"), default=-1)
 
     def commit(self, manifest: Manifest) -> None:
-        """Make a batch final, then delete what nobody needs any more."""
+        """Make a batch final."""
         write_record(self.storage, _entry("state", manifest.number), manifest.to_dict())
         self._kept[manifest.number] = manifest
         if not self._committed:
             self._committed, self._owned["committed"] = True, True
             self.claim()
+
+    def tidy(self, manifest: Manifest) -> None:
+        """Delete what nobody needs any more now that a batch is final."""
         old = manifest.number - KEPT
+        self._close_exchange(manifest.number)
         for kind in ("plan", "state", "relaid"):
             self.storage.delete(_entry(kind, old))
         with self._guard:
@@ -236,14 +240,12 @@ class Checkpoint:
         """A folder for what the tasks of a batch send each other; it goes when the batch is done."""
         if self.root is None:
             raise ValueError("a log in memory has no folders")
-        folder = self.root / "exchange" / str(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return self.root / "exchange" / str(number)
 
-    def close_exchange(self, number: int) -> None:
+    def _close_exchange(self, number: int) -> None:
         """Delete what the tasks of a batch sent each other."""
-        if self.root is not None:
-            shutil.rmtree(self.root / "exchange" / str(number), ignore_errors=True)
+        if self.root is not None and os.path.isdir(folder := f"{self.root}/exchange/{number}"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def clean(self) -> None:
         """Delete what a session that was killed left: what tasks sent each other, and files that nothing names.
@@ -319,7 +321,7 @@ class Checkpoint:
 
     def write_plan(self, plan: Plan) -> None:
         """Fix what a batch will do, for this attempt and all later ones."""
-        write_record(self.storage, _entry("plan", plan.number), plan.to_dict())
+        write_record(self.storage, _entry("plan", plan.number), plan.to_dict(), flush=False)
         with self._guard:
             self._plans[plan.number] = plan
             self._pinned.clear()

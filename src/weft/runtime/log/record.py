@@ -21,10 +21,10 @@ __all__ = ["read_record", "write_record"]
 _REMEDY = "restore it from a copy, or begin anew with a new checkpoint directory"
 
 
-def write_record(storage: Storage, name: str, content: Any) -> None:
-    """Keep plain data under a name."""
+def write_record(storage: Storage, name: str, content: Any, *, flush: bool = True) -> None:
+    """Keep plain data under a name; what is not flushed survives the end of the process, not that of the machine."""
     body = json.dumps(content, separators=(",", ":")).encode()
-    storage.put(name, _head(name, body) + b"\n" + body)
+    storage.put(name, _head(name, body) + b"\n" + body, flush=flush)
 
 
 def read_record(storage: Storage, name: str, hint: str = _REMEDY) -> Any:

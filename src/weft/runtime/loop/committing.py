@@ -64,6 +64,7 @@ class Committer:
     def _commit_and_tell(self, ended: Ended, after: Callable[[Ended], None]) -> None:
         self._commit(ended)
         after(ended)
+        self.log.tidy(ended.manifest)
 
     def wait(self) -> None:
         """Wait until all batches are committed; an error in doing so is raised here."""
@@ -90,7 +91,6 @@ class Committer:
             manifest = replace(manifest, failed={**manifest.failed, **failed}, results=results)
             self._stop(failed)
         self.log.commit(manifest)
-        self.log.close_exchange(ended.plan.number)
         self.last = manifest.number
         _LOG.debug("batch %d committed after %.4f s", manifest.number, time.perf_counter() - ended.began)
 

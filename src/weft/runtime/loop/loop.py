@@ -148,6 +148,7 @@ class Loop:
 
     def run_next(self, *, also_empty: bool = False) -> bool:
         """Run the next batch, if there is one to run or it may be empty; whether there was."""
+        began = time.perf_counter()
         plan = self.decider.known(self.before)
         is_new = plan is None
         if plan is None:
@@ -162,7 +163,6 @@ class Loop:
             plan = replace(plan, cursors=self.intake.states())
             self.log.write_plan(plan)
         self.intake.count_taken(plan)
-        began = time.perf_counter()
         try:
             told, before = self.execute(plan)
         except WeftError:
@@ -312,6 +312,7 @@ class Loop:
     def _committed(self, ended: Ended) -> None:
         """A batch is in the log: what it read may go, and whoever waits for it is told."""
         self.intake.release(ended.plan)
+        self.history.commit(ended.plan.number, ended.began, time.perf_counter())
         if _LOG.isEnabledFor(logging.INFO) and GRAPH in ended.manifest.metrics:
             metrics = BatchMetrics.from_dict(ended.manifest.metrics[GRAPH])
             for name, asked in sorted(self.standing.asked.items()):
