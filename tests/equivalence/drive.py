@@ -103,7 +103,7 @@ def run(workload: Workload, setting: Setting) -> Course:
 
 
 class _Drive:
-    """The state of a run, as `SparkRunner` has it."""
+    """The state of a run, as the loop has it."""
 
     def __init__(self, workload: Workload, setting: Setting) -> None:
         self.workload, self.setting = workload, setting

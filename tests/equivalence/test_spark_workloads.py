@@ -1,6 +1,6 @@
 """On Spark, too, queries that share and come and go answer as if each were alone.
 
-Starting a streaming query costs more than a batch, so a session takes many random workloads at once, each over streams
+Starting a session costs more than a batch, so a session takes many random workloads at once, each over streams
 of its own, and all their changes fall between the same batches. In the middle it is stopped and started again.
 
 Files are looked for stream by stream, so those of one step may come in different batches: what came when is read from

@@ -7,8 +7,8 @@ is complete.
 
     magic, version │ Arrow IPC stream │ arrays, each on 64 bytes │ JSON footer │ footer's length and CRC, magic
 
-The footer holds a checksum of all before it; `verify=False` leaves it unread, for bytes that came through Spark's own
-checksums or files that must stay mapped and not loaded.
+The footer holds a checksum of all before it; `verify=False` leaves it unread, for files that this process
+wrote itself and that must stay mapped and not loaded.
 """
 
 from __future__ import annotations

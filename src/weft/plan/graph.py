@@ -160,7 +160,7 @@ class PhysicalGraph:
 
     @property
     def hops(self) -> int:
-        """How many shuffles a batch goes through."""
+        """How many hops a batch goes through."""
         return max((edge.hop for edge in self.edges), default=0)
 
     def edge(self, name: str) -> Edge:

@@ -1,7 +1,7 @@
 """Where a tuple is while it probes, and when it has to move (design, D5 and D6).
 
 Guarantees: this is the only place that knows what a hop is, so the cost of a plan and the graph it lowers to cannot
-disagree. A hop is one shuffle; within a hop a tuple stays in its task.
+disagree. A hop is one way from task to task; within a hop a tuple stays in its task.
 
 - A tuple reaches the task of its own store in hop 1, together with being stored there.
 - A step is *local* if the tuple is where it must be: the store is replicated, or partitioned by the key whose value

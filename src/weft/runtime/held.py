@@ -3,7 +3,7 @@
 Guarantees: what leaves at a clock are all results of earlier times that have been found, in the order of their times;
 what stays are a few sorted runs. So if nothing that is found later is of an earlier time than the clock, which is so
 where late tuples are dropped, all that ever leaves is in order. A run is the time of every result, in its first column,
-and the results. On Spark, runs are files that the manifest names (design, D3), written once and read from the front on.
+and the results. Runs are what the manifest names (design, D3), files on a disk: written once, read from the front on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The rows that pass between the tasks of a batch, and to the driver (design, D1).
+"""The messages that pass between the tasks of a batch, and to the driver (design, D1).
 
-Guarantees: a row is (partition, target, bytes): either a batch of tuples on its way over an edge, or a note to the
-driver, which the stages on the way pass on unopened. Bytes are never copied here: they are views of Arrow's buffers.
+Guarantees: a message is (partition, target, bytes): either a batch of tuples on its way over an edge, or a note to the
+driver, which the hops on the way pass on unopened. Bytes are never copied here: they are views of Arrow's buffers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOTE = "!"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A row between tasks."""
+    """What a task sends: to a partition, or to the driver; a row where Spark shuffles it."""
 
     partition: int
     target: str
@@ -113,8 +113,8 @@ def batches_of(data: pa.Buffer) -> list[pa.RecordBatch]:
 class Exchange:
     """How batches get from task to task.
 
-    Through the shuffle, their bytes are copied six times between Python, the JVM and its files. Where all tasks are on
-    one machine, a large batch is a file in a folder instead, mapped by who receives it, and the row holds its name.
+    Through a shuffle, their bytes are copied six times between Python, the JVM and its files. So a large batch is a
+    file in a folder that all tasks see, mapped by who receives it, and the message holds its name.
     """
 
     folder: str | None = None
@@ -127,7 +127,7 @@ class Exchange:
         return f"{self.folder}/{uuid.uuid4().hex}"
 
     def pack(self, *batches: pa.RecordBatch) -> tuple[str, Any]:
-        """What a row says of batches of the same columns, and how it says it."""
+        """What a message says of batches of the same columns, and how it says it."""
         if self.direct:
             return DIRECT, list(batches)
         if self.folder is None or sum(batch.nbytes for batch in batches) < SMALL:
@@ -148,7 +148,7 @@ LARGE = 1 << 24
 
 
 def unpacked(how: str, data: Any, *, keep: bool = False) -> list[pa.RecordBatch]:
-    """The batches that a row stands for; to be kept beyond the batch, small ones are read, not mapped."""
+    """The batches that a message stands for; to be kept beyond the batch, small ones are read, not mapped."""
     if how == DIRECT:
         found: list[pa.RecordBatch] = data
         return found

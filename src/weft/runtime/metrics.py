@@ -1,6 +1,6 @@
 """What a batch did: the figures behind progress, `explain()` and the statistics of the optimiser.
 
-Guarantees: plain data; sums over partitions. Times are measured by the runner and given to it.
+Guarantees: plain data; sums over partitions. Times are measured by the loop and its tasks, and given to it.
 """
 
 from __future__ import annotations

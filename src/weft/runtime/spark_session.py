@@ -1,4 +1,4 @@
-"""Spark sessions with the settings that suit short jobs of few, large rows (`docs/spark.md` says why each).
+"""Spark sessions with the settings that suit Weft's tasks (`docs/spark.md` says why each).
 
 Guarantees: a session made here has as many slots for users' own tasks as its master says, and besides them those for
 tasks that stay. Java options that users have set for their own Spark win over ours.

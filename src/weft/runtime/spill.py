@@ -1,7 +1,7 @@
 """Results on their way to the driver, or to a sink that takes them all at once.
 
 Guarantees: a task holds few of them: what is more than a portion is in a file of the exchange, which whoever gets it
-maps. Batches stay as they were given, since those of ordered results are sorted runs. Where the machines share no
+maps. Batches stay as they were given, since those of ordered results are sorted runs. Without a
 folder, they are held as bytes.
 """
 

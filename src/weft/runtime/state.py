@@ -4,8 +4,8 @@ Guarantees: a run is of earlier batches, or one input's additions of this batch,
 question about the run and not about its rows (design, D5). `settle` keeps the runs few and forgets only rows that no
 tuple that is on time can reach.
 
-The interpreter sees a partition through `State` alone: `PartitionState` holds it in memory; on Spark, what an earlier
-stage of the same batch added is read from the files it wrote.
+The interpreter sees a partition through `State` alone: `FileState` has what a log names and what earlier hops of
+the same batch added; `PartitionState`, for tests, holds all of it in memory.
 """
 
 from __future__ import annotations

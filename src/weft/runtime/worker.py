@@ -1,7 +1,7 @@
-"""What a Spark task does (design, D1, D3 and D10).
+"""What a task of a batch does, whoever runs it (design, D1, D3 and D10).
 
 Guarantees: pure but for the bucket files and sink parts it writes, each under a name no other attempt has; what it
-returns names those that count. What it makes does not depend on the order in which a shuffle delivers: when an executor
+returns names those that count. What it makes does not depend on the order in which messages come: when an executor
 is lost, Spark runs finished tasks again though others have taken in some of what they sent, and rows that were then
 dealt out otherwise would be joined twice or not at all. So every parcel says who sent it, and they are sorted by that.
 An error of the user's is returned as a note, since no further attempt would mend it.

@@ -51,7 +51,7 @@ __all__ = ["Loop", "Mark"]
 _LOG = logging.getLogger("weft")
 
 ATTEMPTS = 4  # at a batch
-PATIENCE = 0.5  # seconds before the second attempt, twice that before the third, …
+PATIENCE = 0.5  # seconds before the third attempt, twice that before the fourth
 WATCHFUL, DROWSY = 0.005, 0.02  # seconds between two looks: while there was something lately, and later
 LATELY = 5.0  # seconds
 

@@ -1,1 +1,1 @@
-"""The executors on Spark, and the sessions of Spark's that they run in."""
+"""The executors on Spark: tasks that stay, and jobs."""
