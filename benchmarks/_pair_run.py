@@ -5,11 +5,14 @@ Guarantees: Spark is started by the first run and kept for the next, so that onl
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks._data import SCHEMA, Shape
+from benchmarks._process import say
 from benchmarks._progress import wait_for_weft, weft_batches
 
 import weft
@@ -42,8 +45,14 @@ class PairRun:
         return sum(store.rows for store in self.batches[-1].stores.values())
 
 
-def run_pair(data: Path, work: Path, shape: Shape, *, window: int, cores: int) -> PairRun:
-    """Join V.vid = W.vid within so many seconds, a file of each stream a batch."""
+def run_pair(
+    data: Path, work: Path, shape: Shape, *, window: int, cores: int, one_by_one: bool = False
+) -> PairRun:
+    """Join V.vid = W.vid within so many seconds, a file of each stream a batch.
+
+    All files are there at once, so that batches follow, and overlap, each other; or, ``one_by_one``, those of a batch
+    come when the batch before is committed.
+    """
     known = weft.StreamStatistics(rate=shape.rate, distinct={"vid": shape.keys})
     session = weft.Session(
         checkpoint=work / "checkpoint",
@@ -51,16 +60,38 @@ def run_pair(data: Path, work: Path, shape: Shape, *, window: int, cores: int) -
         statistics=weft.Statistics(dict.fromkeys(STREAMS, known)),
         options=weft.Options(partitions=cores),
     )
+    read = work / "in" if one_by_one else data
     for name in STREAMS:
-        source = weft.files("parquet", str(data / name), schema=SCHEMA, max_files_per_batch=1)
+        (read / name).mkdir(parents=True, exist_ok=True)
+        source = weft.files("parquet", str(read / name), schema=SCHEMA, max_files_per_batch=1)
         session.stream(name, source, event_time="ts")
     inputs = ", ".join(f"{name} [RANGE {window} SECONDS]" for name in STREAMS)
     sql = f"SELECT v.n AS v_n, w.n AS w_n, v.price FROM {inputs} WHERE v.vid = w.vid"
     session.query(sql, name="pair", sink=weft.to_parquet(work / "out"))
-    session.start(available_now=True)
-    wait_for_weft(session, f"Weft, {window} s")
+    if one_by_one:
+        session.start()
+        _feed(session, data, read)
+    else:
+        session.start(available_now=True)
+        wait_for_weft(session, f"Weft, {window} s")
     done = weft_batches(session)
     by_number = {batch.number: batch for batch in session.progress["pair"]}
     session.stop()
     batches = [by_number[number] for number, _, _ in done]
     return PairRun(batches, [alone for _, alone, _ in done], [whole for _, _, whole in done])
+
+
+def _feed(session: weft.Session, data: Path, read: Path) -> None:
+    """Put down the files of one batch after the other, under their names at once."""
+    running: Any = session._run
+    files = {name: sorted((data / name).iterdir()) for name in STREAMS}
+    for batch, several in enumerate(zip(*files.values(), strict=True)):
+        for name, file in zip(STREAMS, several, strict=True):
+            os.link(file, read / f".{name}")
+        for name, file in zip(
+            STREAMS, several, strict=True
+        ):  # so that both are seen by one look, nearly always
+            os.rename(read / f".{name}", read / name / file.name)
+        session.process_all_available()
+        if batch % 50 == 49:
+            say(f"Weft: {batch + 1} batches, {len(running.loop.history.committed)} committed")

@@ -45,7 +45,7 @@ def wait_for_weft(session: weft.Session, name: str) -> None:
 
 
 def batch_seconds(query: Any) -> list[float]:
-    """How long every batch of a streaming query of Spark's took, oldest first; triggers without a batch do not count."""
+    """How long every batch of a streaming query of Spark's took, oldest first; triggers without one do not count."""
     done = [entry for entry in query.recentProgress if "addBatch" in entry.durationMs]
     return [entry.durationMs["triggerExecution"] / 1000 for entry in done]
 

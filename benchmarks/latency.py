@@ -1,9 +1,11 @@
 """What a small batch costs: Weft's join of two streams against a streaming query of Spark's that does nothing.
 
 Both read the same small files, one of each stream a batch, in the same Spark, in turns. A batch of Weft's takes from
-the look for files until its results are in the Parquet sink and its manifest in the log; one of Spark's what Spark
-reports as its trigger's execution: of an empty `foreachBatch`, and of one that counts its rows. The first batches of
-every run are left out. A second table says where Weft's time goes, as medians.
+the look for files until its results are in the Parquet sink and its manifest in the log; its files are put down when
+the batch before is committed or, "batch upon batch", are all there, so that batches overlap (then it counts from the
+commit of the one before). One of Spark's takes what Spark reports as its trigger's execution: of an empty
+`foreachBatch`, and of one that counts its rows. The first batches of every run are left out. A second table says where
+the time of Weft's batches goes that come one by one.
 """
 
 from __future__ import annotations
@@ -53,12 +55,16 @@ def measure(root: Path, options: argparse.Namespace, phases: Phases) -> dict[str
     """The seconds of the batches of each, ascending."""
     shape = Shape(options.batches * options.rows, options.rows, options.rows, KEYS)
     write_streams(root / "in", STREAMS, shape)
-    taken: dict[str, list[float]] = {"Weft's join": [], "empty foreachBatch": [], "counting foreachBatch": []}
+    kinds = ("Weft's join", "Weft's join, batch upon batch", "empty foreachBatch", "counting foreachBatch")
+    taken: dict[str, list[float]] = {name: [] for name in kinds}
     for number in range(options.rounds):
         say(f"round {number + 1} of {options.rounds}: {options.batches} batches of 2 × {options.rows:,} rows")
+        place = {"window": WINDOW, "cores": options.cores}
         with phases:
-            found = run_pair(root / "in", root / f"weft{number}", shape, window=WINDOW, cores=options.cores)
+            found = run_pair(root / "in", root / f"one{number}", shape, one_by_one=True, **place)
         taken["Weft's join"] += found.latencies[options.drop :]
+        found = run_pair(root / "in", root / f"weft{number}", shape, **place)
+        taken["Weft's join, batch upon batch"] += found.seconds[options.drop :]
         for name, do in (("empty", lambda _: None), ("counting", lambda batch: batch.count())):
             seconds = foreach_batch(root / "in", root / f"{name}{number}", do)
             taken[f"{name} foreachBatch"] += seconds[options.drop :]

@@ -2,8 +2,7 @@
 
 Guarantees: what was written is read back without copying and without sorting: the rows (an Arrow IPC stream), the
 directories, permutations and stored words are views of the bytes, which may be a mapped file. A file that is cut off,
-damaged or of another format is refused with a `StateError` that says which. A file appears under its name only when it
-is complete.
+damaged or of another format is refused with a `StateError` that says which.
 
     magic, version │ Arrow IPC stream │ arrays, each on 64 bytes │ JSON footer │ footer's length and CRC, magic
 
@@ -14,7 +13,6 @@ wrote itself and that must stay mapped and not loaded.
 from __future__ import annotations
 
 import json
-import os
 import struct
 import zlib
 from dataclasses import asdict
@@ -82,12 +80,12 @@ def decode(buffer: Any, *, verify: bool = True, name: str = "the bucket") -> Buc
 
 
 def write(bucket: Bucket, path: Path) -> int:
-    """Write the bucket to a file, which appears when it is complete; its size in bytes."""
+    """Write the bucket to a file of a name that nobody knows until this has returned its size in bytes."""
     data = encode(bucket)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with partial.open("wb") as file:
-        file.write(data)
-    partial.replace(path)
+    with open(path, "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
     return int(data.size)
 
 

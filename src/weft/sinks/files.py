@@ -84,8 +84,6 @@ class ParquetFile:
             self._put_down()
         if self._writer is not None and self._out is not None:
             self._writer.close()
-            self._out.flush()
-            _flush(self._out.fileno())
             self._out.close()
 
     def abort(self) -> None:
@@ -131,6 +129,15 @@ def move(source: Path, target: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def flush(path: Path) -> None:
+    """See to it that a file survives a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        _flush(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def names_in(path: Path) -> set[str]:

@@ -163,6 +163,8 @@ class ParquetSink:
                 )
         for other in there.difference(names):  # of attempts that were lost
             files.remove(pending / other)
+        for name in names:
+            files.flush(pending / name)
         replaced = self._own("replaced", str(batch_id)) if place.exists() else None
         if replaced is not None:
             files.remove(replaced)
