@@ -83,15 +83,13 @@ def executor_for(spark: Any, execution: str, partitions: int, tasks: int) -> Exe
     """Who runs the tasks: those that stay, if they are asked for or there is room for them, else jobs."""
     from weft.runtime.spark.jobs import JobsExecutor  # loaded while Java starts, this module needs no Spark
     from weft.runtime.spark.resident import ResidentExecutor, fits
-    from weft.runtime.spark_session import is_on_one_machine
+    from weft.runtime.spark_session import is_on_one_machine, own_session
 
-    why = fits(spark, tasks)
-    if execution == "auto" and not is_on_one_machine(spark):
-        why = why or "Spark's tasks run on several machines"
+    why = fits(spark, tasks) if is_on_one_machine(spark) else "Spark's tasks run on several machines"
     if execution == "resident" and why:
         raise ConfigError(f"batches cannot run in resident tasks: {why}", hint='use execution="jobs"')
     if execution == "jobs" or why:
         if execution == "auto":
             _LOG.info("batches run as jobs of Spark: %s", why)
-        return JobsExecutor(spark, partitions)
-    return ResidentExecutor(spark, partitions, tasks, portable)
+        return JobsExecutor(own_session(spark), partitions)
+    return ResidentExecutor(own_session(spark), partitions, tasks, portable)

@@ -25,14 +25,12 @@ __all__ = [
     "is_on_one_machine",
     "own_session",
     "slots_of",
-    "sources_have_names",
 ]
 
 START = logging.getLogger(
     "weft.start"
 )  # a word per phase of a start, at DEBUG, when the phase before has ended
 
-_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _QUERIES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -128,16 +126,11 @@ def describe_job(spark: SparkSession, text: str) -> Iterator[None]:
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """A session of our own beside a user's, whose settings stay as they are; its sources have names."""
+    """A session of our own beside a user's, whose settings stay as they are."""
     session = spark.newSession()
-    for name, value in {**_QUERIES, _EVOLUTION: "true"}.items():
+    for name, value in _QUERIES.items():
         session.conf.set(name, value)
     return session
-
-
-def sources_have_names(spark: SparkSession) -> bool:
-    """Whether a session's streaming sources are known by name, so that more can be added later."""
-    return spark.conf.get(_EVOLUTION, "false") == "true"
 
 
 def is_on_one_machine(spark: SparkSession) -> bool:

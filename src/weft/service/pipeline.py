@@ -29,6 +29,9 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     driver: initial_output_size
     dead_letter_limit: 1000                    # or {records: 1000, fraction: 0.01}
     key_limit: 10000000                        # results of one key of an outer join on one key
+    execution: auto                            # or resident, jobs
+    memory: 2 GB                               # of a task; half of the machine's by default, shared by all
+    result_limit: 100000000                    # results of one query in one batch; none by default
     limits: {words: 40000, depth: 100}         # how large a query may be; also characters and terms
 
 Paths are relative to the file. A name or text that YAML would read as something else (on, no, 5) is put in quotes.

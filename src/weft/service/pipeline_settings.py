@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from weft.logical.query_limits import Limits
+from weft.memory import task_memory
 from weft.runtime.driver import POLICIES
 from weft.service.document import Node
 from weft.service.pipeline_sources import located
+from weft.settings import EXECUTIONS
 from weft.sources.dead_letter import DeadLetterLimit
 
 __all__ = ["SETTINGS", "read_settings"]
@@ -63,6 +65,24 @@ def _key_limit(node: Node, root: Path) -> int:  # noqa: ARG001
     return count
 
 
+def _execution(node: Node, root: Path) -> str:  # noqa: ARG001
+    return node.choice("execution", EXECUTIONS)
+
+
+def _memory(node: Node, root: Path) -> str | int:  # noqa: ARG001
+    given = node.value if isinstance(node.value, int) else node.text('as in "2 GB"')
+    with node.at():
+        task_memory(given, 1)
+    return given
+
+
+def _result_limit(node: Node, root: Path) -> int:  # noqa: ARG001
+    count = node.integer()
+    if count < 1:
+        raise node.error(f"with a limit of {count} results, no query has any", "use a number above 0")
+    return count
+
+
 def _limits(node: Node, root: Path) -> Limits:  # noqa: ARG001
     found = node.section([field.name for field in fields(Limits)])
     given = {name: one.integer() for name, one in found.items()}
@@ -76,6 +96,9 @@ SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
     "driver": _driver,
     "dead_letter_limit": _limit,
     "key_limit": _key_limit,
+    "execution": _execution,
+    "memory": _memory,
+    "result_limit": _result_limit,
     "limits": _limits,
 }
 

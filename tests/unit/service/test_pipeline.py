@@ -248,3 +248,20 @@ def check(document: object) -> None:
         assert "p.yaml" in str(error)  # noqa: PT017 - either outcome is fine, but not any error
     else:
         assert all(plan.explain() and plan.diagram() and plan.graph.to_json() for plan in plans)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("execution: residents", "did you mean resident"),
+        ("memory: much", "memory cannot be 'much'"),
+        ("memory: 1 MB", "no task gets anywhere"),
+        ("result_limit: 0", "no query has any"),
+    ],
+)
+def test_settings_of_a_run_are_checked_before_it_starts(line: str, message: str) -> None:
+    """With the place in the file."""
+    text = f"{line}\nstreams: {{a: {{schema: k long}}}}\nqueries: {{q: SELECT a.k FROM a}}\n"
+    with pytest.raises(WeftError, match=message):
+        read_pipeline(text, "x.yaml")
+    read_pipeline("execution: jobs\nmemory: 1 GB\nresult_limit: 5\n" + text.split("\n", 1)[1], "x.yaml")

@@ -78,12 +78,28 @@ class Intake:
             self.released[name] = self.released.get(name, 0) + len(parts)
 
     def waiting(self) -> dict[str, int]:
-        """By stream, how many parts will have been released when all that was seen last has been."""
-        return {name: self.taken[name] + offer.backlog[0] for name, offer in self.offers.items()}
+        """By stream, how many parts will have been released, at most, when all that was seen last has been.
+
+        What is listed is counted; what is not listed yet may become more parts than are waiting now.
+        """
+        return {name: self.taken[name] + self._most_parts(offer) for name, offer in self.offers.items()}
+
+    def _most_parts(self, offer: Offer) -> int:
+        parts, size = offer.backlog
+        if len(offer.parts) == parts:
+            return parts
+        return parts + 4 * -(-size // max(1, self.most_bytes)) + 1
 
     def has_released(self, target: Mapping[str, int]) -> bool:
-        """Whether at least so many parts of every stream are committed."""
-        return all(self.released.get(name, 0) >= count for name, count in target.items())
+        """Whether so many parts of every stream are committed, or all there are."""
+        return all(
+            self.released.get(name, 0) >= count or self._is_quiet(name) for name, count in target.items()
+        )
+
+    def _is_quiet(self, name: str) -> bool:
+        """Whether a stream had nothing more to offer when it was last looked at, and all of it is committed."""
+        offer = self.offers.get(name)
+        return (offer is None or not offer.backlog[0]) and self.released[name] >= self.taken[name]
 
     def backlog(self) -> dict[str, int]:
         """How many parts of every stream wait."""

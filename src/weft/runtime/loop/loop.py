@@ -165,11 +165,11 @@ class Loop:
         self.intake.count_taken(plan)
         try:
             told, before = self.execute(plan)
+            self.ended = ended = self.end(plan, before, told, began)
         except WeftError:
             if is_new:
                 self._take_back(plan)
             raise
-        self.ended = ended = self.end(plan, before, told, began)
         self.committer.begin(ended, self._committed)
         return True
 
@@ -179,7 +179,15 @@ class Loop:
         None of its results has reached a sink, so nothing is lost if whoever starts next takes the input as it is by
         then: the file may be mended, or be back. What queries were to begin or stop stays planned.
         """
-        self.log.write_plan(replace(plan, inputs={}, cursors=self.before.cursors))
+        self.log.write_plan(replace(plan, inputs={}, cursors=self._before(plan).cursors))
+
+    def _before(self, plan: Plan) -> Manifest:
+        """What the batch before left."""
+        return (
+            self.before
+            if self.before.number < plan.number
+            else self.log.manifest(plan.number - 1) or Manifest()
+        )
 
     def execute(self, plan: Plan) -> tuple[Told, Manifest]:
         """Run the tasks of a batch; what they told, and what the batch began with."""
