@@ -58,6 +58,9 @@ class Course:
     metrics: dict[int, BatchMetrics] = field(default_factory=dict)
     boundaries: list[Boundary] = field(default_factory=list)
     pauses: int = 0  # how often no query ran
+    backfilled: dict[str, int] = field(
+        default_factory=dict
+    )  # the batch in which a query got results of the past
 
     def take(self, came: int, found: Mapping[str, pa.Table]) -> None:
         """Results of a batch."""
@@ -138,6 +141,7 @@ class _Drive:
         assert self.runner is not None
         past, self.backfill = {name: self.runner.past(name) for name in self.backfill}, ()
         self.course.take(PAST, past)
+        self.course.backfilled.update(dict.fromkeys(past, number))
         rest = {name: found[name].slice(past[name].num_rows if name in past else 0) for name in found}
         self.course.take(number, rest)
 
