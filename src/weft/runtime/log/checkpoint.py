@@ -26,7 +26,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -316,7 +316,7 @@ class Checkpoint:
         with self._guard:
             self._pinned.add(f"blueprints/{name}.json")
             if self.storage.get(f"blueprints/{name}.json") is None:
-                write_record(self.storage, f"blueprints/{name}.json", asdict(blueprint))
+                write_record(self.storage, f"blueprints/{name}.json", blueprint.to_dict())
         return name
 
     def write_plan(self, plan: Plan) -> None:

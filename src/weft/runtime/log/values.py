@@ -195,4 +195,8 @@ class Blueprint:
     @property
     def name(self) -> str:
         """What its file is called: equal blueprints have equal names."""
-        return hashlib.blake2b(json.dumps(asdict(self)).encode(), digest_size=12).hexdigest()
+        return hashlib.blake2b(json.dumps(self.to_dict()).encode(), digest_size=12).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {name: getattr(self, name) for name in Blueprint.__slots__}

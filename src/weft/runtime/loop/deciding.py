@@ -26,6 +26,7 @@ from weft.runtime.standing import Samples, Standing, changed, relaid
 from weft.runtime.succession import facts_of
 from weft.runtime.turn import ENDED, Turn
 from weft.runtime.watermark import Watermarks, clocks
+from weft.storage.storage import Memory
 
 __all__ = ["Decider"]
 
@@ -45,13 +46,18 @@ class Decider:
     ending: bool = False  # whether all input has come
     clock: Callable[[], int] = lambda: time.time_ns() // 1000
     blueprint: str = ""  # of what stands
+    _known: dict[str, Standing] = field(default_factory=dict)  # by blueprint, the last ones
     _due: float | None = None  # when a batch is due though nothing comes, by the monotonic clock
+
+    def standing_of(self, blueprint: str) -> Standing:
+        """What a blueprint says; the last ones are known without reading them."""
+        return self._known.get(blueprint) or Standing.read(self.log, blueprint)
 
     def known(self, before: Manifest) -> Plan | None:
         """The plan that was written for the next batch, if one was."""
         plan = self.log.plan(before.number + 1)
         if plan is not None and plan.standing != self.blueprint:
-            self.standing, self.blueprint = Standing.read(self.log, plan.standing), plan.standing
+            self.standing, self.blueprint = self.standing_of(plan.standing), plan.standing
         return plan
 
     def is_due(self, before: Manifest) -> bool:
@@ -86,6 +92,10 @@ class Decider:
             self.standing, relay = found
         if relay is not None or not self.blueprint:
             self.blueprint = self.log.write_blueprint(self.standing.to_blueprint())
+            self._known = {**dict(list(self._known.items())[-1:]), self.blueprint: self.standing}
+            if isinstance(self.log.storage, Memory) and self.standing.program is not None:
+                programs = self.log.storage.objects.setdefault("programs", {})
+                programs[self.blueprint] = self.standing.program  # tasks are in this process
         program, turns = self.standing.program, {}
         if program is not None:
             turns[GRAPH] = self._turn(program, number, before).to_dict()

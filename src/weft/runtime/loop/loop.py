@@ -202,7 +202,7 @@ class Loop:
         relay = Relay.from_dict(plan.relays[GRAPH]) if GRAPH in plan.relays else Relay()
         if relay.is_needed:
             self.past = self._run(plan, self.before, boundary=True)
-        old = Standing.read(self.log, self.before.standing).program
+        old = self.decider.standing_of(self.before.standing).program
         manifest = relaid_manifest(self.before, GRAPH, old, self.standing.program, relay, self.past)
         self.log.write_relaid(plan.number, manifest)
         return manifest
