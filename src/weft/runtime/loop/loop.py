@@ -58,10 +58,14 @@ LATELY = 5.0  # seconds
 
 @dataclass(eq=False)
 class Mark:
-    """A moment: ``target`` is how many parts of every stream had come by then, as soon as the loop has looked."""
+    """A moment: ``target`` is how many parts of every stream had come by then, as soon as the loop has looked.
+
+    ``batch`` is the last batch that has anything to do with it, once that is known; its commit reaches the mark.
+    """
 
     reached: threading.Event = field(default_factory=threading.Event)
     target: dict[str, int] | None = None
+    batch: int | None = None
 
 
 @dataclass
@@ -378,12 +382,17 @@ class Loop:
     def _tell_marks(self) -> None:
         """Tell the marks that are reached."""
         for mark in list(self.marks):
-            if mark.target is None or not self.intake.has_released(mark.target):
-                continue
-            if self.intake.unfinished() or self.decider.is_due(self.before):
-                continue
-            self.marks.remove(mark)
-            mark.reached.set()
+            if mark.batch is None and self._is_passed(mark):
+                mark.batch = self.before.number
+            if mark.batch is not None and self.committer.last >= mark.batch:
+                self.marks.remove(mark)
+                mark.reached.set()
+
+    def _is_passed(self, mark: Mark) -> bool:
+        """Whether all that was there at a mark is in batches, and nothing else is to be done."""
+        if mark.target is None or not self.intake.has_released(mark.target):
+            return False
+        return not self.intake.unfinished() and not self.decider.is_due(self.before)
 
     def close(self) -> None:
         """End all tasks, and let go of sources and log."""
