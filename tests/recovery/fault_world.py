@@ -37,7 +37,8 @@ SCHEMA = "id long, k long, g long, ts timestamp"
 FORMATS = {"a": "json", "b": "parquet", "c": "json"}
 QUERIES = {
     "pair": "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k",
-    "chain": "SELECT a.id AS a, b.id AS b, c.id AS c FROM a, b, c WHERE a.k = b.k AND b.g = c.g",
+    "chain": """SELECT a.id AS a, b.id AS b, c.id AS c, a.g AS ag, c.k AS ck
+                FROM a, b, c WHERE a.k = b.k AND b.g = c.g""",  # it stores all that is asked for later
     "one": "SELECT c.id AS c, c.k AS k FROM c WHERE c.k < 5",
     "band": "SELECT a.id AS a, c.id AS c FROM a, c WHERE a.k < c.k - 4 AND a.g = c.g",
     "ordered": "SELECT a.id AS a, c.id AS c FROM a [RANGE 1 HOUR], c [RANGE 1 HOUR] WHERE a.g = c.g",
