@@ -5,14 +5,14 @@ that none of the kept manifests names are nobody's and are deleted. A log belong
 one format version and, on a disk, to one running session at a time. Whatever is missing or damaged is either made again
 exactly or a `StateError` that names it:
 
-    weft.json            whose log this is, its format, and whether a batch was ever committed
+    weft.json            whose log this is, its format, whether a batch was ever committed and a query ever stopped
     state/N.json         the manifest of batch N; the last two are kept
     plan/N.json          the plan of batch N; those of the last two batches and of any that has not been committed
     relaid/N.json        what batch N begins with, where its graph is another than before; made again if it is missing
     blueprints/H.json    the queries and their graph, under the hash of the content
     blobs/H              what cursors keep, under the hash of the content
     state/buckets/       the files of state
-    stops.json           queries that were asked to stop
+    stops.json           queries that were asked to stop, and what they were
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class Checkpoint:
                     )
         identity: str = found.get("identity") or uuid.uuid4().hex
         self._committed = found.get("committed", False)
-        self._owned = {"format": FORMAT, "identity": identity, "committed": self._committed}
+        told = {name: found.get(name, False) for name in ("committed", "stops")}
+        self._owned = {"format": FORMAT, "identity": identity, **told}
         self._claimed = {"streams": dict(streams), **fixed}
         if not found:
             write_record(self.storage, "weft.json", self._owned)
@@ -342,14 +343,22 @@ class Checkpoint:
             raise StateError(f"{where} is damaged", hint=f"restore it from a copy, or {_NEW}")
         return data
 
-    def stops(self) -> dict[str, str]:
-        """The queries that were ever asked to stop, and why; it need not have happened yet."""
-        found: dict[str, str] = read_record(self.storage, "stops.json") or {}
-        return found
+    def stops(self) -> dict[str, tuple[str, str]]:
+        """The queries that were ever asked to stop: why, and a fingerprint; it need not have happened yet."""
+        found = read_record(self.storage, "stops.json")
+        if found is None and self._owned.get("stops"):
+            raise StateError(
+                f"{self.storage.locate('stops.json')} is missing, which says which queries were stopped",
+                hint=f"restore it from a copy, or {_NEW}",
+            )
+        return {name: (why, what) for name, (why, what) in (found or {}).items()}
 
-    def write_stop(self, name: str, reason: str) -> None:
-        """Remember that a query is to stop."""
-        write_record(self.storage, "stops.json", {**self.stops(), name: reason})
+    def write_stop(self, name: str, reason: str, fingerprint: str) -> None:
+        """Remember that a query is to stop, and what it is: another may have its name one day."""
+        write_record(self.storage, "stops.json", {**self.stops(), name: (reason, fingerprint)})
+        if not self._owned.get("stops"):
+            self._owned["stops"] = True
+            self.claim()
 
     def forget_stop(self, name: str) -> None:
         """A query of that name is to run again."""

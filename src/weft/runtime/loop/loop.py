@@ -397,8 +397,9 @@ class Loop:
 
     def stop_query(self, name: str) -> None:
         """Run a query no longer, from the next batch on, whichever session runs that."""
-        if name in self.sinks:
-            self.log.write_stop(name, "stopped")
+        asked = self.decider.requests.asked(name) or self.standing.asked.get(name)
+        if asked is not None:
+            self.log.write_stop(name, "stopped", asked.fingerprint)
             self.decider.requests.stop(name, "stopped")
             self.wake.set()
 
