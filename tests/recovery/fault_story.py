@@ -47,6 +47,7 @@ class Story:
     _due: tuple[str, int, bool] | None = None  # at which moment, the how-manieth, and whether it breaks off
     _wish: tuple[str, str] = ("", "")  # what is to happen to which group of files
     _plans: dict[int, set[Path]] = field(default_factory=dict)
+    _between: set[Path] = field(default_factory=set)  # files of a plan that is about to be written
     _committed: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -124,14 +125,12 @@ class Story:
         there = {int(file.stem) for file in (self.world.checkpoint / "plan").glob("*.json") if file.stem.isdigit()}
         self._plans = {n: files for n, files in self._plans.items() if n in self._committed or n in there}
 
-    def _hook(self, moment: str, number: int) -> None:
+    def _hook(self, moment: str, number: int, files: set[Path]) -> None:
         """A step of a batch."""
         with self._lock:
+            self._between = files if moment == "before plan" else set()
             if moment == "planned":
-                assert self.world.loop is not None
-                plan = self.world.loop.log.plan(number)
-                assert plan is not None
-                self._plans[number] = {Path(part.what["file"]) for _, part in plan.parts}
+                self._plans[number] = files
             elif moment == "committed":
                 self._committed.add(number)
             if self._due is None or self._due[0] != moment:
@@ -222,7 +221,7 @@ class Story:
         planned = set[Path]().union(*self._plans.values()) - read
         for file in sorted(self.world.meant):
             is_in = "read" if file in read else "planned" if file in planned else "unread"
-            if is_in == group and file.exists():
+            if is_in == group and file not in self._between and file.exists():
                 yield file
 
     def _to_input(self, file: Path, group: str, kind: str) -> Fault:

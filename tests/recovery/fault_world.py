@@ -50,37 +50,42 @@ BATCHES = 60  # more than that would be a loop without end
 SECONDS = 20.0
 
 Rows = list[tuple[int, int, int, int]]
-Hook = Callable[[str, int], None]
+Hook = Callable[[str, int, set[Path]], None]  # the moment, the batch and, of its plan, the files
+
+
+def _ignore(moment: str, number: int, files: set[Path]) -> None:  # noqa: ARG001
+    """Nothing happens."""
 
 
 class WatchedLog(Checkpoint):
     """A log whose steps are told."""
 
-    hook: Hook = staticmethod(lambda moment, number: None)  # noqa: ARG005
+    hook: Hook = staticmethod(_ignore)
 
     def write_plan(self, plan: Plan) -> None:
         """A batch is fixed."""
-        self.hook("before plan", plan.number)
+        files = {Path(part.what["file"]) for _, part in plan.parts}
+        self.hook("before plan", plan.number, files)
         super().write_plan(plan)
-        self.hook("planned", plan.number)
+        self.hook("planned", plan.number, files)
 
     def commit(self, manifest: Manifest) -> None:
         """Results are in place, the manifest is not; then it is."""
-        self.hook("before manifest", manifest.number)
+        self.hook("before manifest", manifest.number, set())
         super().commit(manifest)
-        self.hook("committed", manifest.number)
+        self.hook("committed", manifest.number, set())
 
 
 class WatchedExecutor(LocalExecutor):
     """An executor whose batches are told."""
 
-    hook: Hook = staticmethod(lambda moment, number: None)  # noqa: ARG005
+    hook: Hook = staticmethod(_ignore)
 
     def run(self, job: Any, pieces: Pieces, hops: int) -> list[Message]:
         """Between the plan of a batch and its tasks; between them and the commit."""
-        self.hook("before run", job.number)
+        self.hook("before run", job.number, set())
         found = super().run(job, pieces, hops)
-        self.hook("after run", job.number)
+        self.hook("after run", job.number, set())
         return found
 
 

@@ -18,10 +18,8 @@ exactly or a `StateError` that names it:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import shutil
 import threading
 import uuid
@@ -31,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError
+from weft.runtime.log.locking import lock_directory, unlock
 from weft.runtime.log.record import read_record, write_record
 from weft.runtime.log.values import Blueprint, Manifest, Plan
 from weft.storage.storage import LocalDisk, Memory, Storage
@@ -52,7 +51,7 @@ class Checkpoint:
     """A log in a storage; given a path, in a directory."""
 
     storage: Storage
-    _lock: int | None = None
+    _locks: list[int] = field(default_factory=list)
     _owned: dict[str, Any] = field(default_factory=dict)
     _claimed: dict[str, Any] = field(default_factory=dict)
     _kept: dict[int, Manifest] = field(default_factory=dict)  # as they were written
@@ -133,8 +132,11 @@ class Checkpoint:
             )
 
     def _check_complete(self) -> None:
-        """Refuse a log that has lost all of its manifests: it would begin again from nothing, without a word."""
-        if self._committed and not self._numbers("state"):
+        """Refuse a log that has lost all of its manifests: it would begin again from nothing, without a word.
+
+        Where the plan of the very first batch is there, so are those of all batches, and they are repeated.
+        """
+        if self._committed and not self._numbers("state") and 0 not in self._numbers("plan"):
             raise StateError(
                 f"{self.storage.locate('state')} has lost its manifests, though batches were committed",
                 hint=f"restore them from a copy, or {_NEW}",
@@ -166,21 +168,11 @@ class Checkpoint:
         if self.root is None:
             return
         (self.root / BUCKETS).mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            self._lock = None
-            raise StateError(
-                f"{self.root} is in use by another session", hint="stop it, or use another checkpoint"
-            ) from None
+        self._locks = lock_directory(self.root)
 
     def close(self) -> None:
         """Let the log go."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        unlock(self._locks)
 
     def manifest(self, number: int) -> Manifest | None:
         """What a batch left; None if it is not committed. The one before the first batch is empty."""
@@ -249,7 +241,8 @@ class Checkpoint:
     def clean(self) -> None:
         """Delete what a session that was killed left: what tasks sent each other, and files that nothing names.
 
-        Before the first batch, also manifests that are too old to be of use.
+        Before the first batch, also manifests that are too old to be of use. What an attempt left at a batch that is
+        not committed goes when it is: a manifest that was lost may be put back, with the files that it names.
         """
         if self.root is not None:
             shutil.rmtree(self.root / "exchange", ignore_errors=True)
@@ -261,7 +254,7 @@ class Checkpoint:
         manifests = [self.manifest(number) for number in self._numbers("state")]
         with contextlib.suppress(StateError):  # one that is damaged is made again
             manifests += [self.relaid(number) for number in self._numbers("relaid")]
-        self._clean_buckets(None, [one for one in manifests if one is not None])
+        self._clean_buckets(last, [one for one in manifests if one is not None])
         plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
         named = _entries_of(plans) | _entries_of(one for one in manifests if one is not None)
         for folder in ("blueprints", "blobs"):
@@ -269,11 +262,11 @@ class Checkpoint:
                 if f"{folder}/{name}" not in named:
                     self.storage.delete(f"{folder}/{name}")
 
-    def _clean_buckets(self, last: int | None, manifests: Iterable[Manifest]) -> None:
+    def _clean_buckets(self, last: int, manifests: Iterable[Manifest]) -> None:
         """Delete files of batches up to ``last`` that no manifest names; later ones are being written."""
         named = set().union(*(manifest.files() for manifest in manifests))
         for name in self.storage.list(BUCKETS):
-            if name not in named and (last is None or _batch_of(name) <= last):
+            if name not in named and _batch_of(name) <= last:
                 self.storage.delete(f"{BUCKETS}/{name}")
 
     def plan(self, number: int) -> Plan | None:

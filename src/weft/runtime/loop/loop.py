@@ -105,21 +105,22 @@ class Loop:
         self.before = self.log.manifest(self.log.last()) or Manifest()
         self.log.forget_plans_beyond(self.before.number)
         self.committer.last = self.before.number
-        self._resume(queries)
+        planned = self._last_planned()
+        self._resume(queries, planned)
         self.log.claim()
-        state = self._cursors()
+        state = self.before.cursors if planned is None else planned.cursors
         for name, source in self.config.sources.items():
             self.intake.open(name, source, state.get(name, {}))
         self.decider.schedule(self.before, self.decider.clock())
 
-    def _cursors(self) -> Mapping[str, Mapping[str, Any]]:
-        """How far the streams have been taken: with the last batch that was planned."""
+    def _last_planned(self) -> Plan | None:
+        """The last batch that was planned and not committed, up to which the streams have been taken."""
         planned, number = None, self.before.number + 1
         while (plan := self.log.plan(number)) is not None:
             planned, number = plan, number + 1
-        return planned.cursors if planned is not None else self.before.cursors
+        return planned
 
-    def _resume(self, queries: Mapping[str, tuple[Asked, Any]]) -> None:
+    def _resume(self, queries: Mapping[str, tuple[Asked, Any]], planned: Plan | None) -> None:
         """The queries that ran before go on as they were; those that are new begin with the next batch."""
         found = resumed(self.log, queries, self.config.restore, self.before)
         check_registered({name: one.query for name, one in found.asked.items()}, self.config.functions)
@@ -132,9 +133,11 @@ class Loop:
             self.decider.requests.begin(name, asked, sink)
         for name, why in found.stop.items():
             self.decider.requests.stop(name, why)
+        # where a manifest was lost, sinks have more than one batch that will come again, as it was
+        last = self.before.number if planned is None else planned.number - 1
         for name, sink in self.sinks.items():
             asked_for = found.asked[name] if name in found.asked else queries[name][0]
-            self._open(sink, asked_for.query, self.before.number)
+            self._open(sink, asked_for.query, last)
 
     def _open(self, sink: Any, query: Query, last: int) -> None:
         sink.open(result_schema(query), self.identity)
