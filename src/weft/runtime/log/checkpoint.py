@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import shutil
 import threading
 import uuid
@@ -259,7 +260,7 @@ class Checkpoint:
         named = _entries_of(plans) | _entries_of(one for one in manifests if one is not None)
         for folder in ("blueprints", "blobs"):
             for name in self.storage.list(folder):
-                if f"{folder}/{name}" not in named:
+                if f"{folder}/{name}" not in named and _is_hash(name.removesuffix(".json")):
                     self.storage.delete(f"{folder}/{name}")
 
     def _clean_buckets(self, last: int, manifests: Iterable[Manifest]) -> None:
@@ -368,10 +369,16 @@ def _entry(kind: str, number: int) -> str:
     return f"{kind}/{number}.json"
 
 
-def _batch_of(name: str) -> int:
-    """The batch in which a file of state was written; of a file with another kind of name, none that can be kept."""
+def _batch_of(name: str) -> float:
+    """The batch in which a file of state was written; a file with another kind of name is none of the log's."""
     first = name.partition("-")[0]
-    return int(first) if first.isdigit() else -1
+    is_ours = first.isdigit() and ("." not in name or name.endswith(".tmp"))
+    return int(first) if is_ours else math.inf
+
+
+def _is_hash(name: str) -> bool:
+    """Whether a name is one that the log gives; others are none of its business."""
+    return bool(name) and all(letter in "0123456789abcdef" for letter in name)
 
 
 def _format_of(data: bytes) -> int | None:
