@@ -24,7 +24,16 @@ from tests.recovery.faults import ALL, LOG, TOUCHES, Fault, damage, log_files
 from weft.errors import WeftError
 from weft.optimizer.joint import METHODS
 
-MOMENTS = ("stopped", "running", "before plan", "planned", "before run", "after run", "before manifest", "committed")
+MOMENTS = (
+    "stopped",
+    "running",
+    "before plan",
+    "planned",
+    "before run",
+    "after run",
+    "before manifest",
+    "committed",
+)
 IN_COMMIT = ("before manifest", "committed")  # while the next batch may be under way
 INPUTS = ("unread", "planned", "read")
 INPUT_KINDS = ("delete", "empty", "truncate", "rename", "rewrite", *TOUCHES)
@@ -56,7 +65,9 @@ class Story:
         names = tuple(sorted(rng.sample(list(QUERIES), rng.randint(1, 3))))
         method, partitions = rng.choice(METHODS), rng.randint(1, 3)
         self.world = World(self.root, rng, names, rng.random() < 0.6, partitions, method, self._hook)
-        self.lines.append(f"seed {self.seed}: {names}, {partitions} partitions, {method}, {self.world.overlapping=}")
+        self.lines.append(
+            f"seed {self.seed}: {names}, {partitions} partitions, {method}, {self.world.overlapping=}"
+        )
 
     def run(self) -> None:
         """Tell it; an `AssertionError` if anything is wrong."""
@@ -81,7 +92,9 @@ class Story:
         """Ask for one more query, or stop one."""
         world, asked = self.world, self.world.session._asked
         more = [name for name in QUERIES if name not in (*asked, *LATER)] if "chain" in asked else []
-        running = [name for name in asked if name not in (*world.frozen, *LATER, "chain")]  # which stores all streams
+        running = [
+            name for name in asked if name not in (*world.frozen, *LATER, "chain")
+        ]  # which stores all streams
         if more and self.rng.random() < 0.25:
             self.lines.append(f"add {more[0]}")
             world.add(more[0])
@@ -122,7 +135,9 @@ class Story:
 
     def _recall(self) -> None:
         """Forget plans that are in the log no more and were not committed."""
-        there = {int(file.stem) for file in (self.world.checkpoint / "plan").glob("*.json") if file.stem.isdigit()}
+        there = {
+            int(file.stem) for file in (self.world.checkpoint / "plan").glob("*.json") if file.stem.isdigit()
+        }
         self._plans = {n: files for n, files in self._plans.items() if n in self._committed or n in there}
 
     def _hook(self, moment: str, number: int, files: set[Path]) -> None:
@@ -209,7 +224,9 @@ class Story:
             files = [] if skipped else list(self._files(one))
             if files:
                 file = self.rng.choice(files)
-                self.fault = self._to_input(file, one, kind) if one in INPUTS else damage(file, one, kind, self.rng)
+                self.fault = (
+                    self._to_input(file, one, kind) if one in INPUTS else damage(file, one, kind, self.rng)
+                )
                 self.lines.append(f"  {self.fault}")
                 return
 
@@ -227,7 +244,9 @@ class Story:
     def _to_input(self, file: Path, group: str, kind: str) -> Fault:
         """Something happens to an input; if no batch has taken it, what it is meant to hold follows."""
         kind = kind if kind in INPUT_KINDS else self.rng.choice(INPUT_KINDS)
-        seen = group != "planned" and self.rng.random() < 0.5  # whether a name that it is given is one of an input
+        seen = (
+            group != "planned" and self.rng.random() < 0.5
+        )  # whether a name that it is given is one of an input
         name = f"x{self.world.next_number()}-{file.name}" if seen else f"_{file.name}"
         if kind != "rewrite":
             fault = damage(file, group, kind, self.rng, name)
@@ -254,7 +273,9 @@ class Story:
             return
         assert world.loop is not None
         said = [one for names in world.loop.intake.unfinished().values() for one in names]
-        assert any(fault.file.name in one for one in said), f"nobody says that {fault.file.name} is not complete"
+        assert any(fault.file.name in one for one in said), (
+            f"nobody says that {fault.file.name} is not complete"
+        )
         if self.rng.random() < 0.5:
             self.lines.append("it is completed")
             fault.undo()
@@ -266,7 +287,9 @@ class Story:
         assert error is None, f"an error that has no cause: {error}"
 
 
-def _kept(file: Path, rows: list[tuple[int, int, int, int]], content: bytes) -> list[tuple[int, int, int, int]]:
+def _kept(
+    file: Path, rows: list[tuple[int, int, int, int]], content: bytes
+) -> list[tuple[int, int, int, int]]:
     """The tuples that are left of a file that was cut off; the end of the last line may be missing."""
     if file.suffix == ".parquet":
         return []

@@ -53,7 +53,7 @@ Rows = list[tuple[int, int, int, int]]
 Hook = Callable[[str, int, set[Path]], None]  # the moment, the batch and, of its plan, the files
 
 
-def _ignore(moment: str, number: int, files: set[Path]) -> None:  # noqa: ARG001
+def _ignore(moment: str, number: int, files: set[Path]) -> None:
     """Nothing happens."""
 
 

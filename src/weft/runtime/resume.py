@@ -55,7 +55,9 @@ def resumed(log: Checkpoint, queries: Given, restore: Restore, before: Manifest)
     begin = {name: given for name, given in queries.items() if _is_new(name, given[0], last, stops)}
     sinks |= {name: sink for name, (_, sink) in begin.items() if name not in sinks}
     failed = {name: f"failed: {why}" for name, why in before.failed.items()}
-    stopped = {n: why for n, (why, what) in stops.items() if n in last.asked and last.asked[n].fingerprint == what}
+    stopped = {
+        n: why for n, (why, what) in stops.items() if n in last.asked and last.asked[n].fingerprint == what
+    }
     stop = {name: why for name, why in {**stopped, **failed}.items() if name in last.asked}
     return Resumed(standings[0], asked, sinks, begin, stop)
 
