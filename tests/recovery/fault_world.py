@@ -31,6 +31,7 @@ from weft.runtime.loop.loop import Loop
 from weft.runtime.messages import Message
 from weft.sinks.describe import made, portable
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
+from weft.storage.storage import LocalDisk
 from weft.testing import reference_join
 
 SCHEMA = "id long, k long, g long, ts timestamp"
@@ -178,7 +179,7 @@ class World:
             self.partitions,
             set_aside=DeadLetterBox(self.checkpoint / "dead_letters", DeadLetterLimit()).take,
         )
-        log, executor = WatchedLog.at(self.checkpoint), WatchedExecutor(self.partitions, readers=2)
+        log, executor = WatchedLog(LocalDisk(self.checkpoint)), WatchedExecutor(self.partitions, readers=2)
         log.hook = executor.hook = self.hook
         self.loop = loop = Loop(config, log, executor, overlapping=self.overlapping)
         loop.intake.clock = lambda: time.time() + self.ahead
