@@ -245,7 +245,9 @@ def test_a_worker_that_dies_costs_an_attempt(
         put(tmp_path / name / "a.json", lines(1, 2, 4), 60)
     session = session_of(spark, tmp_path, {"s": "json", "t": "json"}, execution)
     session.function("deadly", deadly, returns="boolean")
-    text = "SELECT s.id AS s, t.id AS t FROM s [RANGE 1 HOUR], t [RANGE 1 HOUR] WHERE s.k = t.k AND deadly(s.id)"
+    text = (
+        "SELECT s.id AS s, t.id AS t FROM s [RANGE 1 HOUR], t [RANGE 1 HOUR] WHERE s.k = t.k AND deadly(s.id)"
+    )
     sink = weft.to_parquet(tmp_path / "out")
     session.query(text, name="q", sink=sink)
     with caplog.at_level(logging.WARNING, "weft"), running(session):

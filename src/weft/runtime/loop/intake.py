@@ -82,8 +82,13 @@ class Intake:
         return {name: self.taken[name] + offer.backlog[0] for name, offer in self.offers.items()}
 
     def has_released(self, target: Mapping[str, int]) -> bool:
-        """Whether at least so many parts of every stream are committed."""
-        return all(self.released.get(name, 0) >= count for name, count in target.items())
+        """Whether at least so many parts of every stream are committed, or all there are: some may be gone."""
+        return all(self._has_released(name, count) for name, count in target.items())
+
+    def _has_released(self, name: str, count: int) -> bool:
+        released = self.released.get(name, 0)
+        nothing_waits = name in self.offers and self.offers[name].backlog[0] == 0
+        return released >= count or (nothing_waits and released >= self.taken.get(name, 0))
 
     def backlog(self) -> dict[str, int]:
         """How many parts of every stream wait."""

@@ -58,10 +58,14 @@ LATELY = 5.0  # seconds
 
 @dataclass(eq=False)
 class Mark:
-    """A moment: ``target`` is how many parts of every stream had come by then, as soon as the loop has looked."""
+    """A moment: ``target`` is how many parts of every stream had come by then, as soon as the loop has looked.
+
+    ``unfinished`` is what could not be read by then; once it can be, it counts too.
+    """
 
     reached: threading.Event = field(default_factory=threading.Event)
     target: dict[str, int] | None = None
+    unfinished: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass
@@ -364,17 +368,22 @@ class Loop:
         return mark
 
     def _aim(self) -> None:
-        """Marks that are new are reached when what is there now is committed."""
-        for mark in self.marks:
+        """Marks that are new are reached when what is there now is committed, and what becomes complete of it."""
+        unfinished = frozenset(
+            (name, one.name) for name, offer in self.intake.offers.items() for one in offer.unfinished
+        )
+        for mark in list(self.marks):
             if mark.target is None:
-                mark.target = self.intake.waiting()
+                mark.target, mark.unfinished = self.intake.waiting(), unfinished
+            elif mark.unfinished - unfinished:
+                mark.target, mark.unfinished = self.intake.waiting(), mark.unfinished & unfinished
 
     def _tell_marks(self) -> None:
         """Tell the marks that are reached."""
         for mark in list(self.marks):
             if mark.target is None or not self.intake.has_released(mark.target):
                 continue
-            if self.intake.unfinished() or self.decider.is_due(self.before):
+            if mark.unfinished or self.decider.is_due(self.before):
                 continue
             self.marks.remove(mark)
             mark.reached.set()
