@@ -101,7 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kills", type=int, default=6, metavar="N", help="how many processes of running sessions are killed"
     )
     parser.addoption(
-        "--faults", type=int, default=120, metavar="N", help="how many files are lost or damaged, about"
+        "--faults", type=int, default=48, metavar="N", help="how many files are lost or damaged, about"
     )
     parser.addoption(
         "--recovery-seed",

@@ -245,7 +245,7 @@ class Story:
         """Something happens to an input; if no batch has taken it, what it is meant to hold follows."""
         kind = kind if kind in INPUT_KINDS else self.rng.choice(INPUT_KINDS)
         seen = (
-            group != "planned" and self.rng.random() < 0.5
+            group != "planned" and not self.world.ending and self.rng.random() < 0.5
         )  # whether a name that it is given is one of an input
         name = f"x{self.world.next_number()}-{file.name}" if seen else f"_{file.name}"
         if kind != "rewrite":

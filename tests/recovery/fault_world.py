@@ -29,6 +29,7 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
 from weft.runtime.messages import Message
+from weft.runtime.progress import complete_from
 from weft.sinks.describe import made, portable
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
 from weft.storage.storage import LocalDisk
@@ -107,6 +108,7 @@ class World:
     ending: bool = False
     ahead: float = 3.0  # seconds that the clock of the sources is ahead, so that no file need settle
     loop: Loop | None = None
+    _limited: dict[str, bool] = field(default_factory=dict)
     _ids: int = 0
     _files: int = 0
 
@@ -204,11 +206,19 @@ class World:
         for _ in range(BATCHES):
             if not self.loop.run_next():
                 self.loop.committer.wait()
-                if not self.loop.run_next():
-                    self.loop.committer.wait()
-                    return
+                if self._settles() or self.loop.run_next():
+                    continue
+                return
             assert time.monotonic() - began < SECONDS, "it takes too long"
         raise AssertionError("batches follow each other without end")
+
+    def _settles(self) -> bool:
+        """Whether there are complete files that could still change; some time passes, if there are."""
+        assert self.loop is not None
+        said = [one for names in self.loop.intake.unfinished().values() for one in names]
+        waits = any(one.endswith("it is being written") for one in said)
+        self.ahead += 1.0 if waits else 0.0
+        return waits
 
     def add(self, name: str) -> None:
         """Ask for one more query, which also gives the results of the past."""
@@ -236,6 +246,13 @@ class World:
         tables = {one.alias: self._table(one.stream.name) for one in query.inputs}
         return Counter(_tuples(reference_join(query, tables)))
 
+    def _is_limited(self, name: str) -> bool:
+        """Whether a query that was added says that it does not see all of the past."""
+        program = self.loop.standing.program if self.loop is not None else None
+        if name in self.added and program is not None and name in program.members:
+            self._limited[name] = complete_from(program.members[name]) is not None
+        return self._limited.get(name, False)
+
     def _table(self, stream: str) -> pa.Table:
         files = sorted(file for file in self.meant if file.parent == self.folder(stream))
         return table_of(row for file in files for row in self.meant[file])
@@ -246,7 +263,8 @@ class World:
         for name in self.session._asked:
             given = self.given(name)
             wanted = self.frozen[name] if name in self.frozen else self.wanted(name)
-            missing = Counter() if name in LATER and not self.ending else wanted - given
+            waits = (name in LATER and not self.ending) or self._is_limited(name)
+            missing = Counter() if waits else wanted - given
             if missing or given - wanted:
                 found[name] = given - wanted, missing
         return found

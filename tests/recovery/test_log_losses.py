@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.recovery.fault_story import BreakOffError
-from tests.recovery.fault_world import FORMATS, World
-from weft.errors import StateError, WeftError
+from tests.recovery.fault_world import FORMATS, Hook, World
+from weft.errors import SourceError, StateError, WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.sources import taken
@@ -51,6 +51,15 @@ class Scene(World):
         with pytest.raises(BreakOffError):
             self.drain()
         self.stop()
+
+    def losing(self, file: Path) -> Hook:
+        """Delete a file before it is read."""
+
+        def lose(moment: str, number: int, files: set[Path]) -> None:  # noqa: ARG001
+            if moment == "before run":
+                file.unlink(missing_ok=True)
+
+        return lose
 
     @property
     def last(self) -> int:
@@ -302,4 +311,27 @@ def test_names_that_cursors_keep_are_needed(tmp_path: Path, monkeypatch: pytest.
         scene.stop()
         blob.write_bytes(content)
     scene.check()
+    scene.stop()
+
+
+def test_an_input_that_fails_while_the_input_ends_is_not_refused_later(tmp_path: Path) -> None:
+    """Its batch had ended the input, and went on without it; when it was back, there was 'more input'."""
+    scene = Scene(tmp_path, "outer", "ordered")
+    scene.start()
+    assert scene.loop is not None
+    scene.more()
+    scene.loop.end_input()
+    file = next(iter(scene.meant))
+    scene.hook = scene.losing(file)
+    scene.loop.executor.hook = scene.hook  # type: ignore[attr-defined]
+    with pytest.raises(SourceError, match=file.name):
+        scene.drain()
+    scene.stop()
+    scene.put(file, scene.meant[file])
+    scene.hook = scene._break
+    scene.ending = True
+    scene.start()
+    scene.loop.end_input()
+    scene.drain()
+    assert not scene.wrong()
     scene.stop()
