@@ -36,6 +36,10 @@ MOMENTS = (
 )
 IN_COMMIT = ("before manifest", "committed")  # while the next batch may be under way
 INPUTS = ("unread", "planned", "read")
+WHEN = {  # when there are such inputs
+    "unread": ("stopped", "running", "planned", "before run", "after run"),
+    "planned": ("planned", "before run", "after run", "before manifest"),
+}
 INPUT_KINDS = ("delete", "empty", "truncate", "rename", "rewrite", *TOUCHES)
 
 
@@ -161,12 +165,14 @@ class Story:
 
     def _chapter(self) -> None:
         """One thing happens to one file."""
-        self.fault, self._wish = None, (self.rng.choice((*INPUTS, *LOG)), self.rng.choice(ALL))
-        moment, nth, breaks = self.rng.choice(MOMENTS), self.rng.choice((1, 1, 2)), self.rng.random() < 0.5
+        group = self.rng.choice((*INPUTS, *LOG, "unread", "planned"))
+        self.fault, self._wish = None, (group, self.rng.choice(ALL))
+        moment, nth = self.rng.choice(WHEN.get(group, MOMENTS)), self.rng.choice((1, 1, 2))
+        breaks = self.rng.random() < 0.5
         self.lines.append(f"{moment} {nth}{', breaking off' if breaks else ''}:")
         if moment in ("stopped", "running"):
             assert self.world.loop is not None
-            for _ in range(self.rng.choice((0, 1, 2))):
+            for _ in range(self.rng.choice((0, 0, 1, 2))):
                 self.world.loop.run_next()
             self.world.loop.committer.wait()
             if moment == "stopped":

@@ -117,7 +117,7 @@ class World:
         self.session = weft.Session(options=self.options)
         for name, format_ in FORMATS.items():
             self.folder(name).mkdir(parents=True)
-            source = weft.files(format_, str(self.folder(name)), schema=SCHEMA, max_files_per_batch=2)
+            source = weft.files(format_, str(self.folder(name)), schema=SCHEMA, max_files_per_batch=1)
             self.session.stream(name, source, event_time="ts", lateness="1 day")
         for name in self.names:
             self._ask(name)

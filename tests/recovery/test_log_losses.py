@@ -127,6 +127,7 @@ def test_a_manifest_that_was_lost_can_be_put_back(scene: Scene) -> None:
         scene.check()
     scene.stop()
     file.write_bytes(content)
+    scene.run()
     scene.check()
     away.rename(source)
 

@@ -86,8 +86,8 @@ class Intake:
         return all(self._has_released(name, count) for name, count in target.items())
 
     def _has_released(self, name: str, count: int) -> bool:
-        released = self.released.get(name, 0)
-        nothing_waits = name in self.offers and self.offers[name].backlog[0] == 0
+        released, offer = self.released.get(name, 0), self.offers.get(name)
+        nothing_waits = offer is not None and offer.backlog[0] == 0 and not offer.unfinished
         return released >= count or (nothing_waits and released >= self.taken.get(name, 0))
 
     def backlog(self) -> dict[str, int]:
