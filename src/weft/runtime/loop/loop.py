@@ -60,12 +60,14 @@ LATELY = 5.0  # seconds
 class Mark:
     """A moment: ``target`` is how many parts of every stream had come by then, as soon as the loop has looked.
 
-    ``unfinished`` is what could not be read by then; once it can be, it counts too.
+    ``unfinished`` is what could not be read by then; once it can be, it counts too. ``last`` is the batch by which
+    nothing more was to be done, and which has to be committed.
     """
 
     reached: threading.Event = field(default_factory=threading.Event)
     target: dict[str, int] | None = None
     unfinished: frozenset[tuple[str, str]] = frozenset()
+    last: int | None = None
 
 
 @dataclass
@@ -383,10 +385,11 @@ class Loop:
         for mark in list(self.marks):
             if mark.target is None or not self.intake.has_released(mark.target):
                 continue
-            if mark.unfinished or self.decider.is_due(self.before):
-                continue
-            self.marks.remove(mark)
-            mark.reached.set()
+            if mark.last is None and not (mark.unfinished or self.decider.is_due(self.before)):
+                mark.last = self.before.number
+            if mark.last is not None and self.committer.last >= mark.last:
+                self.marks.remove(mark)
+                mark.reached.set()
 
     def close(self) -> None:
         """End all tasks, and let go of sources and log."""
