@@ -101,7 +101,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kills", type=int, default=6, metavar="N", help="how many processes of running sessions are killed"
     )
     parser.addoption(
-        "--recovery-seed", type=int, default=0, metavar="SEED", help="what is run and when it is killed"
+        "--faults", type=int, default=48, metavar="N", help="how many files are lost or damaged, about"
+    )
+    parser.addoption(
+        "--recovery-seed",
+        type=int,
+        default=0,
+        metavar="SEED",
+        help="what is run, when it is killed, and what happens to its files",
     )
     parser.addoption(
         "--regenerate-golden", action="store_true", help="write the golden plans anew instead of comparing"
@@ -201,3 +208,9 @@ def kills(request: pytest.FixtureRequest) -> int:
 def recovery_seed(request: pytest.FixtureRequest) -> int:
     """The seed of the first run that is killed."""
     return int(request.config.getoption("--recovery-seed"))
+
+
+@pytest.fixture(scope="session")
+def faults(request: pytest.FixtureRequest) -> int:
+    """How many files are lost or damaged."""
+    return int(request.config.getoption("--faults"))

@@ -119,7 +119,7 @@ class Shelf:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self._open: dict[str, Bucket] = {}
-        self._mine: set[str] = set()  # written by this process, so their checksums need not be computed again
+        self._mine: dict[str, tuple[int, ...]] = {}  # files that this process wrote, as it left them
         self._fresh: dict[str, tuple[Program, Bucket]] = {}
 
     def open(self, name: str) -> Bucket:
@@ -128,7 +128,9 @@ class Shelf:
             found: Bucket = self.storage.objects[f"{BUCKETS}/{name}"]
             return found
         if name not in self._open:
-            self._open[name] = codec.read(self._path(name), verify=name not in self._mine)
+            path = self._path(name)
+            known = self._mine.get(name)  # then its checksum need not be computed
+            self._open[name] = codec.read(path, verify=known is None or known != _stamp(path))
         return self._open[name]
 
     def open_for(self, name: str, program: Program, plan: StorePlan) -> Bucket:
@@ -144,8 +146,9 @@ class Shelf:
         if isinstance(self.storage, Memory):
             self.storage.objects[f"{BUCKETS}/{name}"] = run
         else:
-            codec.write(run, self._path(name))
-            self._mine.add(name)
+            path = self._path(name)
+            codec.write(run, path)
+            self._mine[name] = _stamp(path)
             if run.bounds.bytes < SMALL:
                 self._open[name] = run
 
@@ -156,13 +159,22 @@ class Shelf:
             if name not in live and not name.startswith(mine):
                 self._open.pop(name, None)
                 self._fresh.pop(name, None)
-                self._mine.discard(name)
+                self._mine.pop(name, None)
 
     def _path(self, name: str) -> Path:
         path = self.storage.path(f"{BUCKETS}/{name}")
         if path is None:
             raise ValueError(f"{name} has no place on this machine")
         return path
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What tells a file from one that was put in its place or changed; nothing, of one that is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 _SHELVES: dict[LocalDisk, Shelf] = {}

@@ -3,14 +3,18 @@
 Guarantees: what leaves at a clock are all results of earlier times that have been found, in the order of their times;
 what stays are a few sorted runs. So if nothing that is found later is of an earlier time than the clock, which is so
 where late tuples are dropped, all that ever leaves is in order. A run is the time of every result, in its first column,
-and the results. Runs are what the manifest names (design, D3), files on a disk: written once, read from the front on.
+and the results. Runs are what the manifest names (design, D3), files on a disk: written once, read from the front on; a
+file's name ends in its checksum, so one that is not what was written is noticed.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -79,15 +83,30 @@ def _read(storage: Storage, name: str) -> pa.RecordBatch:
     if isinstance(storage, Memory):
         return storage.objects[entry]
     try:
-        with pa.memory_map(str(storage.path(entry))) as file, pa.ipc.open_file(file) as reader:
-            batch = reader.get_batch(0)
-            batch.validate()
-            return batch
+        path = str(storage.path(entry))
+        found = os.stat(path)
+        if (
+            f"{_checksum(path, found.st_size, found.st_mtime_ns, found.st_ino):08x}"
+            != name.rpartition("-")[2]
+        ):
+            raise OSError("its checksum is wrong")
+        with pa.memory_map(path) as file, pa.ipc.open_file(file) as reader:
+            return reader.get_batch(0)
     except (OSError, pa.ArrowException) as error:
         raise StateError(
             f"{storage.locate(entry)} with results that wait is missing or damaged: {error}",
             hint="restore it, or use a new checkpoint directory",
         ) from None
+
+
+@lru_cache(maxsize=256)
+def _checksum(path: str, size: int, modified: int, inode: int) -> int:  # noqa: ARG001
+    """The checksum of a file, computed once for as long as the file is the same."""
+    with open(path, "rb") as file:
+        found = 0
+        while piece := file.read(1 << 20):
+            found = zlib.crc32(piece, found)
+        return found
 
 
 def written(storage: Storage, number: int, waiting: Iterable[Held]) -> tuple[HeldRun, ...]:
@@ -96,17 +115,20 @@ def written(storage: Storage, number: int, waiting: Iterable[Held]) -> tuple[Hel
     for one in waiting:
         name, first = one.file, one.first
         if not name:
-            name, first = f"{number}-held-{uuid.uuid4().hex}", 0
-            _write(storage, f"{BUCKETS}/{name}", one.run)
+            name, first = _write(storage, f"{number}-held-{uuid.uuid4().hex}", one.run), 0
         found.append(HeldRun(name, first, one.run.num_rows, one.time, one.run.nbytes))
     return tuple(found)
 
 
-def _write(storage: Storage, entry: str, run: pa.RecordBatch) -> None:
+def _write(storage: Storage, stem: str, run: pa.RecordBatch) -> str:
+    """Keep a run under a name that begins so; the name."""
     if isinstance(storage, Memory):
-        storage.objects[entry] = run
-        return
+        storage.objects[f"{BUCKETS}/{stem}"] = run
+        return stem
     buffer = pa.BufferOutputStream()
     with pa.ipc.new_file(buffer, run.schema) as writer:
         writer.write_batch(run)
-    storage.put(entry, buffer.getvalue().to_pybytes())
+    data = buffer.getvalue().to_pybytes()
+    name = f"{stem}-{zlib.crc32(data):08x}"
+    storage.put(f"{BUCKETS}/{name}", data)
+    return name

@@ -51,17 +51,21 @@ def resumed(log: Checkpoint, queries: Given, restore: Restore, before: Manifest)
     last = standings[-1]
     asked = {name: one for standing in standings for name, one in standing.asked.items()}
     sinks = {name: _known_sink(log, name, one, queries, restore) for name, one in asked.items()}
-    begin = {name: given for name, given in queries.items() if _is_new(name, given[0], last)}
+    stops = log.stops()
+    begin = {name: given for name, given in queries.items() if _is_new(name, given[0], last, stops)}
     sinks |= {name: sink for name, (_, sink) in begin.items() if name not in sinks}
     failed = {name: f"failed: {why}" for name, why in before.failed.items()}
-    wanted = {**log.stops(), **failed}
-    stop = {name: why for name, why in wanted.items() if name in last.asked}
+    stopped = {
+        n: why for n, (why, what) in stops.items() if n in last.asked and last.asked[n].fingerprint == what
+    }
+    stop = {name: why for name, why in {**stopped, **failed}.items() if name in last.asked}
     return Resumed(standings[0], asked, sinks, begin, stop)
 
 
-def _is_new(name: str, asked: Asked, standing: Standing) -> bool:
-    """Whether a query is to begin: it does not run, and is not one that was stopped."""
-    return name not in standing.asked and standing.former.get(name) != asked.fingerprint
+def _is_new(name: str, asked: Asked, standing: Standing, stops: Mapping[str, tuple[str, str]]) -> bool:
+    """Whether a query is to begin: it does not run, and is not one that was stopped, be it before it had begun."""
+    known = (standing.former.get(name), stops.get(name, ("", ""))[1])
+    return name not in standing.asked and asked.fingerprint not in known
 
 
 def _known_sink(log: Checkpoint, name: str, asked: Asked, queries: Given, restore: Restore) -> Any:

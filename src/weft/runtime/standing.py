@@ -103,6 +103,7 @@ def changed(
     former = {
         **standing.former,
         **{name: one.fingerprint for name, one in standing.asked.items() if name in stopped},
+        **{name: one.fingerprint for name, one in changes.dropped.items()},
     }
     wanted = {**asked, **begun}
 

@@ -99,7 +99,7 @@ class ParquetSink:
         """Make the directory this checkpoint's, and try whether files can be written there."""
         marker = self._own("owner.json")
         if marker.exists():
-            self._check_owner(json.loads(marker.read_text(encoding="utf-8")), owner)
+            self._check_owner(_read_owner(marker), owner)
         files.make_directory(marker.parent)
         files.try_writing(marker.parent)
         if owner is not None and not marker.exists():
@@ -108,11 +108,13 @@ class ParquetSink:
     def _check_owner(self, found: dict[str, object], owner: str | None) -> None:
         if found.get("format") != _FORMAT:
             raise SinkError(
-                f"to_parquet: {self.path} was written by another version of Weft", hint=_ELSEWHERE
+                f"to_parquet: {self.path} was written by another version of Weft, as _weft/owner.json says",
+                hint=_ELSEWHERE,
             )
         if owner is not None and found.get("owner") != owner:
             raise SinkError(
-                f"to_parquet: {self.path} holds the results of another checkpoint", hint=_ELSEWHERE
+                f"to_parquet: {self.path} holds the results of another checkpoint, as _weft/owner.json says",
+                hint=_ELSEWHERE,
             )
 
     def recover(self, last_committed: int) -> None:
@@ -198,6 +200,20 @@ class ParquetSink:
 
     def _own(self, *names: str) -> Path:
         return self.path.joinpath("_weft", *names)
+
+
+def _read_owner(marker: Path) -> dict[str, object]:
+    """What says whose results these are; results whose owner cannot be told are nobody's to change."""
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise SinkError(
+            f"to_parquet: {marker} is damaged, which says which checkpoint the results are of",
+            hint="restore it from a copy, or delete it if they are of this checkpoint",
+        )
+    return found
 
 
 _ELSEWHERE = "write to another directory, or continue with the checkpoint this one belongs to"

@@ -1,7 +1,8 @@
 """What the log asks of a storage, and the two there are (design, D3).
 
 Guarantees: an entry is there completely or not at all, whenever the process ends; reading one that is not there gives
-None. Names are relative paths with `/` between their parts.
+None. One that cannot be read or written is a `StateError` that names it. Names are relative paths with `/` between
+their parts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from weft.errors import StateError
 
 __all__ = ["LocalDisk", "Memory", "Storage"]
 
@@ -54,11 +57,17 @@ class LocalDisk:
         folder, _, last = f"{self.root}/{name}".rpartition("/")
         partial = f"{folder}/.{last}.tmp"
         try:
-            self._write(partial, data, flush)
-        except FileNotFoundError:  # the first entry of its folder
-            os.makedirs(folder, exist_ok=True)
-            self._write(partial, data, flush)
-        os.replace(partial, f"{folder}/{last}")
+            try:
+                self._write(partial, data, flush)
+            except FileNotFoundError:  # the first entry of its folder
+                os.makedirs(folder, exist_ok=True)
+                self._write(partial, data, flush)
+            os.replace(partial, f"{folder}/{last}")
+        except OSError as error:
+            raise StateError(
+                f"{folder}/{last} cannot be written: {error.strerror or error}",
+                hint="make room or give permission there; a session that is started again goes on where it was",
+            ) from error
 
     @staticmethod
     def _write(file: str, data: bytes, flush: bool) -> None:
@@ -78,6 +87,11 @@ class LocalDisk:
             return (self.root / name).read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise StateError(
+                f"{self.root / name} cannot be read: {error.strerror or error}",
+                hint="make it a file that this user can read",
+            ) from error
 
     def list(self, folder: str) -> list[str]:
         """The files of a directory, those aside that are still being written."""

@@ -219,3 +219,12 @@ def test_every_sink_speaks_the_protocol(tmp_path: Path) -> None:
     assert all(isinstance(sink, Sink) for sink in sinks)
     assert [isinstance(sink, PartSink) for sink in sinks] == [True, False, False, False]
     assert [sink.exactly_once for sink in sinks] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"format": 1, "own', b"[1]", b"\xd0\x00"])
+def test_a_directory_whose_owner_cannot_be_told_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Another checkpoint's results could be replaced; the error names the file that is damaged."""
+    to_parquet(tmp_path).open(SCHEMA, "me")
+    (tmp_path / "_weft/owner.json").write_bytes(content)
+    with pytest.raises(SinkError, match=r"_weft/owner\.json is damaged"):
+        to_parquet(tmp_path).open(SCHEMA, "me")

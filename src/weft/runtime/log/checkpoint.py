@@ -5,23 +5,22 @@ that none of the kept manifests names are nobody's and are deleted. A log belong
 one format version and, on a disk, to one running session at a time. Whatever is missing or damaged is either made again
 exactly or a `StateError` that names it:
 
-    weft.json            whose log this is, its format, and whether a batch was ever committed
+    weft.json            whose log this is, its format, whether a batch was ever committed and a query ever stopped
     state/N.json         the manifest of batch N; the last two are kept
     plan/N.json          the plan of batch N; those of the last two batches and of any that has not been committed
     relaid/N.json        what batch N begins with, where its graph is another than before; made again if it is missing
     blueprints/H.json    the queries and their graph, under the hash of the content
     blobs/H              what cursors keep, under the hash of the content
     state/buckets/       the files of state
-    stops.json           queries that were asked to stop
+    stops.json           queries that were asked to stop, and what they were
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
-import os
+import math
 import shutil
 import threading
 import uuid
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError
+from weft.runtime.log.locking import lock_directory, unlock
 from weft.runtime.log.record import read_record, write_record
 from weft.runtime.log.values import Blueprint, Manifest, Plan
 from weft.storage.storage import LocalDisk, Memory, Storage
@@ -52,7 +52,7 @@ class Checkpoint:
     """A log in a storage; given a path, in a directory."""
 
     storage: Storage
-    _lock: int | None = None
+    _locks: list[int] = field(default_factory=list)
     _owned: dict[str, Any] = field(default_factory=dict)
     _claimed: dict[str, Any] = field(default_factory=dict)
     _kept: dict[int, Manifest] = field(default_factory=dict)  # as they were written
@@ -95,7 +95,8 @@ class Checkpoint:
                     )
         identity: str = found.get("identity") or uuid.uuid4().hex
         self._committed = found.get("committed", False)
-        self._owned = {"format": FORMAT, "identity": identity, "committed": self._committed}
+        told = {name: found.get(name, False) for name in ("committed", "stops")}
+        self._owned = {"format": FORMAT, "identity": identity, **told}
         self._claimed = {"streams": dict(streams), **fixed}
         if not found:
             write_record(self.storage, "weft.json", self._owned)
@@ -132,8 +133,11 @@ class Checkpoint:
             )
 
     def _check_complete(self) -> None:
-        """Refuse a log that has lost all of its manifests: it would begin again from nothing, without a word."""
-        if self._committed and not self._numbers("state"):
+        """Refuse a log that has lost all of its manifests: it would begin again from nothing, without a word.
+
+        Where the plan of the very first batch is there, so are those of all batches, and they are repeated.
+        """
+        if self._committed and not self._numbers("state") and 0 not in self._numbers("plan"):
             raise StateError(
                 f"{self.storage.locate('state')} has lost its manifests, though batches were committed",
                 hint=f"restore them from a copy, or {_NEW}",
@@ -165,21 +169,11 @@ class Checkpoint:
         if self.root is None:
             return
         (self.root / BUCKETS).mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            self._lock = None
-            raise StateError(
-                f"{self.root} is in use by another session", hint="stop it, or use another checkpoint"
-            ) from None
+        self._locks = lock_directory(self.root)
 
     def close(self) -> None:
         """Let the log go."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        unlock(self._locks)
 
     def manifest(self, number: int) -> Manifest | None:
         """What a batch left; None if it is not committed. The one before the first batch is empty."""
@@ -250,7 +244,8 @@ class Checkpoint:
     def clean(self) -> None:
         """Delete what a session that was killed left: what tasks sent each other, and files that nothing names.
 
-        Before the first batch, also manifests that are too old to be of use.
+        Before the first batch, also manifests that are too old to be of use. What an attempt left at a batch that is
+        not committed goes when it is: a manifest that was lost may be put back, with the files that it names.
         """
         if self.root is not None:
             shutil.rmtree(self.root / "exchange", ignore_errors=True)
@@ -262,19 +257,19 @@ class Checkpoint:
         manifests = [self.manifest(number) for number in self._numbers("state")]
         with contextlib.suppress(StateError):  # one that is damaged is made again
             manifests += [self.relaid(number) for number in self._numbers("relaid")]
-        self._clean_buckets(None, [one for one in manifests if one is not None])
+        self._clean_buckets(last, [one for one in manifests if one is not None])
         plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
         named = _entries_of(plans) | _entries_of(one for one in manifests if one is not None)
         for folder in ("blueprints", "blobs"):
             for name in self.storage.list(folder):
-                if f"{folder}/{name}" not in named:
+                if f"{folder}/{name}" not in named and _is_hash(name.removesuffix(".json")):
                     self.storage.delete(f"{folder}/{name}")
 
-    def _clean_buckets(self, last: int | None, manifests: Iterable[Manifest]) -> None:
+    def _clean_buckets(self, last: int, manifests: Iterable[Manifest]) -> None:
         """Delete files of batches up to ``last`` that no manifest names; later ones are being written."""
         named = set().union(*(manifest.files() for manifest in manifests))
         for name in self.storage.list(BUCKETS):
-            if name not in named and (last is None or _batch_of(name) <= last):
+            if name not in named and _batch_of(name) <= last:
                 self.storage.delete(f"{BUCKETS}/{name}")
 
     def plan(self, number: int) -> Plan | None:
@@ -344,14 +339,22 @@ class Checkpoint:
             raise StateError(f"{where} is damaged", hint=f"restore it from a copy, or {_NEW}")
         return data
 
-    def stops(self) -> dict[str, str]:
-        """The queries that were ever asked to stop, and why; it need not have happened yet."""
-        found: dict[str, str] = read_record(self.storage, "stops.json") or {}
-        return found
+    def stops(self) -> dict[str, tuple[str, str]]:
+        """The queries that were ever asked to stop: why, and a fingerprint; it need not have happened yet."""
+        found = read_record(self.storage, "stops.json")
+        if found is None and self._owned.get("stops"):
+            raise StateError(
+                f"{self.storage.locate('stops.json')} is missing, which says which queries were stopped",
+                hint=f"restore it from a copy, or {_NEW}",
+            )
+        return {name: (why, what) for name, (why, what) in (found or {}).items()}
 
-    def write_stop(self, name: str, reason: str) -> None:
-        """Remember that a query is to stop."""
-        write_record(self.storage, "stops.json", {**self.stops(), name: reason})
+    def write_stop(self, name: str, reason: str, fingerprint: str) -> None:
+        """Remember that a query is to stop, and what it is: another may have its name one day."""
+        write_record(self.storage, "stops.json", {**self.stops(), name: (reason, fingerprint)})
+        if not self._owned.get("stops"):
+            self._owned["stops"] = True
+            self.claim()
 
     def forget_stop(self, name: str) -> None:
         """A query of that name is to run again."""
@@ -368,10 +371,16 @@ def _entry(kind: str, number: int) -> str:
     return f"{kind}/{number}.json"
 
 
-def _batch_of(name: str) -> int:
-    """The batch in which a file of state was written; of a file with another kind of name, none that can be kept."""
+def _batch_of(name: str) -> float:
+    """The batch in which a file of state was written; a file with another kind of name is none of the log's."""
     first = name.partition("-")[0]
-    return int(first) if first.isdigit() else -1
+    is_ours = first.isdigit() and ("." not in name or name.endswith(".tmp"))
+    return int(first) if is_ours else math.inf
+
+
+def _is_hash(name: str) -> bool:
+    """Whether a name is one that the log gives; others are none of its business."""
+    return bool(name) and all(letter in "0123456789abcdef" for letter in name)
 
 
 def _format_of(data: bytes) -> int | None:

@@ -1,7 +1,8 @@
 """What the next batch will do: which input, by which plan, for which queries.
 
 Guarantees: a plan that was written is followed, whoever wrote it; only where there is none is anything decided. A batch
-is planned where there is input, where queries begin or stop, where rows can be closed, or where the input has ended.
+is planned where there is input, where queries begin or stop, where rows can be closed, or where the input has ended;
+that takes effect in a batch of its own, when all input is processed.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ class Decider:
                 programs[self.blueprint] = self.standing.program  # tasks are in this process
         program, turns = self.standing.program, {}
         if program is not None:
-            turns[GRAPH] = self._turn(program, number, before).to_dict()
+            ended = self.ending and not any(inputs.values())  # input that fails can still be taken back
+            turns[GRAPH] = self._turn(program, number, before, ended=ended).to_dict()
         begun = tuple(sorted(name for name in changes.begin if name in self.standing.asked))
         plan = Plan(
             number,
@@ -149,9 +151,9 @@ class Decider:
         known = [before.marks[name] for name in untimed if name in before.marks]
         return max([self.clock(), *known])
 
-    def _turn(self, program: Program, number: int, before: Manifest) -> Turn:
+    def _turn(self, program: Program, number: int, before: Manifest, *, ended: bool) -> Turn:
         """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""
         results = sum(before.results.values())
         seen = expected(number, program.graph, self.history.last, before.arrived, results)
-        times = clocks(program.graph, Watermarks(before.marks), before.closed, ended=self.ending)
+        times = clocks(program.graph, Watermarks(before.marks), before.closed, ended=ended)
         return Turn(number, driver_order(self.config.driver, seen), self.config.partitions, clocks=times)

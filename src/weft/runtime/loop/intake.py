@@ -91,15 +91,13 @@ class Intake:
         return parts + 4 * -(-size // max(1, self.most_bytes)) + 1
 
     def has_released(self, target: Mapping[str, int]) -> bool:
-        """Whether so many parts of every stream are committed, or all there are."""
-        return all(
-            self.released.get(name, 0) >= count or self._is_quiet(name) for name, count in target.items()
-        )
+        """Whether at least so many parts of every stream are committed, or all there are: some may be gone."""
+        return all(self._has_released(name, count) for name, count in target.items())
 
-    def _is_quiet(self, name: str) -> bool:
-        """Whether a stream had nothing more to offer when it was last looked at, and all of it is committed."""
-        offer = self.offers.get(name)
-        return (offer is None or not offer.backlog[0]) and self.released[name] >= self.taken[name]
+    def _has_released(self, name: str, count: int) -> bool:
+        released, offer = self.released.get(name, 0), self.offers.get(name)
+        nothing_waits = offer is not None and offer.backlog[0] == 0 and not offer.unfinished
+        return released >= count or (nothing_waits and released >= self.taken.get(name, 0))
 
     def backlog(self) -> dict[str, int]:
         """How many parts of every stream wait."""

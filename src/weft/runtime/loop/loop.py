@@ -60,12 +60,14 @@ LATELY = 5.0  # seconds
 class Mark:
     """A moment: ``target`` is how many parts of every stream had come by then, as soon as the loop has looked.
 
-    ``batch`` is the last batch that has anything to do with it, once that is known; its commit reaches the mark.
+    ``unfinished`` is what could not be read by then; once it can be, it counts too. ``last`` is the batch by which
+    nothing more was to be done, and which has to be committed.
     """
 
     reached: threading.Event = field(default_factory=threading.Event)
     target: dict[str, int] | None = None
-    batch: int | None = None
+    unfinished: frozenset[tuple[str, str]] = frozenset()
+    last: int | None = None
 
 
 @dataclass
@@ -109,21 +111,22 @@ class Loop:
         self.before = self.log.manifest(self.log.last()) or Manifest()
         self.log.forget_plans_beyond(self.before.number)
         self.committer.last = self.before.number
-        self._resume(queries)
+        planned = self._last_planned()
+        self._resume(queries, planned)
         self.log.claim()
-        state = self._cursors()
+        state = self.before.cursors if planned is None else planned.cursors
         for name, source in self.config.sources.items():
             self.intake.open(name, source, state.get(name, {}))
         self.decider.schedule(self.before, self.decider.clock())
 
-    def _cursors(self) -> Mapping[str, Mapping[str, Any]]:
-        """How far the streams have been taken: with the last batch that was planned."""
+    def _last_planned(self) -> Plan | None:
+        """The last batch that was planned and not committed, up to which the streams have been taken."""
         planned, number = None, self.before.number + 1
         while (plan := self.log.plan(number)) is not None:
             planned, number = plan, number + 1
-        return planned.cursors if planned is not None else self.before.cursors
+        return planned
 
-    def _resume(self, queries: Mapping[str, tuple[Asked, Any]]) -> None:
+    def _resume(self, queries: Mapping[str, tuple[Asked, Any]], planned: Plan | None) -> None:
         """The queries that ran before go on as they were; those that are new begin with the next batch."""
         found = resumed(self.log, queries, self.config.restore, self.before)
         check_registered({name: one.query for name, one in found.asked.items()}, self.config.functions)
@@ -136,9 +139,11 @@ class Loop:
             self.decider.requests.begin(name, asked, sink)
         for name, why in found.stop.items():
             self.decider.requests.stop(name, why)
+        # where a manifest was lost, sinks have more than one batch that will come again, as it was
+        last = self.before.number if planned is None else planned.number - 1
         for name, sink in self.sinks.items():
             asked_for = found.asked[name] if name in found.asked else queries[name][0]
-            self._open(sink, asked_for.query, self.before.number)
+            self._open(sink, asked_for.query, last)
 
     def _open(self, sink: Any, query: Query, last: int) -> None:
         sink.open(result_schema(query), self.identity)
@@ -374,25 +379,26 @@ class Loop:
         return mark
 
     def _aim(self) -> None:
-        """Marks that are new are reached when what is there now is committed."""
-        for mark in self.marks:
+        """Marks that are new are reached when what is there now is committed, and what becomes complete of it."""
+        unfinished = frozenset(
+            (name, one.name) for name, offer in self.intake.offers.items() for one in offer.unfinished
+        )
+        for mark in list(self.marks):
             if mark.target is None:
-                mark.target = self.intake.waiting()
+                mark.target, mark.unfinished = self.intake.waiting(), unfinished
+            elif mark.unfinished - unfinished:
+                mark.target, mark.unfinished = self.intake.waiting(), mark.unfinished & unfinished
 
     def _tell_marks(self) -> None:
         """Tell the marks that are reached."""
         for mark in list(self.marks):
-            if mark.batch is None and self._is_passed(mark):
-                mark.batch = self.before.number
-            if mark.batch is not None and self.committer.last >= mark.batch:
+            if mark.target is None or not self.intake.has_released(mark.target):
+                continue
+            if mark.last is None and not (mark.unfinished or self.decider.is_due(self.before)):
+                mark.last = self.before.number
+            if mark.last is not None and self.committer.last >= mark.last:
                 self.marks.remove(mark)
                 mark.reached.set()
-
-    def _is_passed(self, mark: Mark) -> bool:
-        """Whether all that was there at a mark is in batches, and nothing else is to be done."""
-        if mark.target is None or not self.intake.has_released(mark.target):
-            return False
-        return not self.intake.unfinished() and not self.decider.is_due(self.before)
 
     def close(self) -> None:
         """End all tasks, and let go of sources and log."""
@@ -415,8 +421,9 @@ class Loop:
 
     def stop_query(self, name: str) -> None:
         """Run a query no longer, from the next batch on, whichever session runs that."""
-        if name in self.sinks:
-            self.log.write_stop(name, "stopped")
+        asked = self.decider.requests.asked(name) or self.standing.asked.get(name)
+        if asked is not None:
+            self.log.write_stop(name, "stopped", asked.fingerprint)
             self.decider.requests.stop(name, "stopped")
             self.wake.set()
 

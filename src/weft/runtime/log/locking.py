@@ -1,0 +1,49 @@
+"""One session at a time in a directory.
+
+Guarantees: whoever holds the lock holds it until it lets go or its process ends, also if the lock's file is deleted
+meanwhile: the directory itself is locked too, where its file system can do that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from weft.errors import StateError
+
+__all__ = ["lock_directory", "unlock"]
+
+_WHOLE = fcntl.LOCK_EX | fcntl.LOCK_NB
+
+
+def lock_directory(root: Path) -> list[int]:
+    """Take a directory for this session alone; what to `unlock`."""
+    taken = [os.open(root / "lock", os.O_RDWR | os.O_CREAT), os.open(root, os.O_RDONLY)]
+    try:
+        fcntl.flock(taken[0], _WHOLE)
+        _lock_folder(taken[1])
+    except OSError:
+        unlock(taken)
+        raise StateError(
+            f"{root} is in use by another session", hint="stop it, or use another checkpoint"
+        ) from None
+    return taken
+
+
+def _lock_folder(descriptor: int) -> None:
+    """Lock a folder, where folders can be locked; `BlockingIOError` if somebody has."""
+    try:
+        fcntl.flock(descriptor, _WHOLE)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
+
+
+def unlock(taken: list[int]) -> None:
+    """Let a directory go."""
+    while taken:
+        with contextlib.suppress(OSError):
+            os.close(taken.pop())
