@@ -21,6 +21,7 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import shutil
 import threading
 import uuid
