@@ -52,9 +52,9 @@ _STAR = (("v", "w", "vid"), ("w", "c", "vid"))
 JOINS = {
     join.name: join
     for join in (
-        Join("chain3", ("v", "w", "c"), _CHAIN, state_target=12, batch_target=0.5),
-        Join("star3", ("v", "w", "c"), _STAR),
-        Join("pair", ("v", "w"), _CHAIN[:1], state_target=12),
+        Join("chain3", ("v", "w", "c"), _CHAIN, state_target=35, batch_target=5),
+        Join("star3", ("v", "w", "c"), _STAR, state_target=45, batch_target=5),
+        Join("pair", ("v", "w"), _CHAIN[:1], state_target=30, batch_target=5),
     )
 }
 
