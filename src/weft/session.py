@@ -379,6 +379,11 @@ class Session:
             raise ConfigError("the session has not run yet", hint="start() it first")
         return OwnProgress(self._run.loop.history, dict(self._asked))
 
+    @property
+    def unfinished(self) -> Mapping[str, tuple[str, ...]]:
+        """What the streams have that cannot be read yet, such as files that are still being written, and why."""
+        return self._run.loop.intake.unfinished() if self._run else {}
+
     def measured(self) -> Statistics:
         """The statistics given, with what the queries measured since they began; queries are planned by it."""
         statistics = heavy_known(self.statistics, self._run.loop.history.last if self._run else None)

@@ -92,6 +92,7 @@ class Loop:
         self.stopping = False
         self.ended: Ended | None = None  # the last batch whose tasks are done
         self.marks: list[Mark] = []
+        self._unfinished: dict[str, tuple[str, ...]] = {}  # files that are waited for, by stream
         self._setup: Setup | None = None
         self._opening: dict[str, Source] = {}  # streams that came while the loop runs
         self._lock = threading.Lock()
@@ -163,6 +164,7 @@ class Loop:
         if plan is None:
             self._open_streams()
             self.intake.look()
+            self._tell_unfinished()
             chosen = self.intake.chosen()
             self._aim()
             if not (chosen or also_empty or self.decider.is_due(self.before)):
@@ -181,6 +183,15 @@ class Loop:
             raise
         self.committer.begin(ended, self._committed)
         return True
+
+    def _tell_unfinished(self) -> None:
+        """Say of files that are not complete, once, that they are waited for."""
+        found = self.intake.unfinished()
+        if found != self._unfinished:
+            for name, files in found.items():
+                for file in set(files) - set(self._unfinished.get(name, ())):
+                    _LOG.info("stream %s waits for %s", name, file)
+            self._unfinished = found
 
     def _take_back(self, plan: Plan) -> None:
         """Leave the input out of a plan whose tasks failed by an error of the user's, such as a file that is wrong.
