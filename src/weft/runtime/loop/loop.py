@@ -316,7 +316,10 @@ class Loop:
         figures = {
             "started": plan.now / 1e6,
             "elapsed": time.perf_counter() - began,
-            "backlog": self.intake.backlog(),
+            "backlog": {
+                name: max(0, parts - len(plan.inputs.get(name, ())))
+                for name, parts in self.intake.backlog().items()
+            },
             "files": sum(len(parts) for parts in plan.inputs.values()),
             **figures_of(ordered),
         }
