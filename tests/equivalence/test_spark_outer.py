@@ -17,14 +17,12 @@ from tests.equivalence.files import random_layouts
 from tests.equivalence.oracle import Oracle, rows_of
 from tests.equivalence.outer import random_outer
 from tests.equivalence.streams import Join, random_join
-from tests.equivalence.test_spark_workloads import Case, Stage, planned_log, rows_in
+from tests.equivalence.test_spark_workloads import Case, Stage, rows_in
 from tests.equivalence.workloads import RANGES, Change, Wish, Workload
 from weft.errors import QueryError
 from weft.logical.outer import joins
 from weft.logical.waiting import check_closing
 from weft.optimizer.joint import METHODS
-
-__all__ = ["planned_log"]  # sessions of these tests, too, remember what their batches took
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
 

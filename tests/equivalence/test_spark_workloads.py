@@ -63,12 +63,6 @@ class Planned(Checkpoint):
         super().write_plan(plan)
 
 
-@pytest.fixture(autouse=True)
-def planned_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions remember what input their batches took."""
-    monkeypatch.setattr(weft.running, "Checkpoint", Planned)
-
-
 @dataclass
 class Report:
     """What ran: the steps each stream brought in each batch; figures and members by batch; and the sinks."""
@@ -232,6 +226,13 @@ class Stage:
 
     def run(self) -> Report:
         """All steps."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                weft.running, "Checkpoint", Planned
+            )  # sessions remember what input their batches took
+            return self._run()
+
+    def _run(self) -> Report:
         for step in range(STEPS):
             if step == RESTART:
                 self._restart()
