@@ -25,6 +25,7 @@ import weft
 import weft.running
 from tests.equivalence.files import Layout, random_layouts, write
 from tests.equivalence.oracle import rows_of
+from tests.equivalence.planned import Planned
 from tests.equivalence.sights import Chronicle, difference
 from tests.equivalence.streams import Join
 from tests.equivalence.test_plans import random_options
@@ -32,8 +33,6 @@ from tests.equivalence.workloads import Change, Life, Wish, Workload, random_wor
 from weft.optimizer.joint import METHODS
 from weft.plan.graph import Member
 from weft.runtime.driver import POLICIES
-from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Plan
 from weft.runtime.metrics import BatchMetrics
 from weft.sinks.parquet import ParquetSink
 
@@ -52,15 +51,6 @@ class Case:
     workload: Workload
     layouts: Mapping[str, Layout]
     wishes: Mapping[str, Wish]
-
-
-class Planned(Checkpoint):
-    """A log that remembers what input every batch took."""
-
-    def write_plan(self, plan: Plan) -> None:
-        """Remember it."""
-        self.inputs = {**getattr(self, "inputs", {}), plan.number: plan.inputs}
-        super().write_plan(plan)
 
 
 @dataclass
