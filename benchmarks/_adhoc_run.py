@@ -21,7 +21,7 @@ from benchmarks._ajoin_run import make_session, make_sink
 from benchmarks._process import say
 
 import weft
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.observe.metrics import BatchMetrics
 
 __all__ = ["BASE", "AdhocTask", "run_adhoc"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks._ajoin import ATR_MAX, ATTRIBUTES, SCHEMA
 
 import weft
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.observe.metrics import BatchMetrics
 
 __all__ = ["input_rows", "make_session", "make_sink", "state_bytes"]
 

@@ -16,7 +16,7 @@ from benchmarks._process import say
 from benchmarks._progress import wait_for_weft, weft_batches
 
 import weft
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.observe.metrics import BatchMetrics
 
 __all__ = ["STREAMS", "PairRun", "run_pair"]
 

@@ -88,7 +88,7 @@ def outer_join(columns: Columns) -> str:
 def run_weft(task: SopjTask) -> Ran:
     """Weft over the files as streams that end."""
     import weft
-    from weft.runtime.spark_session import create_spark
+    from weft.runtime.spark.session import create_spark
 
     spark = create_spark(f"local[{task.cores}]")
     began = _ready(task)

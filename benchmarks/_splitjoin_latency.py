@@ -23,7 +23,7 @@ from benchmarks._splitjoin import SCHEMAS
 from benchmarks._splitjoin_run import NAME, WeftTask, make_query, make_session, shares
 
 import weft
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.observe.metrics import BatchMetrics
 
 __all__ = ["PARTS", "LatencyTask", "Visit", "run_latency", "visits"]
 

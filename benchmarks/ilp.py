@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.logical.canonical import canonical
-from weft.optimizer import ilp, incremental
-from weft.optimizer.alone import best_alone
+from weft.optimizer.joint import ilp, incremental
+from weft.optimizer.joint.alone import best_alone
+from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
 from weft.optimizer.space import Options
-from weft.optimizer.workspace import PROBES_ONLY, Workspace
 from weft.plan.workload import WorkloadPlan
 
 # Streams, relations per query, queries drawn, workloads measured, and seconds of the solver.

@@ -30,10 +30,10 @@ from rich.table import Table
 
 from weft.bucket.bucket import build
 from weft.bucket.index import by_hash, by_value
-from weft.kernels.band import Band, band
-from weft.kernels.probe import in_order, probe
-from weft.kernels.ranges import Matches, Window
-from weft.kernels.theta import Sides, theta
+from weft.kernels.probe.band import Band, band
+from weft.kernels.probe.equality import in_order, probe
+from weft.kernels.probe.ranges import Matches, Window
+from weft.kernels.probe.theta import Sides, theta
 from weft.logical.expr import Column
 from weft.logical.functions import call, literal
 from weft.logical.schema import DataType

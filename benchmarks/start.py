@@ -70,8 +70,8 @@ def phases(marks: Marks) -> dict[str, float]:
 
 def measure(root: Path, rounds: int, cores: int) -> dict[str, list[Marks]]:
     """Starts without and with the archive, and after a kill."""
-    from weft.runtime.class_archive import archive_place
-    from weft.runtime.class_archive_maker import make_archive
+    from weft.runtime.spark.class_archive import archive_place
+    from weft.runtime.spark.class_archive_maker import make_archive
 
     found: dict[str, list[Marks]] = {"without archive": [], "with archive": [], "after a kill": []}
     os.environ |= {"WEFT_CLASS_ARCHIVE": "1", "XDG_CACHE_HOME": str(root / "cache")}

@@ -190,7 +190,7 @@ def planner_seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark for all tests of a worker: those that use it are in the group "spark", and must not stop it."""
-    from weft.runtime.spark_session import create_spark  # most tests need no Spark
+    from weft.runtime.spark.session import create_spark  # most tests need no Spark
 
     session = create_spark("local[2]")
     session.sparkContext.setLogLevel("OFF")

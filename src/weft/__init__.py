@@ -19,7 +19,7 @@ from weft.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from weft.errors import WeftError
-    from weft.kernels.punctuation import Punctuations
+    from weft.kernels.order.punctuation import Punctuations
     from weft.logical.catalog import Catalog
     from weft.logical.punctuation import Punctuation
     from weft.logical.query import Query
@@ -76,7 +76,7 @@ _HOMES = {
     "Options": "weft.optimizer.space",
     "PlannedQuery": "weft.planned",
     "Punctuation": "weft.logical.punctuation",
-    "Punctuations": "weft.kernels.punctuation",
+    "Punctuations": "weft.kernels.order.punctuation",
     "Query": "weft.logical.query",
     "Schema": "weft.logical.schema",
     "Session": "weft.session",

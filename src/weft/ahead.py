@@ -14,7 +14,7 @@ from threading import Thread
 __all__ = ["loading_ahead"]
 
 _MODULES = (
-    "weft.runtime.worker",
+    "weft.runtime.task.worker",
     "weft.running",
 )  # kernels and their compiler; planners, their solver, the loop
 

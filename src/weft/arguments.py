@@ -23,7 +23,7 @@ from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.window import Rows, parse_duration
 from weft.paths import local_path
-from weft.runtime.asked import Asked
+from weft.runtime.queries.request import Asked
 from weft.sinks.describe import same_place
 from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterLimit

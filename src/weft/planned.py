@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Protocol
 from weft.errors import ConfigError
 from weft.logical.ordering import Ordering
 from weft.logical.query import Query
-from weft.optimizer.estimated import estimated
+from weft.optimizer.expected_cost import estimated
 from weft.optimizer.space import Options
 from weft.plan.explain import diagram, explain
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import CallCost, JoinPlan
 from weft.plan.observation import Observation
 from weft.plan.shared import shared_text
-from weft.runtime.metrics import BatchMetrics
-from weft.runtime.observe import observed
-from weft.runtime.progress import QueryProgress
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.observed import observed
+from weft.runtime.observe.progress import QueryProgress
 from weft.sinks.memory import MemorySink
 from weft.sinks.protocol import Sink
 from weft.stats.statistics import Statistics
@@ -29,7 +29,7 @@ from weft.stats.statistics import Statistics
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from weft.kernels.punctuation import Punctuations
+    from weft.kernels.order.punctuation import Punctuations
 
 __all__ = ["Owner", "PlannedQuery", "explained"]
 

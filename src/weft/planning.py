@@ -17,24 +17,25 @@ from dataclasses import replace
 
 from weft.logical.outer import Closing, taken_apart
 from weft.logical.query import Query
-from weft.optimizer.apart import apart, closest
+from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.deadline import Deadline
-from weft.optimizer.grouping import Estimated, Measured
-from weft.optimizer.homes import choose_homes
-from weft.optimizer.incremental import changed_too_much
-from weft.optimizer.joint import JointResult, optimise_all, optimise_alone
+from weft.optimizer.groups.grouping import Estimated, Measured
+from weft.optimizer.groups.separation import apart, closest
+from weft.optimizer.joint.incremental import changed_too_much
+from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone
+from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.ranking import ranked
 from weft.optimizer.skew import BOUNDS
 from weft.optimizer.space import Options
-from weft.optimizer.workspace import Workspace
 from weft.patience import deadline_of
 from weft.plan.join_plan import Store
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, SharedStore, WorkloadPlan
-from weft.runtime.asked import Asked
-from weft.runtime.program import Program
-from weft.runtime.relay import Facts, newcomers, relay_of
-from weft.runtime.standing import Decision, Samples, Standing
+from weft.runtime.program.executable import Program
+from weft.runtime.queries.active import Decision, Samples, Standing
+from weft.runtime.queries.migration import relay_of
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.visibility import Facts, newcomers
 from weft.stats.skew import HeavyValue, key_column
 from weft.stats.statistics import Statistics
 

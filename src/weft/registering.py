@@ -17,7 +17,7 @@ from weft.errors import CatalogError, FunctionError, StatisticsError
 from weft.logical.node import BOOLEAN
 from weft.logical.schema import DataType, parse_type
 from weft.logical.user_functions import UserFunction
-from weft.runtime.functions import PackedFunction
+from weft.runtime.task.functions import PackedFunction
 from weft.sql.expressions import is_function_name
 from weft.stats.statistics import Statistics
 

@@ -14,17 +14,17 @@ from typing import Any
 from weft.errors import ConfigError
 from weft.logical.catalog import Catalog
 from weft.memory import batch_bytes, portion_bytes
-from weft.optimizer.lookout import Lookout
+from weft.optimizer.replanning import Lookout
 from weft.optimizer.space import Options
 from weft.planning import Planner
 from weft.ports.source import Source
-from weft.runtime.asked import Asked
-from weft.runtime.functions import PackedFunction
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
+from weft.runtime.queries.request import Asked
+from weft.runtime.task.functions import PackedFunction
 from weft.settings import Settings
 from weft.sinks.describe import made, portable
 from weft.sources.dead_letter import DeadLetterBox
@@ -83,7 +83,7 @@ def executor_for(spark: Any, execution: str, partitions: int, tasks: int) -> Exe
     """Who runs the tasks: those that stay, if they are asked for or there is room for them, else jobs."""
     from weft.runtime.spark.jobs import JobsExecutor  # loaded while Java starts, this module needs no Spark
     from weft.runtime.spark.resident import ResidentExecutor, fits
-    from weft.runtime.spark_session import is_on_one_machine, own_session
+    from weft.runtime.spark.session import is_on_one_machine, own_session
 
     why = fits(spark, tasks) if is_on_one_machine(spark) else "Spark's tasks run on several machines"
     if execution == "resident" and why:

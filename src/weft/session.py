@@ -33,9 +33,9 @@ from weft.logical.ordering import Ordering
 from weft.logical.query import Input, Query
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.logical.waiting import check_closing, patient
-from weft.optimizer.estimated import calls_of
-from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
+from weft.optimizer.expected_cost import calls_of
 from weft.optimizer.ranking import ranked
+from weft.optimizer.single.strategies import STRATEGIES, costs_of, optimise
 from weft.optimizer.space import Options
 from weft.patience import deadline_of
 from weft.plan.explain import compare
@@ -43,11 +43,11 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.planned import PlannedQuery, explained
 from weft.registering import expected, packed
-from weft.runtime.asked import Asked
-from weft.runtime.driver import DEFAULT
-from weft.runtime.functions import PackedFunction
-from weft.runtime.measure import heavy_known, measured
-from weft.runtime.progress import OwnProgress, QueryProgress, progress_of
+from weft.runtime.loop.driver import DEFAULT
+from weft.runtime.observe.feedback import heavy_known, measured
+from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
+from weft.runtime.queries.request import Asked
+from weft.runtime.task.functions import PackedFunction
 from weft.settings import Settings
 from weft.sinks.describe import described, in_order
 from weft.sinks.protocol import Sink
@@ -59,7 +59,7 @@ from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:
     from weft.runtime.loop.handle import Running
-    from weft.runtime.metrics import BatchMetrics
+    from weft.runtime.observe.metrics import BatchMetrics
 
 __all__ = ["PlannedQuery", "Session"]
 
@@ -304,8 +304,8 @@ class Session:
         if not self._sinks:
             raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
         check_readable(self._asked, self._sources)
-        from weft.runtime.spark_session import create_spark  # only running needs Spark, and kernels
-        from weft.runtime.workers import check_workers, start_workers
+        from weft.runtime.spark.session import create_spark  # only running needs Spark, and kernels
+        from weft.runtime.spark.workers import check_workers, start_workers
 
         with loading_ahead():
             spark = settings.spark or create_spark(settings.master)

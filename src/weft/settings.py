@@ -12,8 +12,8 @@ from typing import Any
 from weft.arguments import check, check_one_of, checkpoint_path
 from weft.errors import ConfigError
 from weft.memory import task_memory
-from weft.optimizer.joint import METHODS
-from weft.runtime.driver import DEFAULT, POLICIES
+from weft.optimizer.joint.methods import METHODS
+from weft.runtime.loop.driver import DEFAULT, POLICIES
 from weft.sources.dead_letter import DeadLetterLimit
 
 __all__ = ["EXECUTIONS", "Settings"]

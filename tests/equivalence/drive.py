@@ -17,12 +17,13 @@ from tests.random_statistics import random_statistics
 from weft.optimizer.space import Options
 from weft.plan.graph import Member
 from weft.planning import Planner
-from weft.runtime.asked import Asked
-from weft.runtime.driver import POLICIES
-from weft.runtime.metrics import BatchMetrics
-from weft.runtime.program import Program
-from weft.runtime.relay import Facts, Relay
-from weft.runtime.standing import Decision, Samples, Standing
+from weft.runtime.loop.driver import POLICIES
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.program.executable import Program
+from weft.runtime.queries.active import Decision, Samples, Standing
+from weft.runtime.queries.migration import Relay
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.visibility import Facts
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing.local import LocalRunner
 

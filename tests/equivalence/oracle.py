@@ -15,7 +15,7 @@ from tests.equivalence.lateness import admitted
 from tests.equivalence.portions import random_portion
 from tests.equivalence.streams import Join
 from weft.plan.graph import PhysicalGraph
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.observe.metrics import BatchMetrics
 from weft.testing.local import LocalRunner
 from weft.testing.reference import TIME, groups_of, inside_counts, row_column, timely
 

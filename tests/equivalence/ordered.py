@@ -13,7 +13,7 @@ from tests.equivalence.oracle import PERIOD, Oracle, batch_of
 from tests.equivalence.streams import Join, random_join
 from weft.logical.catalog import Catalog
 from weft.logical.query import Output
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.observe.metrics import BatchMetrics
 
 PRECISIONS = (1, 2, 3, 7, 64, 1 << 40)
 

@@ -21,9 +21,9 @@ from weft.logical.catalog import Catalog
 from weft.logical.schema import DataType
 from weft.logical.user_functions import UserFunction, has_user_call
 from weft.planning import Planner
-from weft.runtime.asked import Asked
-from weft.runtime.relay import Facts
-from weft.runtime.standing import Standing
+from weft.runtime.queries.active import Standing
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.visibility import Facts
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing.local import LocalRunner

@@ -19,11 +19,11 @@ from tests.equivalence.test_workloads import check_workload
 from tests.equivalence.workloads import Workload, random_workload
 from weft.logical.query import Query
 from weft.optimizer.cost import Weights
-from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
 from weft.plan.join_plan import JoinPlan
 from weft.plan.lower import lower
-from weft.runtime.driver import POLICIES
+from weft.runtime.loop.driver import POLICIES
 from weft.stats.skew import Heavy
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing import random_case

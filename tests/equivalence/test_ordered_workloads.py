@@ -16,7 +16,7 @@ from tests.equivalence.sights import Chronicle, came_in, difference, whenever
 from tests.equivalence.workloads import Wish, Workload, random_workload
 from weft.logical.ordering import Ordering
 from weft.logical.query import Output
-from weft.optimizer.joint import METHODS
+from weft.optimizer.joint.methods import METHODS
 from weft.testing import is_ordered
 
 

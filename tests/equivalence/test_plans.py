@@ -8,7 +8,7 @@ import pytest
 
 from tests.equivalence.simulator import Simulator, random_batches, reference
 from weft.optimizer.cost import Weights
-from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
 from weft.plan.lower import lower
 from weft.testing import random_case

@@ -13,10 +13,10 @@ from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.streams import Join, random_join
 from tests.equivalence.test_plans import random_options
 from weft.logical.catalog import Catalog
-from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
-from weft.runtime.driver import POLICIES
+from weft.runtime.loop.driver import POLICIES
 from weft.stats.statistics import Statistics, StreamStatistics
 
 BLOCKS = 20

@@ -19,22 +19,23 @@ from tests.equivalence.oracle import Oracle, differs
 from tests.equivalence.streams import Join, random_join
 from tests.equivalence.test_plans import random_options
 from weft.logical.canonical import canonical
-from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
 from weft.plan.lower import lower_workload
 from weft.plan.part import part_of
 from weft.plan.workload import share
 from weft.running import executor_for
-from weft.runtime.asked import Asked
-from weft.runtime.driver import POLICIES
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.driver import POLICIES
 from weft.runtime.loop.handle import launch
 from weft.runtime.loop.loop import Loop
-from weft.runtime.metrics import BatchMetrics
-from weft.runtime.progress import own_metrics
-from weft.runtime.relay import Facts, Relay
-from weft.runtime.standing import Decision, Samples, Standing
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.progress import own_metrics
+from weft.runtime.queries.active import Decision, Samples, Standing
+from weft.runtime.queries.migration import Relay
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.visibility import Facts
 from weft.sinks import to_memory
 from weft.sinks.describe import made, portable
 from weft.stats.statistics import Statistics

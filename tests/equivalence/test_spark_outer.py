@@ -22,7 +22,7 @@ from tests.equivalence.workloads import RANGES, Change, Wish, Workload
 from weft.errors import QueryError
 from weft.logical.outer import joins
 from weft.logical.waiting import check_closing
-from weft.optimizer.joint import METHODS
+from weft.optimizer.joint.methods import METHODS
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
 

@@ -16,7 +16,7 @@ from tests.equivalence.oracle import Oracle
 from tests.equivalence.test_spark_workloads import STEPS, Case, Stage
 from tests.equivalence.theta import random_theta
 from tests.equivalence.workloads import Change, Wish, Workload
-from weft.optimizer.joint import METHODS
+from weft.optimizer.joint.methods import METHODS
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
 

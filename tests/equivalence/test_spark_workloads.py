@@ -30,10 +30,10 @@ from tests.equivalence.sights import Chronicle, difference
 from tests.equivalence.streams import Join
 from tests.equivalence.test_plans import random_options
 from tests.equivalence.workloads import Change, Life, Wish, Workload, random_workload
-from weft.optimizer.joint import METHODS
+from weft.optimizer.joint.methods import METHODS
 from weft.plan.graph import Member
-from weft.runtime.driver import POLICIES
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.loop.driver import POLICIES
+from weft.runtime.observe.metrics import BatchMetrics
 from weft.sinks.parquet import ParquetSink
 
 pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker

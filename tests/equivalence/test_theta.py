@@ -14,11 +14,11 @@ from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.streams import Join
 from tests.equivalence.test_plans import random_options
 from tests.equivalence.theta import random_theta
-from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.derive import counts_unwanted
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
-from weft.runtime.driver import POLICIES
+from weft.runtime.loop.driver import POLICIES
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing.local import LocalRunner
 

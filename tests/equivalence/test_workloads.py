@@ -22,7 +22,7 @@ from tests.equivalence.workloads import PER_KEY, Change, Life, Workload, random_
 from weft.logical.expr import aliases
 from weft.logical.query import Query
 from weft.logical.window import Range, Rows, Unbounded, Window
-from weft.optimizer.joint import METHODS
+from weft.optimizer.joint.methods import METHODS
 from weft.plan.derive import filters_of
 from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.rules import ProbeRule, ResultRule

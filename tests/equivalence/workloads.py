@@ -19,7 +19,7 @@ from weft.logical.ordering import Ordering
 from weft.logical.outer import taken_apart
 from weft.logical.query import Query
 from weft.logical.window import UNBOUNDED, Range, Rows
-from weft.optimizer.optimizer import STRATEGIES
+from weft.optimizer.single.strategies import STRATEGIES
 from weft.sql.bind import parse_query
 
 CONDITIONS = (

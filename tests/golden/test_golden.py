@@ -12,8 +12,8 @@ import pytest
 
 from weft.errors import PlanError
 from weft.logical.schema import Schema, Stream
-from weft.optimizer.exhaustive import EXHAUSTIVE_INPUTS
-from weft.optimizer.optimizer import STRATEGIES
+from weft.optimizer.single.exhaustive import EXHAUSTIVE_INPUTS
+from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
 from weft.service.pipeline import load_pipeline
 from weft.session import Session

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.recovery.fault_world import FORMATS, LATER, QUERIES, World, content_of
 from tests.recovery.faults import ALL, LOG, TOUCHES, Fault, damage, log_files
 from weft.errors import WeftError
-from weft.optimizer.joint import METHODS
+from weft.optimizer.joint.methods import METHODS
 
 MOMENTS = (
     "stopped",

@@ -21,15 +21,16 @@ import pyarrow.parquet as pq
 
 import weft
 from weft.planning import Planner
-from weft.runtime import file_state, job
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest, Plan
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
-from weft.runtime.messages import Message
-from weft.runtime.progress import complete_from
+from weft.runtime.observe.progress import complete_from
+from weft.runtime.task import job
+from weft.runtime.task import segments as file_state
+from weft.runtime.task.messages import Message
 from weft.sinks.describe import made, portable
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
 from weft.storage.storage import LocalDisk

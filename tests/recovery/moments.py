@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.recovery.processes import PATIENCE, POLL, Run
-from weft.runtime.turn import ENDED, UNKNOWN
+from weft.runtime.model.batch_order import ENDED, UNKNOWN
 
 # In the order in which a batch passes them.
 EVENTS = {

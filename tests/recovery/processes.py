@@ -22,7 +22,7 @@ import weft
 
 PATIENCE = 300.0  # seconds for anything a run has to do: a busy machine is slow, but nothing may hang
 POLL = 0.002
-_DAEMONS = ("pyspark.daemon", "weft.runtime.daemon")  # the parents of Python workers
+_DAEMONS = ("pyspark.daemon", "weft.runtime.spark.daemon")  # the parents of Python workers
 
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # short lives are not worth the better code
 _SUBMIT = (

@@ -20,8 +20,8 @@ from weft.plan.graph import Member
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import GRAPH, Manifest, Plan
 from weft.runtime.loop.loop import Loop
-from weft.runtime.program import program_of
-from weft.runtime.turn import ENDED
+from weft.runtime.model.batch_order import ENDED
+from weft.runtime.program.executable import program_of
 
 FOLDER = "records"
 

@@ -14,9 +14,9 @@ from tests.recovery.cases import Ask, Case, Rows, given, run_query, wanted
 from tests.recovery.moments import last_batch
 from tests.recovery.queries import CLOSED, ENDED
 from weft.errors import QueryError, StateError
-from weft.runtime import turn
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
+from weft.runtime.model import batch_order as turn
 
 pytestmark = pytest.mark.xdist_group("spark")  # one Spark at a time
 

@@ -21,7 +21,7 @@ from tests.recovery.processes import Run, until
 from weft.errors import StateError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
-from weft.runtime.turn import ENDED
+from weft.runtime.model.batch_order import ENDED
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),  # one Spark at a time

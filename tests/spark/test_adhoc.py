@@ -17,7 +17,7 @@ import pytest
 import weft
 from tests.spark.sessions import running
 from weft.errors import PlanError, QueryError, SinkError, SourceError, StateError, WeftError
-from weft.runtime.progress import QueryProgress
+from weft.runtime.observe.progress import QueryProgress
 from weft.sinks.memory import MemorySink
 from weft.sinks.parquet import ParquetPart, ParquetSink
 from weft.testing.reference import row_column, timely

@@ -16,7 +16,7 @@ import pytest
 import weft
 from tests.spark.sessions import running
 from weft.optimizer.cost import Weights
-from weft.optimizer.lookout import Lookout
+from weft.optimizer.replanning import Lookout
 from weft.testing import reference_join
 
 pytestmark = pytest.mark.xdist_group("spark")

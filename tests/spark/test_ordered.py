@@ -20,7 +20,7 @@ from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
-from weft.runtime.progress import History
+from weft.runtime.observe.progress import History
 from weft.testing import is_ordered, reference_join
 
 pytestmark = pytest.mark.xdist_group("spark")

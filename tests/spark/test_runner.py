@@ -16,8 +16,8 @@ import weft
 from weft.errors import CatalogError, ConfigError, QueryError, StateError
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.runtime.inspect import inspect
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.observe.inspect import inspect
 from weft.sinks import to_memory, to_parquet
 from weft.sinks.protocol import Sink
 from weft.stats.statistics import Statistics, StreamStatistics

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from weft.errors import ConfigError
-from weft.runtime import workers
-from weft.runtime.class_archive import ArchivePlace
-from weft.runtime.class_archive_maker import make_archive
-from weft.runtime.spark_session import describe_job, slots_of
-from weft.runtime.workers import check_workers
+from weft.runtime.spark import workers
+from weft.runtime.spark.class_archive import ArchivePlace
+from weft.runtime.spark.class_archive_maker import make_archive
+from weft.runtime.spark.session import describe_job, slots_of
+from weft.runtime.spark.workers import check_workers
 from weft.version import __version__
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 SLOTS = """
 import sys, threading
 from pathlib import Path
-from weft.runtime.spark_session import create_spark, slots_of
+from weft.runtime.spark.session import create_spark, slots_of
 spark = create_spark("local[2]", 3)
 spark.sparkContext.setLogLevel("OFF")
 folder = Path(sys.argv[1])
@@ -50,7 +50,7 @@ print(slots_of(spark), spark.sparkContext.defaultParallelism)
 
 MAPPED = """
 from pathlib import Path
-from weft.runtime.spark_session import create_spark
+from weft.runtime.spark.session import create_spark
 spark = create_spark("local[1]")
 print("mapped" if "classes-" in Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text() else "plain")
 """
@@ -174,7 +174,7 @@ def test_the_workers_of_this_python_need_no_check(spark: Any) -> None:
 
 def test_an_archive_of_classes_is_made_and_used(tmp_path: Path) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path), "WEFT_CLASS_ARCHIVE": "1"}
-    where = "from weft.runtime.class_archive import archive_place as place; print(place().key)"
+    where = "from weft.runtime.spark.class_archive import archive_place as place; print(place().key)"
     place = ArchivePlace(tmp_path / "weft", run(where, tmp_path, **environment)[0])
     made = make_archive(place)
     assert made is not None

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from weft import bounded
 from weft.bounded import shown, total_files
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.observe.metrics import BatchMetrics
 
 
 @dataclass

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 import pytest
 
 from tests.unit.planner_cases import Case, random_case
-from weft.optimizer.joint import METHODS
+from weft.optimizer.joint.methods import METHODS
 from weft.planning import Planner
-from weft.runtime.asked import Asked
-from weft.runtime.program import Program
-from weft.runtime.relay import Facts
-from weft.runtime.standing import Standing
+from weft.runtime.program.executable import Program
+from weft.runtime.queries.active import Standing
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.visibility import Facts
 
 BLOCKS = 4
 

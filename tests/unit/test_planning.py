@@ -13,11 +13,11 @@ import weft
 from weft.errors import PlanError
 from weft.logical.canonical import canonical
 from weft.planning import Planner
-from weft.runtime.asked import Asked
-from weft.runtime.changes import Changes
-from weft.runtime.program import Program
-from weft.runtime.relay import Facts
-from weft.runtime.standing import Decision, Samples, Standing, changed, refused, relaid
+from weft.runtime.program.executable import Program
+from weft.runtime.queries.active import Decision, Samples, Standing, changed, refused, relaid
+from weft.runtime.queries.changelog import Changes
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.visibility import Facts
 from weft.testing import reference_join
 from weft.testing.local import LocalRunner
 

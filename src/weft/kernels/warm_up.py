@@ -16,14 +16,14 @@ from weft.bucket.bucket import build
 from weft.bucket.codec import decode, encode
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.merge import merge
-from weft.kernels.band import Band, band
-from weft.kernels.grid import grid, grid_ranges
-from weft.kernels.predicate_index import PredicateIndex
-from weft.kernels.probe import in_order, probe
-from weft.kernels.query_set import by_thresholds, nonempty, rows_per_query, set_bit, thresholds
-from weft.kernels.ranges import Window, pairs
-from weft.kernels.route import by_hash as route_by_hash
-from weft.kernels.theta import Sides, theta
+from weft.kernels.probe.band import Band, band
+from weft.kernels.probe.equality import in_order, probe
+from weft.kernels.probe.grid import grid, grid_ranges
+from weft.kernels.probe.ranges import Window, pairs
+from weft.kernels.probe.theta import Sides, theta
+from weft.kernels.query_sets.predicate_index import PredicateIndex
+from weft.kernels.query_sets.query_set import by_thresholds, nonempty, rows_per_query, set_bit, thresholds
+from weft.kernels.route.partition import by_hash as route_by_hash
 from weft.logical.expr import Column
 from weft.logical.functions import call, cast, literal
 from weft.logical.schema import DataType

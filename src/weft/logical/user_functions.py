@@ -1,8 +1,8 @@
 """Functions that users register: how they are called, and where they are called.
 
 Guarantees: an expression names a function and nothing more, so that queries and plans remain plain data; what the
-function does is known only where it is called (`weft.kernels.user_functions`). Functions are deterministic by contract:
-the same arguments always give the same value.
+function does is known only where it is called (`weft.kernels.expr.user_functions`). Functions are deterministic by
+contract: the same arguments always give the same value.
 """
 
 from __future__ import annotations

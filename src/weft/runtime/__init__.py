@@ -1,0 +1,1 @@
+"""Batches executed: what a run remembers, what its tasks do, and the loop that drives them."""

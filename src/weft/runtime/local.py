@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.runtime.job import Job, Setup
 from weft.runtime.loop.executor import Pieces
-from weft.runtime.messages import Message
-from weft.runtime.worker import hop_task, past_task, read_task
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import Message
+from weft.runtime.task.worker import hop_task, past_task, read_task
 
 __all__ = ["LocalExecutor"]
 

@@ -18,7 +18,7 @@ import typer
 import weft
 from weft.errors import ConfigError, WeftError, nearest
 from weft.logical.window import parse_duration
-from weft.optimizer.optimizer import STRATEGIES
+from weft.optimizer.single.strategies import STRATEGIES
 from weft.plan.graph import CODEC
 from weft.planned import PlannedQuery
 from weft.service.bench import find_benchmarks, load_benchmark

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from weft.planned import PlannedQuery
-from weft.runtime.metrics import BatchMetrics, InputMetrics
+from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
 
 __all__ = ["Figures", "Progress", "QueryFigures", "StoreFigures", "StreamFigures", "figures", "since"]
 

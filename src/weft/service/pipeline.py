@@ -48,7 +48,7 @@ from typing import Any
 from weft.errors import PipelineError
 from weft.logical.query import Query
 from weft.optimizer.cost import Weights
-from weft.optimizer.optimizer import STRATEGIES
+from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
 from weft.planned import PlannedQuery
 from weft.service.document import Node, read_document

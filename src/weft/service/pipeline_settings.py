@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.logical.query_limits import Limits
 from weft.memory import task_memory
-from weft.runtime.driver import POLICIES
+from weft.runtime.loop.driver import POLICIES
 from weft.service.document import Node
 from weft.service.pipeline_sources import located
 from weft.settings import EXECUTIONS

@@ -23,7 +23,7 @@ from rich.live import Live
 from weft.errors import QueryError, WeftError
 from weft.logical.waiting import check_closing
 from weft.planned import PlannedQuery
-from weft.runtime.metrics import BatchMetrics
+from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.figures import figures, since
 from weft.service.pipeline import Pipeline
 from weft.service.pipeline_sinks import console_sink

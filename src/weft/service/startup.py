@@ -85,7 +85,7 @@ def warm_up(report: Callable[[int], None]) -> None:
 def _both(
     master: str, log: Path, report: Callable[[int], None], started: Callable[[], None] = lambda: None
 ) -> None:
-    from weft.runtime.spark_session import create_spark  # only running needs Spark
+    from weft.runtime.spark.session import create_spark  # only running needs Spark
 
     compiled = in_background(lambda: warm_up(report))
     log.parent.mkdir(parents=True, exist_ok=True)

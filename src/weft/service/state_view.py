@@ -1,7 +1,7 @@
 """A checkpoint as people read it: the tables of `weft state`.
 
-Guarantees: shows what `weft.runtime.inspect` found and computes nothing; names from a checkpoint are shown as they are,
-never read as markup.
+Guarantees: shows what `weft.runtime.observe.inspect` found and computes nothing; names from a checkpoint are shown as
+they are, never read as markup.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.text import Text
 from weft.plan.explain import number
 
 if TYPE_CHECKING:
-    from weft.runtime.inspect import CheckpointState, QueryState, StoreState, StreamState
+    from weft.runtime.observe.inspect import CheckpointState, QueryState, StoreState, StreamState
 
 __all__ = ["StateFormat", "show_state", "state_json", "state_tables"]
 
@@ -39,7 +39,7 @@ class StateFormat(str, Enum):
 
 def show_state(directory: Path, shown: StateFormat) -> None:
     """Show what a checkpoint directory holds on the standard output."""
-    from weft.runtime.inspect import inspect  # other commands need not load it
+    from weft.runtime.observe.inspect import inspect  # other commands need not load it
 
     state = inspect(directory)
     if shown is StateFormat.JSON:

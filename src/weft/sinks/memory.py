@@ -15,7 +15,7 @@ from weft.errors import SinkError
 from weft.sinks.protocol import Rows, as_table
 
 if TYPE_CHECKING:
-    from weft.kernels.punctuation import Punctuations
+    from weft.kernels.order.punctuation import Punctuations
 
 __all__ = ["MemorySink", "to_memory"]
 
@@ -74,7 +74,9 @@ class MemorySink:
 
     def punctuations(self) -> Punctuations:
         """Up to where ordered results are complete: what was said with each batch."""
-        from weft.kernels.punctuation import Punctuations  # which a session that only plans need not load
+        from weft.kernels.order.punctuation import (
+            Punctuations,  # which a session that only plans need not load
+        )
 
         with self._lock:
             return Punctuations.joined(self._punctuations[batch] for batch in sorted(self._punctuations))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from weft.ports.sink import PartOpener, PartWriter
 
 if TYPE_CHECKING:
-    from weft.kernels.punctuation import Punctuations
+    from weft.kernels.order.punctuation import Punctuations
 
 __all__ = ["OrderedSink", "PartOpener", "PartSink", "PartWriter", "Rows", "Sink", "as_table"]
 

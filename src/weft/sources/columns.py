@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weft.errors import SourceError, nearest
-from weft.kernels.arrow import arrow_type
+from weft.kernels.expr.arrow import arrow_type
 from weft.sources.records import BadRecord, Decoded, SourceFile, Target
 
 __all__ = ["Column", "Mask", "arrow_schema", "assemble", "located", "match_columns", "whole_file"]

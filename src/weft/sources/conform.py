@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weft.errors import SourceError
-from weft.kernels.arrow import TIMESTAMP, arrow_type
+from weft.kernels.expr.arrow import TIMESTAMP, arrow_type
 from weft.logical.schema import DataType
 from weft.sources.columns import Column, Mask, match_columns
 from weft.sources.records import SourceFile, Target

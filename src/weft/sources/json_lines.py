@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from weft.kernels.arrow import arrow_type
+from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import DataType, Field
 from weft.sources.columns import Column, assemble, located
 from weft.sources.lines import RETURN, Positions, Spans, as_bytes, line_ends, spans_between

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weft.errors import SourceError
-from weft.kernels.arrow import TIMESTAMP
+from weft.kernels.expr.arrow import TIMESTAMP
 from weft.logical.schema import DataType, Field, Schema
 from weft.logical.window import parse_duration
 from weft.ports.source import Part, Place

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.kernels.arrow import TIMESTAMP, arrow_type
+from weft.kernels.expr.arrow import TIMESTAMP, arrow_type
 from weft.logical.schema import DataType
 from weft.sources.base64_texts import from_base64
 from weft.sources.columns import Column, Mask

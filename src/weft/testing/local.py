@@ -16,33 +16,34 @@ import pyarrow as pa
 
 from weft.bucket.bucket import Bucket
 from weft.errors import CatalogError, nearest
-from weft.kernels.arrow import result_schema
-from weft.kernels.punctuation import Punctuations
-from weft.kernels.user_functions import Function
+from weft.kernels.expr.arrow import result_schema
+from weft.kernels.expr.user_functions import Function
+from weft.kernels.order.punctuation import Punctuations
 from weft.logical.node import BOOLEAN
 from weft.logical.query import Query
 from weft.logical.user_functions import UserFunction
 from weft.plan.graph import Member, PhysicalGraph
-from weft.runtime.asked import Asked
-from weft.runtime.changes import Changes
-from weft.runtime.driver import DEFAULT
-from weft.runtime.file_state import shelf_of
-from weft.runtime.functions import PackedFunction
-from weft.runtime.held import Held, opened
-from weft.runtime.interpret import LIMIT
+from weft.runtime.hop.interpret import LIMIT
+from weft.runtime.hop.probe_step import PORTION_BYTES
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import GRAPH, Manifest
+from weft.runtime.loop.buffered import Held, opened
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
+from weft.runtime.loop.driver import DEFAULT
+from weft.runtime.loop.ending import facts_of
 from weft.runtime.loop.loop import Loop
-from weft.runtime.metrics import BatchMetrics
-from weft.runtime.prepared import StorePlan
-from weft.runtime.program import Program
-from weft.runtime.relay import Facts, Relay
-from weft.runtime.standing import Standing
-from weft.runtime.step import PORTION_BYTES
-from weft.runtime.succession import facts_of
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.program.executable import Program
+from weft.runtime.program.store_plans import StorePlan
+from weft.runtime.queries.active import Standing
+from weft.runtime.queries.changelog import Changes
+from weft.runtime.queries.migration import Relay
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.visibility import Facts
+from weft.runtime.task.functions import PackedFunction
+from weft.runtime.task.segments import shelf_of
 from weft.sources.tables import TableSource
 
 __all__ = ["LocalRunner"]

@@ -9,7 +9,7 @@ from benchmarks.adhoc import Outcome, Request, remarks
 from benchmarks.adhoc import verdicts as adhoc_verdicts
 from benchmarks.many import Found, Run, differences, make_queries, verdicts
 
-from weft.runtime.metrics import BatchMetrics, InputMetrics, StoreMetrics
+from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StoreMetrics
 
 
 def batch(number: int, inputs: dict[str, int], stores: dict[str, int]) -> BatchMetrics:

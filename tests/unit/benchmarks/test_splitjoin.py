@@ -31,7 +31,7 @@ from benchmarks._splitjoin_run import WeftTask, make_query, make_session
 from rich.console import Console
 
 import weft
-from weft.runtime.metrics import BatchMetrics, InputMetrics
+from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
 from weft.testing.local import LocalRunner
 
 SHAPE = Shape(size=1_000, fill_rows=400, batch_rows=150, batches=3, domain=500)

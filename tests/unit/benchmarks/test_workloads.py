@@ -33,7 +33,7 @@ from weft.logical.expr import aliases
 from weft.logical.signature import signature
 from weft.logical.window import UNBOUNDED, Window, parse_duration
 from weft.logical.window import Range as RangeWindow
-from weft.optimizer.optimizer import optimise
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.stats.estimate import Estimator
 

@@ -18,7 +18,7 @@ from weft.bucket.bucket import Bucket, build
 from weft.bucket.codec import FORMAT, decode, encode, read, write
 from weft.bucket.index import by_hash, by_value
 from weft.errors import StateError, WeftError
-from weft.kernels.probe import in_order, probe
+from weft.kernels.probe.equality import in_order, probe
 
 
 def parts(bucket: Bucket) -> list[Any]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.kernels.test_select import INF, NAN, alike, arrow, column
-from weft.kernels.select import evaluate
+from weft.kernels.expr.select import evaluate
 from weft.logical.functions import cast
 from weft.logical.schema import parse_type
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from weft.bucket.bucket import build
 from weft.bucket.index import by_value
-from weft.kernels.grid import cells_of, grid, grid_ranges
-from weft.kernels.ranges import pairs
-from weft.kernels.select import evaluate
+from weft.kernels.expr.grid_cells import cells_of
+from weft.kernels.expr.select import evaluate
+from weft.kernels.probe.grid import grid, grid_ranges
+from weft.kernels.probe.ranges import pairs
 from weft.logical import limits
 from weft.logical.expr import Column
 from weft.logical.schema import DataType

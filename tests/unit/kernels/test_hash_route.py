@@ -14,12 +14,12 @@ from tests.unit.kernels.columns import KEY_TYPES, batches, chunked, columns, sam
 from weft.bucket.bucket import Bucket, build
 from weft.bucket.index import by_hash
 from weft.errors import StateError
-from weft.kernels.hash import equal_values, hash_columns
-from weft.kernels.materialise import gather, stored_column
-from weft.kernels.probe import in_order, probe
-from weft.kernels.ranges import Matches
-from weft.kernels.route import by_hash as split_by_hash
-from weft.kernels.route import everywhere, partitions, round_robin
+from weft.kernels.probe.equality import in_order, probe
+from weft.kernels.probe.hash import equal_values, hash_columns
+from weft.kernels.probe.materialise import gather, stored_column
+from weft.kernels.probe.ranges import Matches
+from weft.kernels.route.partition import by_hash as split_by_hash
+from weft.kernels.route.partition import everywhere, partitions, round_robin
 
 
 @given(st.sampled_from(KEY_TYPES).flatmap(lambda kind: columns(kind, 12)))

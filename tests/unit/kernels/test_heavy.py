@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from weft.kernels.heavy import dealt, heavy_rows, heavy_words
+from weft.kernels.route.heavy import dealt, heavy_rows, heavy_words
 from weft.logical.expr import Literal
 from weft.logical.schema import DataType
 

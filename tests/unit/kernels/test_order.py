@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.kernels.order import counted_places, merge_runs, place, place_segments, sort_rows
+from weft.kernels.order.sort import counted_places, merge_runs, place, place_segments, sort_rows
 
 KEY = st.tuples(st.integers(-3, 3), st.integers(-(1 << 61), 1 << 61), st.integers(0, 1))
 

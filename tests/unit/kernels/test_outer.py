@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.kernels.trees import Definition, Waits
-from weft.kernels.outer import FOREVER, Relation, Rows, rows_of
+from weft.kernels.outer.tree import FOREVER, Relation, Rows, rows_of
 from weft.logical.expr import Column, Expr
 from weft.logical.functions import call, literal
 from weft.logical.join import Join

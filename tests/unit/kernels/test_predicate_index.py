@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from tests.unit.kernels.columns import chunked
 from weft.errors import PlanError
-from weft.kernels import predicate_index
-from weft.kernels.arrow import arrow_type
-from weft.kernels.predicate_index import PredicateIndex
-from weft.kernels.query_set import set_bit
-from weft.kernels.select import Columns, holds
+from weft.kernels.expr.arrow import arrow_type
+from weft.kernels.expr.select import Columns, holds
+from weft.kernels.query_sets import predicate_index
+from weft.kernels.query_sets.predicate_index import PredicateIndex
+from weft.kernels.query_sets.query_set import set_bit
 from weft.logical.expr import BOOLEAN, Call, Column, Expr, Literal, conjuncts
 from weft.logical.functions import call, cast, literal
 from weft.logical.schema import DataType, parse_type

@@ -16,10 +16,10 @@ from weft.bucket.bucket import Bucket, build
 from weft.bucket.index import Order, by_hash, by_value
 from weft.bucket.position import POSITION, assign, start
 from weft.errors import StateError
-from weft.kernels.band import Band, band, band_portions
-from weft.kernels.probe import in_order, of_bucket, probe, probe_portions
-from weft.kernels.ranges import Matches, Visible, Window
-from weft.kernels.theta import Sides, theta, theta_portions
+from weft.kernels.probe.band import Band, band, band_portions
+from weft.kernels.probe.equality import in_order, of_bucket, probe, probe_portions
+from weft.kernels.probe.ranges import Matches, Visible, Window
+from weft.kernels.probe.theta import Sides, theta, theta_portions
 from weft.logical.expr import Column, Expr
 from weft.logical.functions import call, literal
 from weft.logical.schema import DataType

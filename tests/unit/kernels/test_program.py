@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.kernels.arrow import arrow_type
-from weft.kernels.program import program
-from weft.kernels.select import holds
+from weft.kernels.expr.arrow import arrow_type
+from weft.kernels.expr.select import holds
+from weft.kernels.probe.pair_program import program
 from weft.logical.expr import Column, Expr
 from weft.logical.functions import call, cast, literal
 from weft.logical.schema import DataType

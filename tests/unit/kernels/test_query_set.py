@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from weft.bucket.compiled import Longs
 from weft.errors import StateError
-from weft.kernels.query_set import (
+from weft.kernels.query_sets.query_set import (
     all_of,
     by_thresholds,
     columns_of,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import FunctionError, PlanError, QueryError
-from weft.kernels.select import evaluate, holds
+from weft.kernels.expr.select import evaluate, holds
 from weft.logical.expr import Call, Column, Expr
 from weft.logical.functions import call, cast, literal
 from weft.logical.schema import parse_type
@@ -28,7 +28,7 @@ def column(kind: str, name: str = "x") -> Column:
 
 
 def arrow(kind: str) -> Any:
-    from weft.kernels.arrow import arrow_type
+    from weft.kernels.expr.arrow import arrow_type
 
     return arrow_type(parse_type(kind))
 
@@ -351,7 +351,7 @@ def test_what_is_unknown_is_named() -> None:
 
 
 def test_every_function_of_the_language_has_a_kernel() -> None:
-    from weft.kernels.select import _RULES
+    from weft.kernels.expr.select import _RULES
     from weft.logical.functions import FUNCTIONS
 
     normalised = {">", ">="}  # turned round when a call is made

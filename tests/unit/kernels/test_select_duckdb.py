@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.kernels.columns import chunked
-from weft.kernels.select import evaluate, holds
+from weft.kernels.expr.select import evaluate, holds
 from weft.logical.expr import Column, Expr, to_sql
 from weft.logical.functions import call, cast, literal
 from weft.logical.schema import DataType

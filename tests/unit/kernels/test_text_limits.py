@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from weft.errors import FunctionError
-from weft.kernels.select import evaluate
-from weft.kernels.text_limits import CALL_BYTES, CALL_CELLS, LIMITS, ROW_BYTES, ROW_CELLS
+from weft.kernels.expr.select import evaluate
+from weft.kernels.expr.text_limits import CALL_BYTES, CALL_CELLS, LIMITS, ROW_BYTES, ROW_CELLS
 from weft.logical.expr import Expr
 from weft.logical.query import Input
 from weft.logical.schema import Schema, Stream

@@ -11,11 +11,11 @@ import pytest
 
 from weft.bucket.bucket import build
 from weft.errors import FunctionError
-from weft.kernels.predicate_index import PredicateIndex
-from weft.kernels.program import program
-from weft.kernels.select import Columns, evaluate, holds, passing
-from weft.kernels.theta import CANDIDATES, Sides, theta
-from weft.kernels.user_functions import MOST, Function, calling
+from weft.kernels.expr.select import Columns, evaluate, holds, passing
+from weft.kernels.expr.user_functions import MOST, Function, calling
+from weft.kernels.probe.pair_program import program
+from weft.kernels.probe.theta import CANDIDATES, Sides, theta
+from weft.kernels.query_sets.predicate_index import PredicateIndex
 from weft.logical.catalog import Catalog
 from weft.logical.expr import Expr
 from weft.logical.query import Input

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from weft.bucket.bucket import build
 from weft.bucket.index import by_hash
-from weft.kernels import cells, equal, expand, predicate_index, query_set
-from weft.kernels.probe import in_order, probe
-from weft.kernels.ranges import Window
+from weft.kernels.probe import equal, expand
+from weft.kernels.probe.equality import in_order, probe
+from weft.kernels.probe.ranges import Window
+from weft.kernels.query_sets import cells, predicate_index, query_set
 from weft.kernels.warm_up import warm_up
 from weft.logical.expr import Column
 from weft.logical.functions import call, literal

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from tests.unit.kernels.columns import less, same
-from weft.kernels.outer import FOREVER, Relation
+from weft.kernels.outer.tree import FOREVER, Relation
 from weft.logical.expr import Call, Column, Expr, Literal
 from weft.logical.join import Join
 from weft.logical.outer import joins

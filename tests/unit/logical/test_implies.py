@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.kernels.select import holds
+from weft.kernels.expr.select import holds
 from weft.logical.expr import Column, Expr, all_of
 from weft.logical.functions import call, literal
 from weft.logical.implies import implied

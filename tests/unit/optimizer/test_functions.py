@@ -8,8 +8,8 @@ import pytest
 
 import weft
 from weft.optimizer.cost import call_cost
-from weft.optimizer.joint import METHODS, optimise_all
-from weft.optimizer.optimizer import STRATEGIES
+from weft.optimizer.joint.methods import METHODS, optimise_all
+from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options, Space
 from weft.plan.rules import ProbeRule
 from weft.planned import PlannedQuery

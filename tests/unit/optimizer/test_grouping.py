@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.optimizer.ajoin import QUERIES, SAMPLE, STATISTICS, WC, ask
 from weft.errors import StatisticsError
-from weft.optimizer.grouping import (
+from weft.optimizer.groups.grouping import (
     Estimated,
     Measured,
     SubJoin,

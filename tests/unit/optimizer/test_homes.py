@@ -9,8 +9,8 @@ from weft.logical.catalog import Catalog
 from weft.logical.outer import taken_apart
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.optimizer.homes import choose_homes
-from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.optimizer.closing_layouts import choose_homes
+from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
 from weft.plan.join_plan import Layout, Store
 from weft.plan.lower import lower

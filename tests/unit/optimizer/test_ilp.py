@@ -14,15 +14,15 @@ from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.test_workspace import workspace
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
-from weft.optimizer import joint_program
-from weft.optimizer.alone import best_alone
 from weft.optimizer.cost import Weights
-from weft.optimizer.ilp import components, solve
-from weft.optimizer.joint_program import Model, Node
-from weft.optimizer.relevant import relevant_steps
-from weft.optimizer.solver import Result
+from weft.optimizer.joint import ilp_model as joint_program
+from weft.optimizer.joint.alone import best_alone
+from weft.optimizer.joint.ilp import components, solve
+from weft.optimizer.joint.ilp_model import Model, Node
+from weft.optimizer.joint.relevant import relevant_steps
+from weft.optimizer.joint.solver import Result
+from weft.optimizer.joint.workspace import PROBES_ONLY, Step, Workspace
 from weft.optimizer.space import Options
-from weft.optimizer.workspace import PROBES_ONLY, Step, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 from weft.stats.statistics import Statistics, StreamStatistics
 

@@ -8,9 +8,17 @@ from hypothesis import strategies as st
 
 from tests.unit.optimizer.ajoin import QUERIES, SAMPLE, STATISTICS, WC, ask
 from tests.unit.optimizer.workloads import workload
-from weft.optimizer.grouping import groups
-from weft.optimizer.incremental import Choice, _lent, add, changed_too_much, plan_all, remove, shared_order
-from weft.optimizer.workspace import Workspace
+from weft.optimizer.groups.grouping import groups
+from weft.optimizer.joint.incremental import (
+    Choice,
+    _lent,
+    add,
+    changed_too_much,
+    plan_all,
+    remove,
+    shared_order,
+)
+from weft.optimizer.joint.workspace import Workspace
 from weft.plan.workload import WorkloadPlan
 
 

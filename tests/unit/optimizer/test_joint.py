@@ -11,13 +11,13 @@ from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workloads import workload
 from weft.errors import ConfigError
 from weft.logical.canonical import canonical
-from weft.optimizer.ilp import solve
-from weft.optimizer.incremental import plan_all
-from weft.optimizer.joint import METHODS, JointResult, optimise_all
-from weft.optimizer.optimizer import optimise
-from weft.optimizer.realised import Realiser
+from weft.optimizer.joint.hop_cost import Realiser
+from weft.optimizer.joint.ilp import solve
+from weft.optimizer.joint.incremental import plan_all
+from weft.optimizer.joint.methods import METHODS, JointResult, optimise_all
+from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.optimizer.workspace import Workspace
 from weft.plan.workload import answer_of, share
 from weft.stats.statistics import Statistics
 

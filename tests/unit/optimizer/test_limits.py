@@ -13,15 +13,15 @@ from tests.unit.optimizer.workloads import workload
 from weft.errors import ConfigError, PlanError
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
-from weft.optimizer.alike import likeness
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.incremental import plan_all
-from weft.optimizer.joint import METHODS, optimise_all, optimise_alone
-from weft.optimizer.optimizer import STRATEGIES, costs_of, optimise
-from weft.optimizer.part import is_wide
-from weft.optimizer.relevant import relevant_steps, usable_steps
+from weft.optimizer.joint.alike import likeness
+from weft.optimizer.joint.incremental import plan_all
+from weft.optimizer.joint.methods import METHODS, optimise_all, optimise_alone
+from weft.optimizer.joint.query_part import is_wide
+from weft.optimizer.joint.relevant import relevant_steps, usable_steps
+from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.single.strategies import STRATEGIES, costs_of, optimise
 from weft.optimizer.space import Options, Space
-from weft.optimizer.workspace import Workspace
 from weft.plan.lower import lower_workload
 from weft.stats.statistics import Statistics
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import weft
 from weft.logical.expr import Column, Literal
-from weft.optimizer.lookout import Lookout
+from weft.optimizer.replanning import Lookout
 from weft.plan.graph import PhysicalGraph, StoreNode
 
 

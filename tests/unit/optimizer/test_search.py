@@ -12,11 +12,11 @@ from tests.equivalence.test_plans import random_options
 from tests.unit.optimizer.queries import join, rates
 from weft.errors import ConfigError, PlanError
 from weft.optimizer.cost import Weights
-from weft.optimizer.evaluate import lower_bound, price, settle, settle_exactly
-from weft.optimizer.optimizer import STRATEGIES, optimise, plan_cost
-from weft.optimizer.partitioning import schemes, stores
+from weft.optimizer.single.evaluate import lower_bound, price, settle, settle_exactly
+from weft.optimizer.single.partitioning import schemes, stores
+from weft.optimizer.single.strategies import STRATEGIES, optimise, plan_cost
+from weft.optimizer.single.tree import all_trees
 from weft.optimizer.space import Options, Space
-from weft.optimizer.tree import all_trees
 from weft.plan.graph import CODEC, PhysicalGraph
 from weft.plan.lower import lower
 from weft.testing import random_case

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import weft
-from weft.optimizer.optimizer import STRATEGIES
+from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Space
-from weft.runtime.measure import measured
+from weft.runtime.observe.feedback import measured
 from weft.stats.statistics import Statistics
 from weft.testing.local import LocalRunner
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.unit.optimizer.queries import join, rates, space
 from weft.optimizer.cost import copies, latency, probe_cost, storage_cost
-from weft.optimizer.evaluate import price, settle
-from weft.optimizer.optimizer import optimise
-from weft.optimizer.partitioning import schemes
-from weft.optimizer.probe_order import greedy_order
+from weft.optimizer.single.evaluate import price, settle
+from weft.optimizer.single.partitioning import schemes
+from weft.optimizer.single.probe_order import greedy_order
+from weft.optimizer.single.strategies import optimise
+from weft.optimizer.single.tree import all_trees, chain, flat, greedy_left_deep, left_deep, merge
 from weft.optimizer.space import Options, Space, Tree
-from weft.optimizer.tree import all_trees, chain, flat, greedy_left_deep, left_deep, merge
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
 from weft.plan.lower import lower
 from weft.stats.statistics import Statistics

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.optimizer.queries import join, rates
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
-from weft.optimizer.alone import best_alone
-from weft.optimizer.optimizer import optimise
+from weft.optimizer.joint.alone import best_alone
+from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.optimizer.workspace import PROBES_ONLY, Workspace
 from weft.plan.workload import share
 from weft.stats.statistics import Statistics
 from weft.testing import random_case

@@ -14,8 +14,8 @@ from weft.logical.catalog import Catalog
 from weft.logical.outer import taken_apart
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.optimizer.joint import METHODS, optimise_all
-from weft.optimizer.optimizer import STRATEGIES, optimise
+from weft.optimizer.joint.methods import METHODS, optimise_all
+from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
 from weft.plan.explain import explain
 from weft.plan.graph import PhysicalGraph

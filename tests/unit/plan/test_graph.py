@@ -16,7 +16,7 @@ from weft.errors import PlanError
 from weft.logical.catalog import Catalog
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.cost import Weights
-from weft.optimizer.optimizer import optimise
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.explain import diagram, explain
 from weft.plan.graph import CODEC, PhysicalGraph, StoreNode

@@ -11,14 +11,14 @@ import pytest
 
 from weft import Session
 from weft.errors import PlanError
-from weft.kernels import route
+from weft.kernels.route import partition as route
 from weft.optimizer.cost import Weights, crowding
 from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.plan.rules import Edge, ProbeRule
 from weft.plan.schedule import ALL, SPAN
-from weft.runtime.access import choose
+from weft.runtime.program.access_paths import choose
 from weft.testing import reference_join
 from weft.testing.local import LocalRunner
 

@@ -8,7 +8,7 @@ from tests.equivalence.test_plans import random_options
 from tests.unit.runtime.joins import session
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
-from weft.optimizer.optimizer import optimise
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.join_plan import JoinPlan
 from weft.plan.workload import WorkloadPlan, share

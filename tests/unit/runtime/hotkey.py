@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from weft.optimizer.cost import DEFAULT_WEIGHTS
 from weft.optimizer.space import Options
-from weft.runtime.interpret import leave_source, run_hop
-from weft.runtime.job import Job, Setup
+from weft.runtime.hop.admit import admit
+from weft.runtime.hop.interpret import leave_source, run_hop
 from weft.runtime.log.values import Manifest, Plan
-from weft.runtime.messages import NOTE, Exchange, Message, unpacked
-from weft.runtime.outgoing import Sender, TaskOutlet
-from weft.runtime.program import Program
-from weft.runtime.source import admit
-from weft.runtime.state import PartitionState
-from weft.runtime.turn import Turn
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.program.executable import Program
+from weft.runtime.state.stores import PartitionState
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import NOTE, Exchange, Message, unpacked
+from weft.runtime.task.outlet import Sender, TaskOutlet
 from weft.session import Session
 from weft.sinks.parquet import to_parquet
 from weft.storage.storage import Memory

@@ -11,7 +11,7 @@ from weft.logical.canonical import canonical
 from weft.optimizer.space import Options
 from weft.plan.lower import lower, lower_workload
 from weft.plan.workload import share
-from weft.runtime.metrics import BatchMetrics, KeyMetrics, next_keys
+from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics, next_keys
 from weft.session import Session
 from weft.testing.local import LocalRunner
 

@@ -6,8 +6,8 @@ import json
 import threading
 
 from tests.unit.plan.workloads import PAIR, query
-from weft.runtime.asked import Asked
-from weft.runtime.changes import Changelog
+from weft.runtime.queries.changelog import Changelog
+from weft.runtime.queries.request import Asked
 
 ASKED = Asked(query(PAIR))
 

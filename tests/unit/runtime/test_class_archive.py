@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from weft.runtime import class_archive, class_archive_maker
-from weft.runtime.class_archive import ArchivePlace, archive_options, archive_place, make_archive_later
-from weft.runtime.class_archive_maker import main, make_archive
+from weft.runtime.spark import class_archive, class_archive_maker
+from weft.runtime.spark.class_archive import ArchivePlace, archive_options, archive_place, make_archive_later
+from weft.runtime.spark.class_archive_maker import main, make_archive
 
 
 @pytest.fixture
@@ -190,6 +190,12 @@ def test_it_is_made_after_a_while_and_once(place: ArchivePlace, monkeypatch: pyt
 
 def test_the_maker_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    command = [sys.executable, "-m", "weft.runtime.class_archive_maker", str(tmp_path / "file" / "x"), "key"]
+    command = [
+        sys.executable,
+        "-m",
+        "weft.runtime.spark.class_archive_maker",
+        str(tmp_path / "file" / "x"),
+        "key",
+    ]
     done = subprocess.run(command, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.unit.runtime.joins import graph
 from weft.bucket.bucket import build
-from weft.kernels.ranges import Matches
-from weft.runtime.counting import ranks_of, ranks_within
-from weft.runtime.prepared import StorePlan
-from weft.runtime.program import Program
+from weft.kernels.probe.ranges import Matches
+from weft.runtime.program.executable import Program
+from weft.runtime.program.store_plans import StorePlan
+from weft.runtime.state.counting import ranks_of, ranks_within
 
 NAN = float("nan")
 TEXTS = st.sampled_from(["a", "b", "", None])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyspark
 
-from weft.runtime import daemon
+from weft.runtime.spark import daemon
 
 HOME = Path(pyspark.__file__).parent
 ARCHIVE = f"{HOME}/python/lib/pyspark.zip"

@@ -12,15 +12,15 @@ import pyarrow as pa
 from tests.unit.runtime.joins import graph, v, w
 from weft.plan.graph import PhysicalGraph
 from weft.ports.source import Part
-from weft.runtime.job import Job, Setup
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Blueprint, Manifest, Plan
-from weft.runtime.messages import NOTE, Message, unpacked
-from weft.runtime.program import Program
-from weft.runtime.succession import next_manifest
-from weft.runtime.told import Told
-from weft.runtime.turn import Turn
-from weft.runtime.worker import read_task
+from weft.runtime.loop.ending import next_manifest
+from weft.runtime.loop.task_reports import Told
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.program.executable import Program
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import NOTE, Message, unpacked
+from weft.runtime.task.worker import read_task
 from weft.sources.records import Decoded
 from weft.testing.local import LocalRunner
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import ConfigError
-from weft.runtime.driver import POLICIES, Observed, driver_order
+from weft.runtime.loop.driver import POLICIES, Observed, driver_order
 
 SEEN = Observed(
     batch=1,

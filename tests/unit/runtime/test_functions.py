@@ -14,23 +14,23 @@ import pytest
 import weft
 from tests.unit.runtime.workload import session, tables
 from weft.errors import FunctionError, StateError
-from weft.kernels.user_functions import Function, calling
+from weft.kernels.expr.user_functions import Function, calling
 from weft.logical.canonical import canonical
 from weft.plan.lower import lower_workload
 from weft.planning import Planner
 from weft.registering import packed
-from weft.runtime.asked import Asked
-from weft.runtime.functions import check_registered, loaded
-from weft.runtime.interpret import leave_source, run_hop
-from weft.runtime.measure import measured
-from weft.runtime.metrics import BatchMetrics
-from weft.runtime.observe import observed
-from weft.runtime.program import Program
-from weft.runtime.relay import Facts
-from weft.runtime.source import admit
-from weft.runtime.standing import Standing
-from weft.runtime.state import PartitionState
-from weft.runtime.turn import Turn
+from weft.runtime.hop.admit import admit
+from weft.runtime.hop.interpret import leave_source, run_hop
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.observe.feedback import measured
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.observed import observed
+from weft.runtime.program.executable import Program
+from weft.runtime.queries.active import Standing
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.visibility import Facts
+from weft.runtime.state.stores import PartitionState
+from weft.runtime.task.functions import check_registered, loaded
 from weft.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
 from weft.testing import reference_join

@@ -13,20 +13,20 @@ import pytest
 from weft.logical.catalog import Catalog
 from weft.logical.ordering import Ordering
 from weft.logical.schema import Schema, Stream
-from weft.optimizer.optimizer import optimise
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
-from weft.runtime.deliver import deliver
-from weft.runtime.gather import Gathered, gathered, placed
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
+from weft.runtime.loop.deliver import deliver
+from weft.runtime.loop.ordered_output import Gathered, gathered, placed
+from weft.runtime.loop.task_reports import Told
 from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
-from weft.runtime.program import Program
-from weft.runtime.progress import state_of
-from weft.runtime.told import Told
-from weft.runtime.turn import Clock, Count, Turn
-from weft.runtime.watermark import Watermarks, clocks
+from weft.runtime.model.batch_order import Clock, Count, Turn
+from weft.runtime.model.watermarks import Watermarks, clocks
+from weft.runtime.observe.progress import state_of
+from weft.runtime.program.executable import Program
 from weft.sinks import to_count, to_memory
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics

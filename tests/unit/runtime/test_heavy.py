@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import weft
-from weft.kernels.sample import frequent
-from weft.runtime.heavy import Counted, next_heavy
-from weft.runtime.measure import heavy_known
-from weft.runtime.metrics import BatchMetrics
+from weft.kernels.route.sample import frequent
+from weft.runtime.observe.feedback import heavy_known
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.stats.heavy import Counted, next_heavy
 from weft.stats.statistics import Statistics
 from weft.testing.local import LocalRunner
 

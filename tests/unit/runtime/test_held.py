@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.runtime.held import Held, opened, release, written
+from weft.runtime.loop.buffered import Held, opened, release, written
 from weft.storage.storage import LocalDisk
 
 BATCH = st.tuples(st.lists(st.lists(st.integers(0, 20), max_size=6), max_size=3), st.integers(0, 12))

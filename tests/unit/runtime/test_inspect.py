@@ -14,16 +14,16 @@ from tests.unit.runtime.joins import session
 from weft.bucket.bounds import Bounds
 from weft.errors import StateError
 from weft.logical.canonical import canonical
-from weft.optimizer.optimizer import optimise
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.graph import CODEC
 from weft.plan.lower import lower_workload
 from weft.plan.workload import share
-from weft.runtime.asked import Asked
-from weft.runtime.inspect import Files, QueryState, StoreState, StreamState, inspect
 from weft.runtime.log.checkpoint import BUCKETS, FORMAT, Checkpoint
 from weft.runtime.log.record import read_record, write_record
 from weft.runtime.log.values import Blueprint, Manifest, Plan, RunFile, Runs
+from weft.runtime.observe.inspect import Files, QueryState, StoreState, StreamState, inspect
+from weft.runtime.queries.request import Asked
 
 COUNTED = "SELECT a.x AS x, b.uid AS uid FROM v [RANGE 5 SECONDS] AS a, w [ROWS 10] AS b WHERE a.vid = b.vid"
 PAIR = "SELECT v.x AS x, w.uid AS uid FROM v [RANGE 5 SECONDS], w [RANGE 3 SECONDS] WHERE v.vid = w.vid"
@@ -133,7 +133,9 @@ def test_a_session_all_of_whose_queries_stopped_has_no_stores(tmp_path: Path) ->
 
 def test_looking_needs_no_kernels() -> None:
     """To load them takes longer than to look."""
-    code = "import sys, weft.runtime.inspect, weft.service.state_view; sys.exit('numba' in sys.modules)"
+    code = (
+        "import sys, weft.runtime.observe.inspect, weft.service.state_view; sys.exit('numba' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

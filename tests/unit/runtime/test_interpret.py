@@ -13,13 +13,13 @@ from tests.unit.runtime.joins import c, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
 from weft.errors import PlanError
-from weft.runtime.interpret import leave_source, run_hop
-from weft.runtime.outcome import Parcel
-from weft.runtime.prepared import StorePlan
-from weft.runtime.program import Program
-from weft.runtime.source import admit
-from weft.runtime.state import PartitionState
-from weft.runtime.turn import Count, Turn
+from weft.runtime.hop.admit import admit
+from weft.runtime.hop.interpret import leave_source, run_hop
+from weft.runtime.hop.outcome import Parcel
+from weft.runtime.model.batch_order import Count, Turn
+from weft.runtime.program.executable import Program
+from weft.runtime.program.store_plans import StorePlan
+from weft.runtime.state.stores import PartitionState
 from weft.testing.local import LocalRunner
 
 CHAIN = "SELECT v.x, w.s, c.t FROM v, w, c WHERE v.vid = w.vid AND w.uid = c.uid"

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from weft.runtime.log_lines import batch_fields, log_batch
-from weft.runtime.metrics import BatchMetrics, InputMetrics, StepMetrics, StoreMetrics
+from weft.runtime.observe.log_lines import batch_fields, log_batch
+from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StepMetrics, StoreMetrics
 
 BATCH = BatchMetrics(
     number=3,

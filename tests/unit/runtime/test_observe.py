@@ -9,9 +9,9 @@ from weft.errors import StatisticsError
 from weft.plan.graph import PhysicalGraph
 from weft.plan.observation import EVENT_TIME, WALL_CLOCK, Observation
 from weft.plan.rules import ProbeRule
-from weft.runtime.measure import measured
-from weft.runtime.metrics import BatchMetrics, InputMetrics, StepMetrics
-from weft.runtime.observe import observed
+from weft.runtime.observe.feedback import measured
+from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StepMetrics
+from weft.runtime.observe.observed import observed
 from weft.stats.statistics import Statistics
 
 CHAIN = """SELECT v.x, c.y FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS], c [RANGE 3 SECONDS]

@@ -18,17 +18,17 @@ import pytest
 import weft
 from tests.unit.runtime import hotkey
 from weft.errors import QueryError, SinkError
-from weft.runtime.interpret import leave_source, run_hop
-from weft.runtime.job import Job, Setup
+from weft.runtime.hop.admit import admit
+from weft.runtime.hop.interpret import leave_source, run_hop
+from weft.runtime.hop.outcome import Outcome, too_many_results
+from weft.runtime.hop.probe_step import PORTION_BYTES
 from weft.runtime.log.values import Manifest, Plan
-from weft.runtime.messages import NOTE, Exchange, Message, unpacked
-from weft.runtime.outcome import Outcome, too_many_results
-from weft.runtime.outgoing import Sender, TaskOutlet
-from weft.runtime.program import Program
-from weft.runtime.source import admit
-from weft.runtime.state import PartitionState
-from weft.runtime.step import PORTION_BYTES
-from weft.runtime.turn import Turn
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.program.executable import Program
+from weft.runtime.state.stores import PartitionState
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import NOTE, Exchange, Message, unpacked
+from weft.runtime.task.outlet import Sender, TaskOutlet
 from weft.sinks.parquet import ParquetSink, to_parquet
 from weft.storage.storage import Memory
 from weft.testing.local import LocalRunner
@@ -256,7 +256,7 @@ def test_large_results_stay_readable_when_their_file_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exchange is cleared after every batch, and a memory sink keeps what was in it."""
-    monkeypatch.setattr("weft.runtime.messages.LARGE", 1)
+    monkeypatch.setattr("weft.runtime.task.messages.LARGE", 1)
     rows = pa.RecordBatch.from_pydict({"x": np.arange(100_000)})
     how, data = Exchange(str(tmp_path)).pack(rows)
     (kept,) = unpacked(how, data, keep=True)

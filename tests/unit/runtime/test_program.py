@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.runtime.joins import graph
 from weft.bucket.index import by_hash, by_value
-from weft.runtime.access import Access
-from weft.runtime.program import Program
+from weft.runtime.program.access_paths import Access
+from weft.runtime.program.executable import Program
 
 CHAIN = """
     SELECT v.x, c.t FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS], c [RANGE 5 SECONDS]

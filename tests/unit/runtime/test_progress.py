@@ -11,9 +11,9 @@ from tests.unit.plan.workloads import PAIR, query
 from tests.unit.runtime.joins import SECOND
 from tests.unit.runtime.workload import session
 from weft.plan.graph import Member, PhysicalGraph, Sight
-from weft.runtime import progress
-from weft.runtime.metrics import BatchMetrics
-from weft.runtime.progress import History, complete_from
+from weft.runtime.observe import progress
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.progress import History, complete_from
 
 LATER = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=7)
 

@@ -10,17 +10,17 @@ from tests.unit.plan.workloads import query
 from tests.unit.runtime.joins import SECOND, times
 from tests.unit.runtime.test_relay import BELOW, OLD, pairs, program, stored
 from weft.bucket.bucket import Bucket
-from weft.kernels.query_set import bits_of, sets_of
+from weft.kernels.query_sets.query_set import bits_of, sets_of
 from weft.plan.graph import Member, Sight
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, Walk, WorkloadPlan
-from weft.runtime.batch import BATCH
-from weft.runtime.interpret import leave_past
-from weft.runtime.outcome import Boundary
-from weft.runtime.program import Program
-from weft.runtime.refresh import past_rows, refreshed
-from weft.runtime.state import make_run
-from weft.runtime.turn import Turn
+from weft.runtime.hop.interpret import leave_past
+from weft.runtime.hop.outcome import Boundary
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.columns import BATCH
+from weft.runtime.program.executable import Program
+from weft.runtime.state.stores import make_run
+from weft.runtime.state.upgrade import past_rows, refreshed
 
 STORE = OLD.stores["v"]
 

@@ -15,18 +15,9 @@ from weft.plan.join_plan import Layout
 from weft.plan.lower import lower_workload
 from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan, share
-from weft.runtime.program import Program
-from weft.runtime.relay import (
-    NULLS,
-    Facts,
-    Read,
-    Relay,
-    edges_for,
-    evicted_after,
-    kept_after,
-    newcomers,
-    relay_of,
-)
+from weft.runtime.program.executable import Program
+from weft.runtime.queries.migration import Read, Relay, edges_for, evicted_after, kept_after, relay_of
+from weft.runtime.queries.visibility import NULLS, Facts, newcomers
 from weft.testing.local import LocalRunner
 
 V, W = "v partitioned by v.vid", "w partitioned by w.vid"

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.runtime.joins import SECOND, graph, v
 from weft.errors import CatalogError
-from weft.runtime.program import Program
-from weft.runtime.source import admit, numbered
+from weft.runtime.hop.admit import admit, numbered
+from weft.runtime.program.executable import Program
 
 PROGRAM = Program(graph("SELECT v.x FROM v [ROWS 5], w WHERE v.vid = w.vid"))
 

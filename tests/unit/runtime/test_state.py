@@ -10,9 +10,9 @@ import pytest
 
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
-from weft.runtime.prepared import StorePlan
-from weft.runtime.program import Program
-from weft.runtime.state import FANOUT, Forget, PartitionState, make_run, settle
+from weft.runtime.program.executable import Program
+from weft.runtime.program.store_plans import StorePlan
+from weft.runtime.state.stores import FANOUT, Forget, PartitionState, make_run, settle
 from weft.testing import reference_join
 from weft.testing.local import LocalRunner
 

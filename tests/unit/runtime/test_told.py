@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.unit.runtime.joins import graph
 from weft.runtime.log.values import Manifest, Plan
-from weft.runtime.program import Program
-from weft.runtime.succession import facts_of, next_manifest
-from weft.runtime.told import Told
-from weft.runtime.turn import Turn
+from weft.runtime.loop.ending import facts_of, next_manifest
+from weft.runtime.loop.task_reports import Told
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.program.executable import Program
 
 ROWS = "SELECT v.x FROM v [ROWS 4], w [ROWS 3] WHERE v.vid = w.vid"
 

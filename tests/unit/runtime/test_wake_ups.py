@@ -12,18 +12,18 @@ from tests.unit.plan.workloads import PAIR as INNER
 from tests.unit.plan.workloads import query
 from tests.unit.runtime.joins import SECOND, graph
 from weft.bucket.bounds import Bounds
-from weft.runtime.asked import Asked
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import GRAPH, Manifest, RunFile
 from weft.runtime.loop import wake_ups
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.wake_ups import closable, until_next
-from weft.runtime.program import Program
-from weft.runtime.progress import History
-from weft.runtime.standing import Standing
-from weft.runtime.turn import ENDED, NEVER, UNKNOWN, Clock
-from weft.runtime.watermark import Watermarks, clocks
+from weft.runtime.model.batch_order import ENDED, NEVER, UNKNOWN, Clock
+from weft.runtime.model.watermarks import Watermarks, clocks
+from weft.runtime.observe.progress import History
+from weft.runtime.program.executable import Program
+from weft.runtime.queries.active import Standing
+from weft.runtime.queries.request import Asked
 
 LEFT = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS] LEFT JOIN w ON v.vid = w.vid"
 ARRIVED = "SELECT a.x FROM u [RANGE 5 SECONDS] AS a LEFT JOIN u AS b ON a.vid = b.x"

@@ -6,9 +6,10 @@ import pytest
 
 from tests.unit.runtime.joins import SECOND, graph
 from weft.plan.graph import PhysicalGraph
-from weft.runtime.program import Program
-from weft.runtime.turn import Count, Turn
-from weft.runtime.watermark import Watermarks, connected_streams, forgettable
+from weft.runtime.model.batch_order import Count, Turn
+from weft.runtime.model.watermarks import Watermarks, connected_streams
+from weft.runtime.program.executable import Program
+from weft.runtime.state.expiry import forgettable
 
 PAIR = "SELECT v.x FROM v [RANGE 10 SECONDS], w [RANGE 4 SECONDS] WHERE v.vid = w.vid"
 

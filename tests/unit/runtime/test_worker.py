@@ -20,13 +20,13 @@ from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
 from weft.ports.source import Part
-from weft.runtime.job import Job, Setup
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import Blueprint, Manifest, Plan, RunFile
-from weft.runtime.messages import NOTE, Message, error_of
-from weft.runtime.relay import Read, Relay
-from weft.runtime.turn import Turn
-from weft.runtime.worker import hop_task, past_task, read_task
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.queries.migration import Read, Relay
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import NOTE, Message, error_of
+from weft.runtime.task.worker import hop_task, past_task, read_task
 from weft.session import PlannedQuery, Session
 from weft.sources.records import Decoded
 

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.service.samples import GOOD
 from tests.unit.service.test_cli import weft
 from weft.errors import PipelineError
-from weft.runtime.functions import PackedFunction
+from weft.runtime.task.functions import PackedFunction
 from weft.service.pipeline import Pipeline, load_pipeline
 
 MODULE = """

@@ -261,7 +261,7 @@ def test_starting_shows_how_far_it_is(
     monkeypatch.setattr(startup, "check_java", lambda: None)
     monkeypatch.setattr(startup, "warm_up", lambda report: report(STEPS))
     said = [sys.executable, "-c", "import os; os.write(2, b'noise')"]
-    monkeypatch.setattr("weft.runtime.spark_session.create_spark", lambda _: subprocess.run(said, check=True))
+    monkeypatch.setattr("weft.runtime.spark.session.create_spark", lambda _: subprocess.run(said, check=True))
     out = io.StringIO()
     prepare("local[1]", Console(file=out, force_terminal=terminal, width=100), tmp_path / "ck" / "spark.log")
     assert (tmp_path / "ck" / "spark.log").read_bytes() == b"noise"
@@ -276,6 +276,6 @@ def test_an_error_while_compiling_is_not_lost(monkeypatch: pytest.MonkeyPatch, t
 
     monkeypatch.setattr(startup, "check_java", lambda: None)
     monkeypatch.setattr(startup, "warm_up", fail)
-    monkeypatch.setattr("weft.runtime.spark_session.create_spark", lambda _: None)
+    monkeypatch.setattr("weft.runtime.spark.session.create_spark", lambda _: None)
     with pytest.raises(ConfigError, match="no cache"):
         prepare("local[1]", Console(file=io.StringIO()), tmp_path / "spark.log")

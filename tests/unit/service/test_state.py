@@ -10,8 +10,8 @@ from rich.console import Console
 
 from tests.unit.runtime.test_inspect import COUNTED, PAIR, checkpoint
 from tests.unit.service.test_cli import weft
-from weft.runtime.inspect import CheckpointState, Files, QueryState, StoreState
 from weft.runtime.log.checkpoint import FORMAT
+from weft.runtime.observe.inspect import CheckpointState, Files, QueryState, StoreState
 from weft.service.state_view import state_tables
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 import weft
-from weft.runtime.metrics import BatchMetrics, InputMetrics, StoreMetrics
+from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StoreMetrics
 from weft.service.figures import figures, since
 from weft.service.view import line, probe_orders, screen, summary
 from weft.session import PlannedQuery

@@ -11,7 +11,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 import weft
-from weft.kernels.punctuation import Punctuations
+from weft.kernels.order.punctuation import Punctuations
 from weft.logical.ordering import Ordering
 from weft.sinks.describe import described, in_order, made
 from weft.sinks.parquet import ParquetSink

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.errors import SinkError, WeftError
-from weft.runtime.changes import Changelog
-from weft.runtime.deliver import deliver
-from weft.runtime.gather import Gathered
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest, Plan
-from weft.runtime.told import Told
+from weft.runtime.loop.deliver import deliver
+from weft.runtime.loop.ordered_output import Gathered
+from weft.runtime.loop.task_reports import Told
+from weft.runtime.queries.changelog import Changelog
 
 __all__ = ["Committer", "Ended"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from weft.logical.schema import Stream
 from weft.ports.source import Source
-from weft.runtime.driver import DEFAULT
-from weft.runtime.functions import PackedFunction
-from weft.runtime.interpret import LIMIT
-from weft.runtime.resume import Restore
-from weft.runtime.standing import Asks, Decide, never
-from weft.runtime.step import PORTION_BYTES
+from weft.runtime.hop.interpret import LIMIT
+from weft.runtime.hop.probe_step import PORTION_BYTES
+from weft.runtime.loop.driver import DEFAULT
+from weft.runtime.queries.active import Asks, Decide, never
+from weft.runtime.queries.resume import Restore
+from weft.runtime.task.functions import PackedFunction
 
 __all__ = ["RunConfig", "SetAside"]
 

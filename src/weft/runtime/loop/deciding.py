@@ -14,19 +14,20 @@ from dataclasses import asdict, dataclass, field, replace
 
 from weft.errors import StateError
 from weft.ports.source import Part
-from weft.runtime.changes import Changelog, Changes
-from weft.runtime.driver import driver_order, expected
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import GRAPH, Manifest, Plan
 from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.driver import driver_order, expected
+from weft.runtime.loop.ending import facts_of
 from weft.runtime.loop.wake_ups import closable, until_next
-from weft.runtime.program import Program
-from weft.runtime.progress import History
-from weft.runtime.relay import Facts, Relay
-from weft.runtime.standing import Samples, Standing, changed, relaid
-from weft.runtime.succession import facts_of
-from weft.runtime.turn import ENDED, Turn
-from weft.runtime.watermark import Watermarks, clocks
+from weft.runtime.model.batch_order import ENDED, Turn
+from weft.runtime.model.watermarks import Watermarks, clocks
+from weft.runtime.observe.progress import History
+from weft.runtime.program.executable import Program
+from weft.runtime.queries.active import Samples, Standing, changed, relaid
+from weft.runtime.queries.changelog import Changelog, Changes
+from weft.runtime.queries.migration import Relay
+from weft.runtime.queries.visibility import Facts
 from weft.storage.storage import Memory
 
 __all__ = ["Decider"]

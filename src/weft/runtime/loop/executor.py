@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from weft.ports.source import Part
-from weft.runtime.job import Job, Setup
-from weft.runtime.messages import Message
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import Message
 
 __all__ = ["Executor", "Pieces", "spread"]
 

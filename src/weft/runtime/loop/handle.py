@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weft.runtime.asked import Asked
 from weft.runtime.loop.loop import Loop
+from weft.runtime.queries.request import Asked
 
 __all__ = ["Running", "launch"]
 

@@ -19,31 +19,31 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import CatalogError, WeftError
-from weft.kernels.arrow import result_schema
+from weft.kernels.expr.arrow import result_schema
 from weft.logical.query import Query
 from weft.logical.schema import Stream
 from weft.ports.source import Place, Source
-from weft.runtime.asked import Asked
-from weft.runtime.deliver import figures_of, gather_all, hold
-from weft.runtime.functions import check_registered
-from weft.runtime.job import Job, Setup
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import GRAPH, Manifest, Plan
-from weft.runtime.log_lines import log_batch
 from weft.runtime.loop.committing import Committer, Ended
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
+from weft.runtime.loop.deliver import figures_of, gather_all, hold
+from weft.runtime.loop.ending import next_manifest, relaid_manifest, samples_of
 from weft.runtime.loop.executor import Executor, spread
 from weft.runtime.loop.intake import Intake
-from weft.runtime.messages import Exchange
-from weft.runtime.metrics import BatchMetrics
-from weft.runtime.program import Program
-from weft.runtime.progress import History, own_metrics, state_of, too_large
-from weft.runtime.relay import Relay
-from weft.runtime.resume import resumed
-from weft.runtime.standing import Standing
-from weft.runtime.succession import next_manifest, relaid_manifest, samples_of
-from weft.runtime.told import Told
+from weft.runtime.loop.task_reports import Told
+from weft.runtime.observe.log_lines import log_batch
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.progress import History, own_metrics, state_of, too_large
+from weft.runtime.program.executable import Program
+from weft.runtime.queries.active import Standing
+from weft.runtime.queries.migration import Relay
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.resume import resumed
+from weft.runtime.task.functions import check_registered
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import Exchange
 from weft.storage.storage import Memory
 
 __all__ = ["Loop", "Mark"]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weft.plan.graph import Member
-from weft.runtime.batch import FOREVER, micros
 from weft.runtime.log.values import Manifest
-from weft.runtime.prepared import SweepPlan
-from weft.runtime.program import Program
-from weft.runtime.turn import Clock
-from weft.runtime.watermark import Watermarks, clocks
+from weft.runtime.model.batch_order import Clock
+from weft.runtime.model.columns import FOREVER, micros
+from weft.runtime.model.watermarks import Watermarks, clocks
+from weft.runtime.program.executable import Program
+from weft.runtime.program.store_plans import SweepPlan
 
 __all__ = ["closable", "until_next"]
 

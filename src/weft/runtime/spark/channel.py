@@ -18,7 +18,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from weft.runtime.messages import Message
+from weft.runtime.task.messages import Message
 
 __all__ = ["Channel", "authenticate", "messages_of", "parts_of"]
 

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from weft.runtime.job import Job, Setup
 from weft.runtime.loop.executor import Pieces
-from weft.runtime.messages import Message, read_rows, to_rows
-from weft.runtime.worker import hop_task, past_task, read_task, spare_the_collector
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import Message, read_rows, to_rows
+from weft.runtime.task.worker import hop_task, past_task, read_task, spare_the_collector
 
 __all__ = ["JobsExecutor"]
 

@@ -25,12 +25,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from weft.runtime.job import Job, Setup
 from weft.runtime.loop.executor import Pieces
-from weft.runtime.messages import Message
 from weft.runtime.spark.channel import Channel, authenticate, messages_of, parts_of
 from weft.runtime.spark.resident_task import resident
-from weft.runtime.spark_session import slots_of
+from weft.runtime.spark.session import slots_of
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import Message
 
 __all__ = ["ResidentExecutor", "TaskLostError"]
 

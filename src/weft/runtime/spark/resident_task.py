@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from weft.errors import WeftError
 from weft.ports.source import Part
-from weft.runtime.job import Job, Setup
-from weft.runtime.messages import Message, error_note
 from weft.runtime.spark.channel import Channel, authenticate, messages_of, parts_of
-from weft.runtime.worker import hop_task, past_task, read_task
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import Message, error_note
+from weft.runtime.task.worker import hop_task, past_task, read_task
 
 __all__ = ["Address", "connect", "resident"]
 

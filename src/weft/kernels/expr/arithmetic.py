@@ -1,0 +1,220 @@
+"""Arithmetic on numbers.
+
+Guarantees: what has no value is NULL: a division by zero, a result that does not fit its type, the logarithm of what
+is not positive. Where Spark SQL (in its default, ANSI mode) gives a value, it is the same value; where it would stop
+the query, which one tuple must not do to a stream, it is NULL (as with Spark's `try_` functions). Rounding is half up,
+away from zero, on the decimal digits that a double prints as, as in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weft.bucket.compiled import Array, Floats
+from weft.errors import QueryError
+from weft.kernels.expr.datum import (
+    Rule,
+    as_array,
+    as_type,
+    limits_of,
+    null_unless,
+    numbers,
+    valid_rows,
+    with_nulls,
+)
+from weft.kernels.expr.decimals import calculate, fit, wide
+
+__all__ = ["RULES", "narrow", "round_half_up"]
+
+
+def _rows(args: Sequence[Any]) -> int:
+    return next(len(arg) for arg in args if isinstance(arg, pa.Array))
+
+
+def _operation(name: str, unchecked: Callable[..., Any], checked: Callable[..., Any]) -> Rule:
+    def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
+        if pa.types.is_decimal(kind):
+            return calculate(name, args[0], args[1], kind)
+        left, right = (as_type(arg, kind) for arg in args)
+        if pa.types.is_floating(kind):
+            return unchecked(left, right)
+        try:
+            return checked(left, right)
+        except pa.ArrowInvalid:  # something overflows: find out what
+            rows = _rows(args)
+            return _or_null(name, as_array(left, rows), as_array(right, rows), kind)
+
+    return rule
+
+
+def _or_null(name: str, left: Any, right: Any, kind: pa.DataType) -> Any:
+    """Integer arithmetic with NULL where the result does not fit."""
+    valid = valid_rows([left, right])
+    wide_left, wide_right = numbers(left).astype(np.int64), numbers(right).astype(np.int64)
+    with np.errstate(over="ignore"):
+        result, good = _WRAPPING[name](wide_left, wide_right)
+    limits = limits_of(kind)
+    good &= (result >= limits.min) & (result <= limits.max)
+    return with_nulls(result, good if valid is None else good & valid, kind)
+
+
+def _add_wrapping(left: Array, right: Array) -> tuple[Array, Array]:
+    result = left + right
+    return result, ((left ^ result) & (right ^ result)) >= 0
+
+
+def _subtract_wrapping(left: Array, right: Array) -> tuple[Array, Array]:
+    result = left - right
+    return result, ((left ^ right) & (left ^ result)) >= 0
+
+
+def _multiply_wrapping(left: Array, right: Array) -> tuple[Array, Array]:
+    result = left * right
+    turned = (left == -1) & (right == np.iinfo(np.int64).min)  # the one division below that overflows
+    divisor = np.where((left == 0) | turned, 1, left)
+    return result, ((result // divisor == right) & (result % divisor == 0) & ~turned) | (left == 0)
+
+
+_WRAPPING = {"+": _add_wrapping, "-": _subtract_wrapping, "*": _multiply_wrapping}
+
+
+def _divide(args: Sequence[Any], kind: pa.DataType) -> Any:
+    if pa.types.is_decimal(kind):
+        return calculate("/", args[0], args[1], kind)
+    left, right = (as_type(arg, kind) for arg in args)
+    return pc.divide(left, _not_zero(right))
+
+
+def _not_zero(value: Any) -> Any:
+    return null_unless(pc.not_equal(value, pa.scalar(0, pa.int8()).cast(value.type)), value)
+
+
+def _remainder(args: Sequence[Any], kind: pa.DataType) -> Any:
+    if pa.types.is_decimal(kind):
+        return calculate("%", args[0], args[1], kind)
+    left, right = (as_array(as_type(arg, kind), _rows(args)) for arg in args)
+    valid, divisor = valid_rows([left, right]), numbers(right)
+    good = divisor != 0 if valid is None else (divisor != 0) & valid
+    with np.errstate(invalid="ignore"):  # of an infinity
+        rest = np.fmod(numbers(left), np.where(divisor == 0, 1, divisor))  # with the sign of the dividend
+    return with_nulls(rest, good, kind)
+
+
+def _negate(args: Sequence[Any], kind: pa.DataType) -> Any:
+    if pa.types.is_integer(kind):
+        return _operation("-", pc.subtract, pc.subtract_checked)([pa.scalar(0, kind), args[0]], kind)
+    return pc.negate(args[0])
+
+
+def _abs(args: Sequence[Any], kind: pa.DataType) -> Any:
+    if not pa.types.is_integer(kind):
+        return pc.abs(args[0])
+    fits = pc.not_equal(args[0], pa.scalar(int(limits_of(kind).min), kind))
+    return pc.abs(null_unless(fits, args[0]))
+
+
+def _to_long(up: bool) -> Rule:
+    """Ceiling or floor; doubles beyond 64 bits give the greatest or least number, and NaN 0, as in Java."""
+
+    def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
+        (value,) = args
+        if pa.types.is_integer(value.type):
+            return as_type(value, kind)
+        if pa.types.is_decimal(value.type):
+            return narrow(fit((pc.ceil if up else pc.floor)(wide(value)), pa.decimal128(38, 0)), kind)
+        rounded = (np.ceil if up else np.floor)(numbers(as_type(value, pa.float64())))
+        return with_nulls(saturate(rounded), valid_rows(args), kind)
+
+    return rule
+
+
+def saturate(values: Floats) -> Array:
+    """Doubles as 64-bit integers, as Java converts them."""
+    inside = np.where(np.isnan(values) | (np.abs(values) >= 2.0**63), 0.0, values).astype(np.int64)
+    inside[values >= 2.0**63] = np.iinfo(np.int64).max
+    inside[values <= -(2.0**63)] = np.iinfo(np.int64).min
+    return inside
+
+
+def _sign(args: Sequence[Any], kind: pa.DataType) -> Any:
+    return pc.cast(pc.sign(args[0]), kind)
+
+
+def _round(args: Sequence[Any], kind: pa.DataType) -> Any:
+    value = args[0]
+    places = args[1] if len(args) > 1 else pa.scalar(0)
+    if not isinstance(places, pa.Scalar) or not places.is_valid:
+        raise QueryError("ROUND needs a constant number of places")
+    digits = int(places.as_py())
+    if pa.types.is_decimal(kind):
+        return fit(pc.round(wide(value), digits, "half_towards_infinity"), kind)
+    if pa.types.is_floating(kind):
+        rounded = round_half_up(numbers(value).astype(np.float64), digits)
+        return with_nulls(rounded, valid_rows([value]), kind)
+    if digits >= 0:
+        return value
+    if digits <= -19:
+        return null_unless(pc.is_valid(value), pc.multiply(value, pa.scalar(0, kind)))
+    rounded = pc.round(pc.cast(value, pa.decimal128(38, 0)), digits, "half_towards_infinity")
+    return narrow(rounded, kind)
+
+
+def narrow(value: Any, kind: pa.DataType) -> Any:
+    """Whole numbers as integers of a type; NULL where they do not fit."""
+    limits = limits_of(kind)
+    low, high = pa.scalar(int(limits.min), value.type), pa.scalar(int(limits.max), value.type)
+    inside = pc.and_kleene(pc.greater_equal(value, low), pc.less_equal(value, high))
+    return pc.cast(null_unless(inside, value), kind)
+
+
+def round_half_up(values: Floats, digits: int) -> Floats:
+    """Doubles rounded at a decimal digit; one that prints as a tie (2.675) is one."""
+    if not -300 <= digits <= 22:
+        return values if digits > 0 else values * 0.0
+    power = 10.0 ** abs(digits)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.abs(values) * power if digits >= 0 else np.abs(values) / power
+        whole = np.floor(scaled)
+        tie = (whole + 0.5) / power if digits >= 0 else (whole + 0.5) * power
+        whole += np.abs(values) >= tie
+        rounded = np.copysign(whole / power if digits >= 0 else whole * power, values) + 0.0  # no -0.0
+    exact = ~np.isfinite(scaled) | (scaled >= 2.0**52)  # no digit is left to round
+    return np.where(
+        exact & np.isfinite(values) & (digits >= 0), values, np.where(np.isfinite(values), rounded, values)
+    )
+
+
+def _double(function: Callable[..., Any]) -> Rule:
+    def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
+        return function(*(as_type(arg, kind) for arg in args))
+
+    return rule
+
+
+def _logarithm(value: Any) -> Any:
+    positive = pc.or_kleene(pc.greater(value, 0.0), pc.is_nan(value))
+    return pc.ln(null_unless(positive, value))
+
+
+RULES: dict[str, Rule] = {
+    "+": _operation("+", pc.add, pc.add_checked),
+    "-": _operation("-", pc.subtract, pc.subtract_checked),
+    "*": _operation("*", pc.multiply, pc.multiply_checked),
+    "/": _divide,
+    "%": _remainder,
+    "neg": _negate,
+    "abs": _abs,
+    "ceil": _to_long(True),
+    "floor": _to_long(False),
+    "sign": _sign,
+    "round": _round,
+    "exp": _double(pc.exp),
+    "ln": _double(_logarithm),
+    "sqrt": _double(pc.sqrt),
+    "power": _double(pc.power),
+}

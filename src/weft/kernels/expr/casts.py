@@ -1,0 +1,75 @@
+"""CAST.
+
+Guarantees: every cast that the expression language knows, with Spark's results; NULL where the value has none in the
+other type. Whole numbers are read from texts like `-12`, times from texts like `2024-03-01 12:30:00.5`, with or
+without an offset from UTC; what surrounds them may only be white space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weft.kernels.expr.arithmetic import narrow, round_half_up
+from weft.kernels.expr.cast_texts import parse, render
+from weft.kernels.expr.datum import as_type, limits_of, naive, numbers, valid_rows, with_nulls
+from weft.kernels.expr.decimals import fit, wide
+
+__all__ = ["cast"]
+
+
+def cast(args: Sequence[Any], kind: pa.DataType) -> Any:
+    """The values of a column as another type."""
+    (value,) = args
+    old = value.type
+    if old == kind or pa.types.is_null(old):
+        return as_type(value, kind)
+    if pa.types.is_string(kind):
+        return render(value)
+    if pa.types.is_string(old):
+        return parse(value, kind)
+    if pa.types.is_boolean(kind):
+        return pc.not_equal(value, pa.scalar(0, pa.int8()).cast(old))
+    if pa.types.is_boolean(old):
+        return cast([pc.cast(value, pa.int8())], kind)
+    if pa.types.is_timestamp(kind):
+        return as_type(value, kind)
+    if pa.types.is_date(kind):
+        return pc.cast(naive(value), kind, safe=False)
+    return _number(value, kind)
+
+
+def _number(value: Any, kind: pa.DataType) -> Any:
+    if pa.types.is_decimal(kind):
+        return _decimal(value, kind)
+    if pa.types.is_floating(kind):
+        return pc.cast(value, kind, safe=False)
+    if pa.types.is_floating(value.type):
+        return _from_float(value, kind)
+    if pa.types.is_decimal(value.type):
+        return narrow(fit(pc.trunc(wide(value)), pa.decimal128(38, 0)), kind)
+    return pc.cast(value, kind) if kind.bit_width >= value.type.bit_width else narrow(value, kind)
+
+
+def _from_float(value: Any, kind: pa.DataType) -> Any:
+    whole = np.trunc(numbers(value).astype(np.float64))
+    limits = limits_of(kind)
+    inside = (whole >= float(limits.min)) & (whole < float(limits.max) + 1.0)
+    valid = valid_rows([value])
+    good = inside if valid is None else inside & valid
+    return with_nulls(np.where(inside, whole, 0.0).astype(np.int64), good, kind)
+
+
+def _decimal(value: Any, kind: pa.DataType) -> Any:
+    if not pa.types.is_floating(value.type):
+        return fit(wide(value), kind)
+    values = round_half_up(numbers(value).astype(np.float64), kind.scale)
+    with np.errstate(invalid="ignore"):
+        inside = np.abs(values) < 10.0 ** (kind.precision - kind.scale)
+    valid = valid_rows([value])
+    good = inside if valid is None else inside & valid
+    return pc.cast(with_nulls(np.where(inside, values, 0.0), good, pa.float64()), kind, safe=False)

@@ -1,0 +1,67 @@
+"""Points in time and spans between them.
+
+Guarantees: times are instants in UTC with a resolution of a microsecond; a date is its midnight. Adding months keeps
+the day, or takes the last day of a shorter month.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weft.kernels.expr.arrow import TIMESTAMP
+from weft.kernels.expr.datum import Rule, as_array, as_type, naive, numbers, valid_rows, with_nulls
+
+__all__ = ["RULES", "add_times"]
+
+_INTERVAL = pa.duration("us")
+
+
+def add_times(operator: str, args: Sequence[Any]) -> Any:
+    """`+` or `-` where an argument is a time or an interval."""
+    left, right = (arg if pa.types.is_duration(arg.type) else as_type(arg, TIMESTAMP) for arg in args)
+    return pc.add(left, right) if operator == "+" else pc.subtract(left, right)
+
+
+def multiply_interval(args: Sequence[Any]) -> Any:
+    """An interval times a whole number, in any order."""
+    interval, factor = args if pa.types.is_duration(args[0].type) else args[::-1]
+    return pc.multiply(interval, as_type(factor, pa.int64()))
+
+
+def _part(extract: Callable[..., Any]) -> Rule:
+    def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
+        return pc.cast(extract(naive(args[0])), kind)
+
+    return rule
+
+
+def _add_months(args: Sequence[Any], kind: pa.DataType) -> Any:
+    rows = next(len(arg) for arg in args if isinstance(arg, pa.Array))
+    dates, months = as_array(args[0], rows), as_array(args[1], rows)
+    days = numbers(as_type(dates, kind).view(pa.int32())).astype("M8[D]")
+    first = days.astype("M8[M]")
+    target = first + numbers(months).astype(np.int64).astype("m8[M]")
+    last = (target + np.timedelta64(1, "M")).astype("M8[D]") - np.timedelta64(1, "D")
+    moved = np.minimum(target.astype("M8[D]") + (days - first.astype("M8[D]")), last)
+    return with_nulls(moved.astype(np.int64).astype(np.int32), valid_rows([dates, months]), kind)
+
+
+def _micros(args: Sequence[Any], _kind: pa.DataType) -> Any:
+    return as_type(args[0], TIMESTAMP).view(pa.int64())
+
+
+RULES: dict[str, Rule] = {
+    "year": _part(pc.year),
+    "month": _part(pc.month),
+    "day": _part(pc.day),
+    "hour": _part(pc.hour),
+    "minute": _part(pc.minute),
+    "second": _part(pc.second),
+    "add_months": _add_months,
+    "unix_micros": _micros,
+}

@@ -1,0 +1,208 @@
+"""Functions that users wrote, called on whole columns.
+
+Guarantees: a function is given one Arrow array per argument, all of one length, NULLs as they are, and never more than
+`MOST` rows at a time. What it gives is an array of that length and of the declared type, or a `FunctionError` that
+names the function and the first arguments it fails on. Rows computed and seconds spent are counted.
+
+Which functions there are is said by who runs a task, with `calling`, for as long as the task runs: expressions are
+evaluated in many places, and none of them but `weft.kernels.expr.select` has to know.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weft.errors import FunctionError, nearest
+from weft.kernels.expr.datum import as_array
+from weft.logical.expr import Call, Expr, to_sql
+
+__all__ = [
+    "MOST",
+    "CallCounts",
+    "Calls",
+    "Checked",
+    "Function",
+    "Spent",
+    "call_user",
+    "calling",
+    "count_checked",
+    "current",
+]
+
+Function = Callable[..., Any]
+
+MOST = 1 << 16  # rows that a function is given at once
+
+
+@dataclass(slots=True)
+class Spent:
+    """Rows that a function computed, and in how many seconds."""
+
+    rows: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Checked:
+    """Rows for which a condition was checked, and those that fulfilled it."""
+
+    rows: int = 0
+    passed: int = 0
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """What functions did, by name, and the conditions that call them, by their text."""
+
+    functions: dict[str, Spent] = field(default_factory=dict)
+    conditions: dict[str, Checked] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.functions or self.conditions)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CallCounts:
+        """What `dataclasses.asdict` made."""
+        functions = {name: Spent(**one) for name, one in data["functions"].items()}
+        return cls(functions, {text: Checked(**one) for text, one in data["conditions"].items()})
+
+
+@dataclass(slots=True)
+class Calls:
+    """The functions that may be called, what calling them did, and the queries for which it failed elsewhere."""
+
+    functions: Mapping[str, Function]
+    counts: CallCounts = field(default_factory=CallCounts)
+    failed: dict[str, FunctionError] = field(default_factory=dict)
+
+    def take_counts(self) -> CallCounts:
+        """What was done since this was asked last."""
+        counts, self.counts = self.counts, CallCounts()
+        return counts
+
+    def take_failed(self) -> dict[str, FunctionError]:
+        """The queries that failed since this was asked last."""
+        failed, self.failed = self.failed, {}
+        return failed
+
+
+_CALLS: ContextVar[Calls] = ContextVar("calls")
+
+
+@contextmanager
+def calling(functions: Mapping[str, Function]) -> Iterator[Calls]:
+    """For as long as this lasts, expressions may call these functions."""
+    before, calls = _CALLS.get(None), Calls(functions)
+    _CALLS.set(calls)
+    try:
+        yield calls
+    finally:
+        _CALLS.set(before or Calls({}))
+
+
+def current() -> Calls:
+    """What may be called now."""
+    calls = _CALLS.get(None)
+    if calls is None:
+        calls = Calls({})
+        _CALLS.set(calls)
+    return calls
+
+
+def count_checked(condition: Expr, rows: int, passed: int) -> None:
+    """Count the rows for which a condition that calls functions was checked, and those that passed."""
+    checked = current().counts.conditions.setdefault(to_sql(condition), Checked())
+    checked.rows, checked.passed = checked.rows + rows, checked.passed + passed
+
+
+def call_user(call: Call, args: Sequence[Any], kind: pa.DataType) -> Any:
+    """The values of a call, for columns and constants of which at least one is a column."""
+    calls = current()
+    function = calls.functions.get(call.function)
+    if function is None:
+        raise FunctionError(
+            f"there is no function {call.function} here",
+            hint=f"register it with session.function; {nearest(call.function, calls.functions)}",
+        )
+    rows = next(len(arg) for arg in args if not isinstance(arg, pa.Scalar))
+    columns = [as_array(arg, rows) for arg in args]
+    parts = [_Part(call, function, kind, columns, first) for first in range(0, rows, MOST)]
+    began = perf_counter()
+    values = [part.values() for part in parts]
+    spent = calls.counts.functions.setdefault(call.function, Spent())
+    spent.rows, spent.seconds = spent.rows + rows, spent.seconds + perf_counter() - began
+    return values[0] if len(values) == 1 else pa.concat_arrays(values) if values else pa.nulls(0, kind)
+
+
+class _Wrong(Exception):  # noqa: N818 — becomes a `FunctionError` once it is known where
+    """What is wrong with what a function gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A call of a function for so many rows as it is given at once."""
+
+    call: Call
+    function: Function
+    kind: pa.DataType
+    columns: Sequence[Any]
+    first: int
+
+    def values(self) -> Any:
+        rows = min(MOST, len(self.columns[0]) - self.first)
+        try:
+            return self._tried(rows)
+        except FunctionError:  # it could not even be made
+            raise
+        except Exception as error:
+            raise self._failure(error, rows) from error
+
+    def _tried(self, rows: int) -> Any:
+        """The values for the first so many rows."""
+        found = self.function(*(column.slice(self.first, rows) for column in self.columns))
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        if not isinstance(found, pa.Array):
+            raise _Wrong(f"gave {reprlib.repr(found)}, not an Arrow array")
+        if len(found) != rows:
+            raise _Wrong(f"gave {len(found)} values for {rows} rows")
+        try:
+            return found if found.type == self.kind else pc.cast(found, self.kind, safe=True)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _Wrong(f"gave {found.type}, which is no {self.call.type}: {error}") from None
+
+    def _failure(self, error: Exception, rows: int) -> FunctionError:
+        """The error, with the first arguments that make the function fail: found by halving."""
+        fails, error = self._first_failing(error, rows)
+        at = self.first + fails - 1
+        texts = map(to_sql, self.call.args)
+        given = [
+            f"{text} = {reprlib.repr(column[at].as_py())}"
+            for text, column in zip(texts, self.columns, strict=True)
+        ]
+        what = str(error) if isinstance(error, _Wrong) else f"raised {type(error).__name__}: {error}"
+        return FunctionError(
+            f"function {self.call.function} {what}, first for {', '.join(given)}",
+            hint="it takes Arrow arrays, with NULLs, and gives one of the same length and of its declared type",
+        )
+
+    def _first_failing(self, error: Exception, rows: int) -> tuple[int, Exception]:
+        """The least number of rows for which it fails, if more rows only ever make it worse, and how."""
+        passes, fails = 0, rows
+        while fails - passes > 1:
+            middle = (passes + fails) // 2
+            try:
+                self._tried(middle)
+                passes = middle
+            except Exception as other:
+                fails, error = middle, other
+        return fails, error

@@ -1,0 +1,1 @@
+"""Bringing results into order: sorting, merging, punctuations."""

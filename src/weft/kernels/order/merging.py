@@ -1,0 +1,108 @@
+"""Sorted runs made one, by a tree of mergers (`weft.kernels.order.sort`).
+
+Guarantees: a run is a batch sorted by its first columns, its keys; so is what is made of several. Rows of one run and
+one key are merged as one and moved together, so that the tree is the smaller the more results a tuple has. Runs that
+follow each other are not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.columns import longs, taken
+from weft.bucket.compiled import Array, Ints, Longs, frozen
+from weft.bucket.memory import fresh, take
+from weft.kernels.order.sort import merge_runs, place_segments
+
+__all__ = ["Merged", "bits_of", "merge"]
+
+_WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """Batches, each after the other; ``heads`` are the first keys of their groups of rows, of so many rows each."""
+
+    batches: list[pa.RecordBatch]
+    heads: Longs
+    lengths: Ints
+
+
+def merge(runs: Sequence[pa.RecordBatch], keys: int, *, keep: bool = False) -> Merged:
+    """Sorted runs as one; without their keys, unless they are to be kept."""
+    some = [run for run in runs if run.num_rows]
+    some.sort(key=lambda run: [longs(run.column(at))[0] for at in range(keys)])
+    first = 0 if keep else keys
+    rest = [_without(run, first) for run in some]
+    if not some:
+        return Merged([], np.empty(0, np.int64), np.empty(0, np.int32))
+    groups = [_groups(run, keys) for run in some]
+    heads = np.stack([_joined(some, groups, at) for at in range(keys)])
+    lengths = np.concatenate([sizes for _, sizes in groups])
+    splits = np.cumsum([0, *(starts.size for starts, _ in groups)]).tolist()
+    order = merge_runs(heads, splits)
+    if order is None:
+        return Merged(rest, heads[0], lengths)
+    ordered = take(frozen(lengths), order)
+    places = fresh(order.size, np.int32)
+    places[order] = np.cumsum(ordered, dtype=np.int32) - ordered
+    parts = [slice(begin, end) for begin, end in pairwise(splits)]
+    columns = [_moved(rest, at, lengths, places, parts) for at in range(rest[0].num_columns)]
+    whole = pa.RecordBatch.from_arrays(columns, schema=rest[0].schema)
+    return Merged([whole], take(frozen(heads[0]), order), ordered)
+
+
+def _without(run: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    fields = [run.schema.field(at) for at in range(first, run.num_columns)]
+    return pa.RecordBatch.from_arrays(run.columns[first:], schema=pa.schema(fields))
+
+
+def _groups(run: pa.RecordBatch, keys: int) -> tuple[Ints, Ints]:
+    """Where the rows of a key begin, and how many there are."""
+    changes = np.zeros(run.num_rows, np.bool_)
+    changes[0] = True
+    for at in range(keys):
+        values = longs(run.column(at))
+        changes[1:] |= values[1:] != values[:-1]
+    starts = np.flatnonzero(changes).astype(np.int32)
+    return starts, np.diff(starts, append=np.int32(run.num_rows))
+
+
+def _joined(runs: Sequence[pa.RecordBatch], groups: Sequence[tuple[Ints, Ints]], at: int) -> Longs:
+    """A key of all groups."""
+    parts = zip(runs, groups, strict=True)
+    return np.concatenate([take(longs(run.column(at)), starts) for run, (starts, _) in parts])
+
+
+def _moved(runs: Sequence[pa.RecordBatch], at: int, lengths: Ints, places: Ints, parts: list[slice]) -> Any:
+    """A column of runs, their groups of so many rows at these places."""
+    values = [run.column(at) for run in runs]
+    rows = sum(map(len, values))
+    bits = [bits_of(one) for one in values]
+    known = [one for one in bits if one is not None]
+    if len(known) == len(values):
+        out = fresh(rows, known[0].dtype)
+        for one, part in zip(known, parts, strict=True):
+            place_segments(one, lengths[part], places[part], out)
+        return pa.Array.from_buffers(values[0].type, rows, [None, pa.py_buffer(out)])
+    order = fresh(rows, np.int32)
+    place_segments(frozen(np.arange(rows, dtype=np.int32)), lengths, places, order)
+    return taken(pa.concat_arrays(values), order)
+
+
+def bits_of(values: Any) -> Array | None:
+    """The bits of a column of numbers or times, none of them NULL, without a copy; None if it is no such column."""
+    kind = values.type
+    if values.null_count or not pa.types.is_primitive(kind) or pa.types.is_boolean(kind):
+        return None
+    dtype = _WORDS.get(kind.bit_width)
+    if dtype is None or not len(values):
+        return None
+    width = kind.bit_width // 8
+    return frozen(np.frombuffer(values.buffers()[1], dtype, len(values), values.offset * width))

@@ -1,0 +1,1 @@
+"""Join trees with outer, semi and anti joins over relations in memory."""

@@ -1,0 +1,145 @@
+"""Relations in memory, and rows that are made of their tuples.
+
+Guarantees: a row is the numbers of its tuples, so nothing is copied before it is asked for; a tuple that a row has not
+(-1) is NULL in all its columns. Of its times, a row knows the largest (`newest`) and the one until which all of its
+tuples are inside their windows (`until`); so two rows are inside each other's windows if either's `newest` is at most
+the other's `until`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weft.bucket.bucket import FARTHEST, column
+from weft.bucket.columns import taken
+from weft.bucket.compiled import Ints, Longs, frozen
+from weft.bucket.memory import take
+from weft.bucket.words import flatten, is_plain, plain_words
+from weft.kernels.expr.select import Columns, evaluate
+from weft.logical.expr import Expr, columns
+
+__all__ = ["FOREVER", "FURTHEST_APART", "Part", "Relation", "Rows", "Span", "leaf"]
+
+# Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
+FOREVER = 1 << 62
+
+# No two times are further apart.
+FURTHEST_APART = 2 * FARTHEST
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relation:
+    """The tuples of an input: columns named alias.column, times, the batches they came in.
+
+    ``reach`` is how long its window is, in microseconds; None: without end.
+    """
+
+    batch: pa.RecordBatch
+    times: Longs
+    arrived: Longs
+    reach: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of a join tree: per input that is visible the number of its tuple, -1 where it has none.
+
+    ``arrived`` is the first batch after which the row's tuples, and a partner for every semi join on it, were there;
+    ``final`` is the time after which nothing that it lacks can come: -FOREVER if it lacks nothing, FOREVER if that may
+    come at any time.
+    """
+
+    numbers: Mapping[str, Longs]
+    arrived: Longs
+    final: Longs
+
+    def __len__(self) -> int:
+        return self.arrived.size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """The largest time of every row's tuples, and the time until which all of them are inside their windows."""
+
+    newest: Longs
+    until: Longs
+
+    def chosen(self, rows: Ints) -> Span:
+        """Those of some of the rows."""
+        return Span(_chosen(self.newest, rows), _chosen(self.until, rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The rows of a part of a join tree, with where their columns are; ``span`` is None where no window asks for it."""
+
+    rows: Rows
+    span: Span | None
+    relations: Mapping[str, Relation]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """The inputs that are visible."""
+        return frozenset(self.rows.numbers)
+
+    def columns(self, exprs: Iterable[Expr], chosen: Ints | None = None) -> dict[tuple[str, str], Any]:
+        """The columns that the expressions name and this part has, of all rows or of those chosen."""
+        named = dict.fromkeys((one.alias, one.name) for expr in exprs for one in columns(expr))
+        mine = [key for key in named if key[0] in self.rows.numbers]
+        numbers = {
+            alias: _chosen(self.rows.numbers[alias], chosen) for alias in dict.fromkeys(k[0] for k in mine)
+        }
+        return {
+            key: _gathered(column(self.relations[key[0]].batch, ".".join(key)), numbers[key[0]])
+            for key in mine
+        }
+
+    def values(self, expr: Expr, chosen: Ints | None = None) -> Any:
+        """The value of an expression for every row, or for those chosen."""
+        found: Columns = self.columns([expr], chosen)
+        return evaluate(expr, found, len(self) if chosen is None else chosen.size)
+
+    def chosen(self, rows: Ints) -> Part:
+        """Some of the rows."""
+        numbers = {alias: _chosen(values, rows) for alias, values in self.rows.numbers.items()}
+        arrived, final = _chosen(self.rows.arrived, rows), _chosen(self.rows.final, rows)
+        span = None if self.span is None else self.span.chosen(rows)
+        return Part(Rows(numbers, arrived, final), span, self.relations)
+
+
+def leaf(alias: str, relations: Mapping[str, Relation], *, spanned: bool) -> Part:
+    """Every tuple of an input as a row."""
+    relation = relations[alias]
+    times, size = frozen(relation.times), relation.times.size
+    reach = FURTHEST_APART if relation.reach is None else min(relation.reach, FURTHEST_APART)
+    numbers = np.arange(size, dtype=np.int64)
+    rows = Rows({alias: numbers}, frozen(relation.arrived), np.full(size, -FOREVER))
+    return Part(rows, Span(times, times + reach) if spanned else None, relations)
+
+
+def _chosen(values: Longs, chosen: Ints | None) -> Longs:
+    return values if chosen is None else take(frozen(values), chosen)
+
+
+def _gathered(values: Any, numbers: Longs) -> Any:
+    """The values at those numbers, NULL at -1."""
+    values = flatten(values)
+    missing = numbers < 0
+    if not missing.any():
+        return taken(values, numbers.astype(np.int32))
+    if not len(values):
+        return pa.nulls(numbers.size, values.type)
+    if not is_plain(values):
+        return pc.take(values, pa.array(numbers, mask=missing), boundscheck=False)
+    data = take(plain_words(values), np.maximum(numbers, 0).astype(np.int32))
+    present = np.packbits(~missing, bitorder="little")
+    return pa.Array.from_buffers(values.type, numbers.size, [pa.py_buffer(present), pa.py_buffer(data)])

@@ -1,0 +1,182 @@
+"""Join trees with outer, semi and anti joins, over relations in memory.
+
+Guarantees: what SQL says, the joins being done as the tree is written, from below; a row of the left side and one of
+the right side match if all terms of ON are true (not false, not NULL) and all of their tuples are inside each other's
+windows. Every row says since which batch it is there and until when it may still turn out to be wrong because what it
+lacks comes after all (`Rows`). Rows come in no particular order; equal ones as often as SQL says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+
+from weft.bucket.compiled import Ints, Longs, frozen
+from weft.bucket.memory import copy, fresh, take
+from weft.errors import PlanError
+from weft.kernels.outer.pairs import Pairs, matching
+from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Part, Relation, Rows, Span, leaf
+from weft.kernels.probe.ranges import NO_INTS, join_matches
+from weft.logical.join import Join
+from weft.logical.outer import joins
+
+__all__ = ["FOREVER", "Relation", "Rows", "rows_of"]
+
+Waits = Mapping[tuple[int, str], int | None]
+
+# Joins whose rows may turn out to be none.
+_LATE = ("left", "full", "anti")
+
+# Whether rows of the left and of the right side without a match are kept.
+_KEPT = {"inner": (False, False), "left": (True, False), "right": (False, True), "full": (True, True)}
+
+
+def rows_of(tree: Join | str, relations: Mapping[str, Relation], waits: Waits) -> Rows:
+    """The rows of a tree.
+
+    ``waits`` says, for a join by its number (`weft.logical.outer.joins`) and an input on a side of it, how long after
+    the input's tuple a partner may come that the join lacks; None, or nothing, if that has no limit.
+    """
+    named = (tree,) if isinstance(tree, str) else tree.aliases
+    windowed = any(relations[alias].reach is not None for alias in named)
+    return _Tree(relations, waits, windowed).part(tree, count()).rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    relations: Mapping[str, Relation]
+    waits: Waits
+    windowed: bool
+
+    def part(self, tree: Join | str, numbers: Iterator[int]) -> Part:
+        """The rows of a part of the tree; ``numbers`` gives its joins their numbers."""
+        if isinstance(tree, str):
+            return leaf(tree, self.relations, spanned=self.windowed)
+        number = next(numbers)
+        left, right = self.part(tree.left, numbers), self.part(tree.right, numbers)
+        found = matching(tree.on, left, right)
+        if tree.kind == "semi":
+            return self._semi(number, tree, left, right.rows, found)
+        if tree.kind == "anti":
+            return self._anti(number, left, found)
+        if tree.kind not in _KEPT:
+            raise PlanError(f"unknown join {tree.kind!r}")
+        return self._joined(number, left, right, _Places.of(found, len(left), len(right), *_KEPT[tree.kind]))
+
+    def _joined(self, number: int, left: Part, right: Part, places: _Places) -> Part:
+        ours, theirs = left.rows, right.rows
+        numbers = {alias: places.of_left(values, -1) for alias, values in ours.numbers.items()}
+        numbers |= {alias: places.of_right(values, -1) for alias, values in theirs.numbers.items()}
+        final = places.latest(ours.final, theirs.final)
+        matches, end = places.left.size, places.left.size + places.left_alone.size
+        for part, alone, out in (
+            (left, places.left_alone, final[matches:end]),
+            (right, places.right_alone, final[end:]),
+        ):
+            np.maximum(out, self._wait(number, part.rows, alone), out=out)
+        rows = Rows(numbers, places.latest(ours.arrived, theirs.arrived), final)
+        return Part(rows, _span(places, left.span, right.span) if number else None, self.relations)
+
+    def _semi(self, number: int, tree: Join, left: Part, right: Rows, found: Iterable[Pairs]) -> Part:
+        """Left rows with a match: as soon as one has come; where rows of the right side may turn out to be none, when
+        all is known of them.
+        """
+        result, chosen = _matched(left, right, found)
+        if not any(join.kind in _LATE for _, join in joins(tree.right)):
+            return result
+        rows = left.chosen(chosen).rows
+        final = np.maximum(rows.final, self._wait(number, left.rows, chosen))
+        return replace(result, rows=replace(rows, final=final))
+
+    def _anti(self, number: int, left: Part, found: Iterable[Pairs]) -> Part:
+        alone = _alone(len(left), (ours for ours, _ in found))
+        result = left.chosen(alone)
+        final = np.maximum(result.rows.final, self._wait(number, left.rows, alone))
+        return replace(result, rows=replace(result.rows, final=final))
+
+    def _wait(self, number: int, rows: Rows, chosen: Ints) -> Longs:
+        """Until when a partner of each of the chosen rows may come: as long as all of its tuples wait for one."""
+        result = np.full(chosen.size, FOREVER)
+        for alias, values in rows.numbers.items():
+            wait, times = self.waits.get((number, alias)), self.relations[alias].times
+            if wait is None or not times.size:
+                continue
+            shift = max(-FURTHEST_APART, min(wait, FURTHEST_APART))
+            tuples = take(frozen(values), chosen)
+            until = take(frozen(times), np.maximum(tuples, 0).astype(np.int32)) + shift
+            np.minimum(result, np.where(tuples < 0, FOREVER, until), out=result)
+        return result
+
+
+def _span(places: _Places, left: Span | None, right: Span | None) -> Span | None:
+    if left is None or right is None:
+        return None
+    until = np.minimum(places.of_left(left.until, FOREVER), places.of_right(right.until, FOREVER))
+    return Span(places.latest(left.newest, right.newest), until)
+
+
+def _matched(left: Part, right: Rows, found: Iterable[Pairs]) -> tuple[Part, Ints]:
+    """The left rows with a match, and their numbers; each is there when the first of its matches is."""
+    arrived = np.full(len(left), FOREVER)
+    matched = np.zeros(len(left), np.bool_)
+    for ours, theirs in found:
+        first = np.flatnonzero(np.diff(ours, prepend=-1))  # pairs of one left row are together
+        some = ours[first]
+        matched[some] = True
+        here = np.minimum.reduceat(take(frozen(right.arrived), theirs), first)
+        arrived[some] = np.minimum(arrived[some], here)
+    chosen = frozen(np.flatnonzero(matched).astype(np.int32))
+    result = left.chosen(chosen)
+    since = np.maximum(result.rows.arrived, arrived[chosen])
+    return replace(result, rows=replace(result.rows, arrived=since)), chosen
+
+
+def _alone(size: int, matched: Iterable[Ints]) -> Ints:
+    """The rows, of so many, that are not among those that match."""
+    alone = np.ones(size, np.bool_)
+    for rows in matched:
+        alone[rows] = False
+    return frozen(np.flatnonzero(alone).astype(np.int32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Where the rows of a join come from: pairs first, then left rows, then right rows without a match."""
+
+    left: Ints
+    right: Ints
+    left_alone: Ints
+    right_alone: Ints
+
+    @classmethod
+    def of(cls, found: Iterable[Pairs], left: int, right: int, keep_left: bool, keep_right: bool) -> _Places:
+        pairs = join_matches([found])
+        left_alone = _alone(left, [pairs.probe]) if keep_left else NO_INTS
+        right_alone = _alone(right, [pairs.stored]) if keep_right else NO_INTS
+        return cls(pairs.probe, pairs.stored, left_alone, right_alone)
+
+    def of_left(self, values: Longs, missing: int) -> Longs:
+        """A number of the left rows, for every row of the join."""
+        matches, end = self.left.size, self.left.size + self.left_alone.size
+        out = fresh(end + self.right_alone.size, np.int64)
+        copy(frozen(values), self.left, out[:matches])
+        copy(frozen(values), self.left_alone, out[matches:end])
+        out[end:] = missing
+        return out
+
+    def of_right(self, values: Longs, missing: int) -> Longs:
+        """A number of the right rows, for every row of the join."""
+        matches, end = self.left.size, self.left.size + self.left_alone.size
+        out = fresh(end + self.right_alone.size, np.int64)
+        copy(frozen(values), self.right, out[:matches])
+        out[matches:end] = missing
+        copy(frozen(values), self.right_alone, out[end:])
+        return out
+
+    def latest(self, left: Longs, right: Longs) -> Longs:
+        """The larger of both numbers, for every row of the join."""
+        result = self.of_left(left, -FOREVER)
+        return np.maximum(result, self.of_right(right, -FOREVER), out=result)

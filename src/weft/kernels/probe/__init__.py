@@ -1,0 +1,1 @@
+"""Probes: which stored rows match which tuples, by equality, band, grid or any predicate."""

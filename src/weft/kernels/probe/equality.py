@@ -1,0 +1,143 @@
+"""Equality probes: tuples against runs that are indexed by the hash of the same key.
+
+Guarantees: every pair of a probe tuple and a stored row with equal keys, inside the window and visible, once. Pairs
+come run by run and inside a run grouped by probe tuple, the rows of one tuple in the order of their event time (of
+equal times: of arrival). NULL keys match nothing; NaN matches NaN; -0.0 matches 0.0. Keys that were hashed are
+compared again as values, so no two different keys ever match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket, column
+from weft.bucket.compiled import Array, Ints, Longs, frozen
+from weft.bucket.index import Order
+from weft.bucket.memory import fresh
+from weft.bucket.words import Column, family, flatten, key_words
+from weft.errors import StateError
+from weft.kernels.probe.equal import find, order_probes
+from weft.kernels.probe.equal_permuted import find_permuted
+from weft.kernels.probe.hash import equal_values
+from weft.kernels.probe.ranges import (
+    NO_INTS,
+    NO_LONGS,
+    PORTION,
+    Matches,
+    Ranges,
+    Visible,
+    Window,
+    join_matches,
+    pairs,
+    reachable,
+    time_check,
+)
+
+__all__ = ["Keys", "check_types", "equal_ranges", "in_order", "of_bucket", "probe", "probe_portions"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """The keys of probe tuples in hash order; `rows` says which tuple each is of."""
+
+    words: Longs
+    rows: Ints
+    columns: tuple[Any, ...]  # in the order of the tuples, to compare the values where words are hashes
+    exact: bool
+
+
+def in_order(columns: Sequence[Column]) -> Keys:
+    """The keys of tuples in any order, brought into hash order; NULLs are left out."""
+    arrays = tuple(map(flatten, columns))
+    words = key_words(arrays)
+    rows = NO_INTS if words.valid is None else frozen(np.flatnonzero(words.valid).astype(np.int32))
+    size = words.values.size if words.valid is None else rows.size
+    if words.valid is not None and not size:
+        return Keys(NO_LONGS, NO_INTS, arrays, words.exact)
+    out_words, out_rows = fresh(size, np.int64), fresh(size, np.int32)
+    order_probes(words.values, rows.view(np.uint32), _digit(size), out_words, out_rows)
+    return Keys(frozen(out_words), frozen(out_rows), arrays, words.exact)
+
+
+def of_bucket(bucket: Bucket, order: Order) -> Keys:
+    """The keys of a bucket's rows by its own index: they are in order already."""
+    index = bucket.index(order)
+    rows = np.arange(index.rows, dtype=np.int32) if index.permutation is None else index.permutation
+    words: Array = (
+        index.words.values[rows] if index.permutation is not None else index.words.values[: rows.size]
+    )
+    columns = tuple(flatten(column(bucket.batch, name)) for name in order.columns)
+    return Keys(frozen(words.astype(np.int64, copy=False)), frozen(rows), columns, index.words.exact)
+
+
+def check_types(ours: Any, theirs: Any, order: Order) -> None:
+    """Words of different families are never equal, so a probe would silently find nothing."""
+    if family(ours) != family(theirs) and not pa.types.is_null(ours) and not pa.types.is_null(theirs):
+        raise StateError(
+            f"{ours} cannot be compared with the {theirs} of {order}", hint="CAST one to the other"
+        )
+
+
+def _digit(size: int) -> int:
+    """How many bits to order so many tuples by: enough that what one of their groups meets stays in the cache."""
+    return max(1, min(10, size.bit_length() - 5))
+
+
+def probe(
+    keys: Keys,
+    runs: Sequence[Bucket],
+    order: Order,
+    *,
+    window: Window | None = None,
+    visible: Visible | None = None,
+) -> Matches:
+    """All matches of the tuples in the runs."""
+    found = (probe_portions(keys, run, order, window=window, visible=visible) for run in runs)
+    return join_matches(found)
+
+
+def probe_portions(
+    keys: Keys,
+    run: Bucket,
+    order: Order,
+    *,
+    window: Window | None = None,
+    visible: Visible | None = None,
+    portion: int = PORTION,
+) -> Iterator[tuple[Ints, Ints]]:
+    """The matches in one run, a bounded number at a time."""
+    if not keys.rows.size or not reachable(run, window, visible):
+        return
+    ranges = equal_ranges(keys, run, order, window)
+    if keys.exact:
+        yield from pairs(ranges, run, visible=visible, portion=portion)
+        return
+    stored = [flatten(column(run.batch, name)) for name in order.columns]
+    for probes, rows in pairs(ranges, run, visible=visible, portion=portion):
+        same = equal_values(keys.columns, stored, probes, rows)
+        yield (probes, rows) if same.all() else (probes[same], rows[same])
+
+
+def equal_ranges(keys: Keys, run: Bucket, order: Order, window: Window | None = None) -> Ranges:
+    """For one run, the range of index entries with the key of each tuple and an event time inside its window.
+
+    Where keys are hashed (`Keys.exact` is false) a range may, once in 2⁶⁴, hold a stranger.
+    """
+    index = run.index(order)
+    for ours, name in zip(keys.columns, order.columns, strict=True):
+        check_types(ours.type, column(run.batch, name).type, order)
+    out = [fresh(keys.rows.size, np.int32) for _ in range(3)]
+    where: list[Any] = [index.words.values[: index.rows], NO_INTS.view(np.uint32)]
+    search: Callable[..., int] = find
+    if index.permutation is not None:
+        entries = index.permutation.view(np.uint32)
+        where, search = [index.words.values, entries, index.tags], find_permuted
+    where += [index.directory.view(np.uint32), index.shift]
+    found = search(keys.words, keys.rows.view(np.uint32), *where, *time_check(run, window), *out)
+    probes, start, stop = (part[:found] for part in out)
+    return Ranges(probes, start, stop, index.permutation)

@@ -1,0 +1,266 @@
+"""What a probe finds: ranges first, pairs of row numbers at the end.
+
+Guarantees: `Ranges` is the factorised form (design, D9): for one run, at most one range of its index per probe tuple
+(of a grid, a few), so in proportion to the probes, however many pairs they stand for. `Matches` are the pairs, run by
+run, in the order of the runs; a pair appears once. `pairs` makes them in bounded portions, and drops on the way those
+outside the window of event time and those that the probe tuple may not see yet; `match_portions` keeps them so
+(design, D14), so that what a probe holds does not grow with what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.bucket.bucket import FARTHEST, Bucket
+from weft.bucket.compiled import Ints, Longs, Mask, frozen
+from weft.bucket.memory import concatenate, fresh
+from weft.errors import StateError
+from weft.kernels.probe.expand import fill, keep_passing
+
+__all__ = [
+    "NO_INTS",
+    "NO_LONGS",
+    "PORTION",
+    "Matches",
+    "Ranges",
+    "Visible",
+    "Window",
+    "join_matches",
+    "match_portions",
+    "pairs",
+    "reachable",
+    "time_check",
+]
+
+PORTION = 1 << 20
+
+NO_INTS = frozen(np.empty(0, np.int32))
+NO_LONGS = frozen(np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Which event times a partner of each probe tuple may have: from low - before to high + after, both included.
+
+    The shifts are apart from the times so that the usual window, around the tuple's own time, needs no new arrays.
+    """
+
+    low: Longs
+    high: Longs
+    before: int = 0
+    after: int = 0
+
+    def __post_init__(self) -> None:
+        if self.low.shape != self.high.shape:
+            raise StateError("a window has one earliest and one latest time for every tuple")
+        low = frozen(_clipped(self.low))
+        object.__setattr__(self, "high", low if self.high is self.low else frozen(_clipped(self.high)))
+        object.__setattr__(self, "low", low)
+
+    @classmethod
+    def around(cls, times: Longs, before: int, after: int) -> Window:
+        """Partners from `before` microseconds earlier to `after` microseconds later than each tuple."""
+        return cls(times, times, min(before, FARTHEST), min(after, FARTHEST))
+
+    @property
+    def earliest(self) -> Longs:
+        """The earliest time of each tuple's partners."""
+        return np.subtract(self.low, self.before, out=fresh(self.low.size, np.int64))
+
+    @property
+    def latest(self) -> Longs:
+        """The latest time of each tuple's partners."""
+        return np.add(self.high, self.after, out=fresh(self.high.size, np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Visible:
+    """Which part of the total order each probe tuple (or all of them) sees: positions from `since` to below `before`.
+
+    `before` is D5's rule; `since` is for windows of ROWS.
+    """
+
+    before: Longs | int
+    since: Longs | int = 0
+
+    def all_of(self, bucket: Bucket) -> bool:
+        """Whether every tuple sees the whole bucket."""
+        first, last = bucket.bounds.first, bucket.bounds.last
+        if first is None or last is None:
+            return False
+        return last < int(np.min(self.before, initial=2**63 - 1)) and first >= int(
+            np.max(self.since, initial=0)
+        )
+
+    def none_of(self, bucket: Bucket) -> bool:
+        """Whether no tuple sees anything of the bucket."""
+        first, last = bucket.bounds.first, bucket.bounds.last
+        if first is None or last is None:
+            return False
+        return first >= int(np.max(self.before, initial=0)) or last < int(
+            np.min(self.since, initial=2**63 - 1)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranges:
+    """Entries `start` to `stop` of a run's index, for each probe tuple that has any."""
+
+    probe: Ints
+    start: Ints
+    stop: Ints
+    permutation: Ints | None  # of the index; None: entries are rows
+
+    @property
+    def total(self) -> int:
+        """How many pairs they stand for."""
+        return int(self.stop.sum(dtype=np.int64) - self.start.sum(dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Pairs of a probe tuple and a stored row; those of run r are at splits[r] to splits[r + 1]."""
+
+    probe: Ints
+    stored: Ints
+    splits: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.probe.size
+
+    @property
+    def run(self) -> Ints:
+        """The run of every pair."""
+        return np.repeat(np.arange(len(self.splits) - 1, dtype=np.int32), np.diff(self.splits))
+
+    def of(self, run: int) -> tuple[Ints, Ints]:
+        """The pairs of one run."""
+        part = slice(self.splits[run], self.splits[run + 1])
+        return self.probe[part], self.stored[part]
+
+    def keep(self, mask: Mask) -> Matches:
+        """The pairs for which the mask is set."""
+        if mask.all():
+            return self
+        kept = np.concatenate([[0], np.cumsum(mask)])[list(self.splits)]
+        return Matches(self.probe[mask], self.stored[mask], tuple(kept.tolist()))
+
+
+def _clipped(times: Longs) -> Longs:
+    """Times that can be subtracted from each other without overflow; no event is further away."""
+    if times.size and (times.min() < -FARTHEST or times.max() > FARTHEST):
+        return np.clip(times, -FARTHEST, FARTHEST)
+    return times
+
+
+def match_portions(
+    parts: Iterable[Iterable[tuple[Ints, Ints]]], runs: int, portion: int
+) -> Iterator[Matches]:
+    """The matches of so many runs, from the portions of each, joined as long as they are no more than ``portion``.
+
+    Where all of them are so few, they come at once; a portion of a run that is larger comes as it is.
+    """
+    some: list[tuple[Ints, Ints]] = []
+    splits, size = [0], 0
+    for number, portions in enumerate(parts):
+        for probe, stored in portions:
+            if size and size + probe.size > portion:
+                yield _joined(some, [*splits, *[size] * (runs - number)])
+                some, splits, size = [], [0] * (number + 1), 0
+            some.append((_trimmed(probe), _trimmed(stored)))
+            size += probe.size
+        splits.append(size)
+    if size:
+        yield _joined(some, splits)
+
+
+def _trimmed(rows: Ints) -> Ints:
+    """The same rows, out of room that was made for many more: what waits is not to hold on to that."""
+    whole = rows.base
+    return rows.copy() if isinstance(whole, np.ndarray) and whole.size > 2 * rows.size else rows
+
+
+def _joined(some: list[tuple[Ints, Ints]], splits: list[int]) -> Matches:
+    if len(some) == 1:
+        return Matches(*some[0], tuple(splits))
+    probe, stored = (concatenate([pair[side] for pair in some]) for side in (0, 1))
+    return Matches(probe, stored, tuple(splits))
+
+
+def join_matches(parts: Iterable[Iterable[tuple[Ints, Ints]]]) -> Matches:
+    """The matches of all runs, from the portions of each."""
+    probe, stored, splits = [NO_INTS], [NO_INTS], [0]
+    for portions in parts:
+        size = splits[-1]
+        for some_probe, some_stored in portions:
+            probe.append(some_probe)
+            stored.append(some_stored)
+            size += some_probe.size
+        splits.append(size)
+    if len(probe) == 2:
+        return Matches(probe[1], stored[1], tuple(splits))
+    return Matches(concatenate(probe), concatenate(stored), tuple(splits))
+
+
+def reachable(bucket: Bucket, window: Window | None, visible: Visible | None) -> bool:
+    """Whether any pair can be inside the window and visible."""
+    bounds = bucket.bounds
+    if not bounds.rows or (visible is not None and visible.none_of(bucket)):
+        return False
+    if window is None or bounds.min_time is None or bounds.max_time is None:
+        return True
+    if not window.low.size:
+        return False
+    starts_before = window.low.min() - window.before <= bounds.max_time
+    return bool(starts_before and window.high.max() + window.after >= bounds.min_time)
+
+
+def pairs(
+    ranges: Ranges,
+    bucket: Bucket,
+    *,
+    window: Window | None = None,
+    visible: Visible | None = None,
+    portion: int = PORTION,
+) -> Iterator[tuple[Ints, Ints]]:
+    """The pairs (probe tuple, stored row), at most `portion` at a time.
+
+    Only what is passed is checked: an equality probe has checked the window already.
+    """
+    in_time, in_order = time_check(bucket, window), _order_check(bucket, visible)
+    permutation = NO_INTS if ranges.permutation is None else ranges.permutation
+    at = np.zeros(2, np.int64)  # the range and the place in it that come next
+    left = ranges.total
+    while left:
+        found = min(left, portion)
+        left -= found
+        probe, stored = fresh(found, np.int32), fresh(found, np.int32)
+        fill(ranges.probe, ranges.start, ranges.stop, permutation, at, probe, stored)
+        if in_time[0].size or in_order[0].size:
+            found = keep_passing(probe.view(np.uint32), stored.view(np.uint32), *in_time, *in_order)
+        if found:
+            yield probe[:found], stored[:found]
+
+
+def time_check(bucket: Bucket, window: Window | None) -> tuple[Longs, Longs, Longs, int, int]:
+    """What compiled functions check the window by: (times, low, high, before, after); empty arrays for none."""
+    if window is None:
+        return NO_LONGS, NO_LONGS, NO_LONGS, 0, 0
+    times = bucket.times
+    if times is None:
+        raise StateError("the window of rows without an event time cannot be checked")
+    return times, window.low, window.high, window.before, window.after
+
+
+def _order_check(bucket: Bucket, visible: Visible | None) -> tuple[Longs, Longs, Longs]:
+    """(positions, since, before); empty arrays for nothing to check."""
+    if visible is None or visible.all_of(bucket):
+        return NO_LONGS, NO_LONGS, NO_LONGS
+    positions = bucket.positions
+    if positions is None:
+        raise StateError("only a part of the rows is visible, and they do not carry their positions")
+    since, before = (np.atleast_1d(np.asarray(limit, np.int64)) for limit in (visible.since, visible.before))
+    return positions, frozen(since), frozen(before)

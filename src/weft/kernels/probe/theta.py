@@ -1,0 +1,159 @@
+"""Theta probes: any predicate over a probe tuple and a stored row.
+
+Guarantees: every pair for which the predicate is true (not false, not NULL), inside the window and visible, once; run
+by run and inside a run grouped by probe tuple. Candidate pairs exist only a bounded number at a time, and of their
+columns only those that the predicate names. Where a run is indexed by its event time, the window chooses the
+candidates; otherwise every row is one. A user's function sees only the pairs that all other conditions let through, and
+one that is about one side of them only its rows, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket, column
+from weft.bucket.columns import taken
+from weft.bucket.compiled import Ints, frozen
+from weft.bucket.index import by_value
+from weft.kernels.expr.select import holds
+from weft.kernels.probe.band import Band, band_ranges
+from weft.kernels.probe.one_sided import one_sided
+from weft.kernels.probe.pair_program import program
+from weft.kernels.probe.ranges import Matches, Ranges, Visible, Window, join_matches, pairs, reachable
+from weft.logical.expr import Expr, columns, conjuncts
+from weft.logical.user_functions import has_user_call
+
+__all__ = ["CANDIDATES", "Sides", "candidates", "residual", "theta", "theta_portions"]
+
+# So many that the cost of a call of Arrow is nothing, so few that what they compute stays in the second-level cache.
+CANDIDATES = 1 << 16
+
+_COMPILED, _COLUMNS, _USERS = range(3)  # what computes a condition, the fastest first
+
+Pairs = tuple[Ints, Ints]
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Where the columns (alias, name) of a predicate are: in the probe batch or in the stored ones, and their names."""
+
+    probe: Mapping[tuple[str, str], str]
+    stored: Mapping[tuple[str, str], str]
+
+
+def theta(
+    predicate: Expr,
+    sides: Sides,
+    probes: pa.RecordBatch,
+    runs: Sequence[Bucket],
+    *,
+    window: Window | None = None,
+    visible: Visible | None = None,
+) -> Matches:
+    """All matches of the tuples in the runs."""
+    return join_matches(
+        theta_portions(predicate, sides, probes, run, window=window, visible=visible) for run in runs
+    )
+
+
+def theta_portions(
+    predicate: Expr,
+    sides: Sides,
+    probes: pa.RecordBatch,
+    run: Bucket,
+    *,
+    window: Window | None = None,
+    visible: Visible | None = None,
+    portion: int = CANDIDATES,
+) -> Iterator[Pairs]:
+    """The matches in one run, found in a bounded number of candidates at a time."""
+    if not probes.num_rows or not reachable(run, window, visible):
+        return
+    ranges, checked = candidates(probes.num_rows, run, window)
+    found = pairs(ranges, run, window=None if checked else window, visible=visible, portion=portion)
+    yield from residual(predicate, sides, probes, run, found)
+
+
+def residual(
+    predicate: Expr, sides: Sides, probes: pa.RecordBatch, run: Bucket, found: Iterable[Pairs]
+) -> Iterator[Pairs]:
+    """Those of the pairs, however they were found, for which a predicate is true."""
+    named = dict.fromkeys((found.alias, found.name) for found in columns(predicate))
+    ours = {key: column(probes, sides.probe[key]) for key in named if key in sides.probe}
+    theirs = {key: column(run.batch, sides.stored[key]) for key in named if key in sides.stored}
+    stages = [_stage(part, ours, theirs) for part in conjuncts(predicate)]
+    for probe, stored in found:
+        kept = (probe, stored)
+        for stage in sorted(stages, key=_Stage.rank):
+            kept = stage.keep(*kept)
+        if kept[0].size:
+            yield kept
+
+
+@dataclass(slots=True)
+class _Stage:
+    """One condition of several that must all hold; those that reject more, so far, come first.
+
+    Users' functions come last, in the order of what they reject per second.
+    """
+
+    check: Callable[[Ints, Ints], Pairs]
+    kind: int
+    seen: int = 0
+    passed: int = 0
+    seconds: float = 0.0
+
+    def keep(self, probe: Ints, stored: Ints) -> Pairs:
+        """The pairs for which it holds."""
+        if not probe.size:
+            return probe, stored
+        began = perf_counter()
+        kept = self.check(probe, stored)
+        self.seen, self.passed = self.seen + probe.size, self.passed + kept[0].size
+        self.seconds += perf_counter() - began
+        return kept
+
+    def rank(self) -> tuple[int, float]:
+        """Its place among the conditions."""
+        passed = self.passed / max(1, self.seen)
+        if self.kind < _USERS:
+            return self.kind, passed
+        return self.kind, (passed - 1) / max(1e-12, self.seconds / max(1, self.seen))
+
+
+def _stage(condition: Expr, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]) -> _Stage:
+    """A condition as a program of the machine or, if it has none, by the evaluator of columns."""
+    found = program(condition)
+    if found is not None:
+        return _Stage(found.bind(ours, theirs).keep, _COMPILED)
+    calls = has_user_call(condition)
+    rest, computed = one_sided(condition, ours, theirs) if calls else (condition, {})
+    named = {(part.alias, part.name) for part in columns(rest)}
+
+    def check(probe: Ints, stored: Ints) -> Pairs:
+        values = {key: taken(here, probe) for key, here in ours.items() if key in named}
+        values |= {key: taken(here, stored) for key, here in theirs.items() if key in named}
+        values |= {key: one.at(probe if one.probe else stored) for key, one in computed.items()}
+        true = holds(rest, values, probe.size, counted=condition if calls else None)
+        return probe[true], stored[true]
+
+    return _Stage(check, _USERS if calls else _COLUMNS)
+
+
+def candidates(probes: int, run: Bucket, window: Window | None) -> tuple[Ranges, bool]:
+    """Ranges that hold every pair there may be, and whether they leave the window nothing to check."""
+    if window is not None and run.event_time is not None and by_value(run.event_time) in run.orders:
+        order = by_value(run.event_time)
+        kind = column(run.batch, run.event_time).type
+        low, high = (pa.array(side).view(kind) for side in (window.earliest, window.latest))
+        return band_ranges(Band(low, high), run, order), True
+    rows = np.arange(probes, dtype=np.int32)
+    nothing, everything = np.zeros(probes, np.int32), np.full(probes, run.batch.num_rows, np.int32)
+    return Ranges(frozen(rows), frozen(nothing), frozen(everything), None), False

@@ -1,0 +1,1 @@
+"""Which partition a tuple goes to, and which keys are heavy."""

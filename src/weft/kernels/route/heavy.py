@@ -1,0 +1,43 @@
+"""Which tuples have a heavy value of a key, and where these are stored.
+
+Guarantees: whether a value is heavy is told by its word (`bucket/words.py`), so that all who ask agree, whatever the
+width of their columns; a text whose hash is that of a heavy one counts as heavy wherever it comes. NULL never is.
+Tuples are dealt out one by one, beginning with a partition that is given: the same batch is dealt out alike again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.compiled import Ints, Longs, Mask
+from weft.bucket.words import Column, key_words
+from weft.kernels.expr.arrow import arrow_type
+from weft.logical.expr import Literal
+
+__all__ = ["dealt", "heavy_rows", "heavy_words"]
+
+
+def heavy_words(literals: Sequence[Literal]) -> Longs:
+    """The words of heavy values, all of one type."""
+    if not literals:
+        return np.zeros(0, np.int64)
+    values = pa.array([literal.value for literal in literals], arrow_type(literals[0].type))
+    found: Longs = np.sort(key_words([values]).values.astype(np.int64))
+    return found
+
+
+def heavy_rows(column: Column, words: Longs) -> Mask:
+    """Which rows have one of these values."""
+    found = key_words([column])
+    mask: Mask = np.isin(found.values, words)
+    return mask if found.valid is None else mask & found.valid
+
+
+def dealt(partition: Ints, rows: Mask, count: int, first: int) -> Ints:
+    """The partitions of all rows, where some of these are dealt out."""
+    places = partition.copy()
+    places[rows] = (np.arange(np.count_nonzero(rows)) + first) % count
+    return places

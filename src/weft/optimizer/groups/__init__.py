@@ -1,0 +1,1 @@
+"""Which queries are executed together, and which apart."""

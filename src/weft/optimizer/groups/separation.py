@@ -1,0 +1,38 @@
+"""Which queries keep their stores apart from others' (AJoin, section 4).
+
+Guarantees: queries are in one group unless they have a join in common and would lose by sharing it, by Equation 2 and
+what their filters have in common. So tuples that no query of a group wants are not in its stores, and query-sets that
+would always be empty are not computed; what is of use to all is stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft.logical.query import Query
+from weft.optimizer.groups.grouping import Overlap, groups, sub_joins
+from weft.stats.statistics import Statistics
+
+__all__ = ["apart", "closest"]
+
+
+def apart(queries: Mapping[str, Query], overlap: Overlap, statistics: Statistics) -> dict[str, str]:
+    """The group of every query; the first has no name."""
+    joins = {name: set(sub_joins(query)) for name, query in queries.items()}
+    kept: list[list[str]] = []
+    for found in groups(queries, overlap, statistics):
+        mine = set().union(*(joins[name] for name in found))
+        place = next((group for group in kept if not any(mine & joins[name] for name in group)), None)
+        if place is None:
+            kept.append(list(found))
+        else:
+            place.extend(found)
+    return {name: f"group {i + 1}" if i else "" for i, group in enumerate(kept) for name in group}
+
+
+def closest(query: Query, queries: Mapping[str, Query], known: Mapping[str, str]) -> str:
+    """The group of the running query that has most joins in common with a new one (eager sharing)."""
+    mine = set(sub_joins(query))
+    shared = {name: len(mine & set(sub_joins(other))) for name, other in queries.items() if name in known}
+    best = max(sorted(shared), key=lambda name: shared[name], default=None)
+    return known[best] if best is not None and shared[best] else ""

@@ -1,0 +1,1 @@
+"""The plan of many queries together: the methods, and what they are made of."""

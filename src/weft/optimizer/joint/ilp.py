@@ -1,0 +1,160 @@
+"""The best plan of many queries together, by integer programming (CLASH 7.1).
+
+Guarantees: when it ends before the time limit, no plan in the `Workspace` is cheaper, but for the gap asked for; else
+`Solution.gap` says how much cheaper one could be at most.
+
+CLASH has a variable per probe order and one per prefix of it. Here probe orders are not enumerated: since the cost of a
+step depends on the set of relations known and not on their order, all walks of an input are paths through one lattice
+of sub-joins, shared by all queries, and the steps taken form a tree in it (to reach a sub-join twice never pays).
+
+- A variable per step: whether it is taken, by whichever query (CLASH's y). Its cost is paid once.
+- A variable per intermediate result: whether it is stored; and one per store that costs something to keep.
+- Per input and sub-join to be reached, a flow of one unit from the input to it (CLASH's one probe order). A query must
+  be reached from all its inputs; an intermediate result, by as much flow as it is stored (the sub-queries' orders). A
+  flow uses no step more than the step is taken, and no store more than it is kept. A flow of its own for each is what
+  makes the relaxation strong: with a mere "no step without one before it" the bound is a third lower.
+
+What makes it fast: queries that cannot share anything that costs are solved apart; of parallel steps that differ in
+layout, those are left out that never pay; so are intermediate results dearer to keep than all they could save; rows
+more say of what is equally good which is taken (`Model._add_preferences`); and of single queries that differ in names
+only, one is solved.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from weft.optimizer.deadline import NEVER, Deadline
+from weft.optimizer.joint.alike import Label, Likeness, likeness, renamed
+from weft.optimizer.joint.ilp_model import EQUAL, Model, Piece, forced, is_choice
+from weft.optimizer.joint.relevant import relevant_steps
+from weft.optimizer.joint.workspace import Workspace
+from weft.plan.workload import WorkloadPlan
+
+__all__ = ["Solution", "components", "relevant_steps", "solve"]
+
+# How often what is not proven yet gets of the time that is left.
+ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best plan found, and what no plan is cheaper than; ``seconds`` are those of the solver."""
+
+    plan: WorkloadPlan
+    cost: float
+    bound: float
+    seconds: float
+    variables: int
+
+    @property
+    def gap(self) -> float:
+        """How much cheaper a plan could be, as a part of the cost."""
+        return max(0.0, 1 - self.bound / self.cost) if self.cost else 0.0
+
+
+def solve(
+    workspace: Workspace,
+    *,
+    time_limit: float = 60.0,
+    gap: float = 0.0,
+    warm: WorkloadPlan | None = None,
+    deadline: Deadline = NEVER,
+) -> Solution:
+    """The best plan of all queries; ``warm`` is a plan to begin with, ``gap`` a part of the cost not worth more time.
+
+    The time limit is of the solver alone, the deadline of all that is done; either leaves the best plan found. First
+    every component gets a plan and a bound, then what is left of the time goes to proving them, small ones first; each
+    gets as much as its size demands, and what it leaves over is for the others.
+    """
+    models = [Model(workspace, names, relevant_steps(workspace, names)) for names in components(workspace)]
+    models.sort(key=lambda model: len(model.steps))
+    left, known, pieces = min(time_limit, deadline.left), _Known(workspace), list[Piece]()
+    for i, model in enumerate(models):
+        pieces.append(model.begin(left * _share(models[i:]), gap, warm))
+        left = min(deadline.left, max(0.0, left - pieces[i].seconds))
+    for _ in range(ROUNDS):
+        waiting = [i for i, piece in enumerate(pieces) if not piece.is_proven(workspace, gap)]
+        for count, i in enumerate(waiting):
+            if deadline.over:
+                break
+            share = left * _share([models[k] for k in waiting[count:]])
+            before, model = pieces[i], models[i]
+            pieces[i] = known.piece(model, before) or model.improve(before, share, gap)
+            left = min(deadline.left, max(0.0, left - (pieces[i].seconds - before.seconds)))
+            if pieces[i].is_proven(workspace, gap):
+                known.learn(model, pieces[i])
+    return _together(workspace, pieces)
+
+
+def _share(models: list[Model]) -> float:
+    """The part of the time that the first of some models should have."""
+    return len(models[0].steps) / (sum(len(model.steps) for model in models) or 1)
+
+
+def _together(workspace: Workspace, pieces: list[Piece]) -> Solution:
+    answers = {answer.name: answer for piece in pieces for answer in piece.plan.answers}
+    upkeep = [one for piece in pieces for one in piece.plan.upkeep]
+    plan = workspace.priced(
+        WorkloadPlan(()).with_answers((answers[name] for name in workspace.queries), upkeep)
+    )
+    cost = workspace.cost_of(plan)
+    bound = math.fsum(piece.bound for piece in pieces) + forced(workspace, workspace.queries)
+    return Solution(
+        plan=plan,
+        cost=cost,
+        bound=cost if bound >= cost * (1 - EQUAL) else bound,
+        seconds=math.fsum(piece.seconds for piece in pieces),
+        variables=sum(piece.variables for piece in pieces),
+    )
+
+
+class _Known:
+    """What single queries were solved to, for those that are like them."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._pieces: dict[tuple[Label, ...], tuple[Likeness, Piece]] = {}
+
+    def piece(self, model: Model, own: Piece) -> Piece | None:
+        """The solution of a query that is like one solved."""
+        if len(model.names) > 1:
+            return None
+        like = likeness(self._workspace, model.steps)
+        if like is None or like.key not in self._pieces:
+            return None
+        other, piece = self._pieces[like.key]
+        plan = renamed(self._workspace, piece.plan, other, model.names[0], like)
+        return replace(own, plan=plan, bound=piece.bound) if plan else None
+
+    def learn(self, model: Model, piece: Piece) -> None:
+        """Remember a solution."""
+        if len(model.names) == 1:
+            like = likeness(self._workspace, model.steps)
+            if like is not None:
+                self._pieces.setdefault(like.key, (like, piece))
+
+
+# -- What can be solved apart ------------------------------------------------------------------------------------------
+
+
+def components(workspace: Workspace) -> list[tuple[str, ...]]:
+    """The queries in groups such that only queries of one group can share what costs anything."""
+    leader = {name: name for name in workspace.queries}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            leader[name] = leader[leader[name]]
+            name = leader[name]
+        return name
+
+    for join, sub_join in enumerate(workspace.joins):
+        if len(sub_join.aliases) > 1 or is_choice(workspace, join):
+            first, *others = workspace.users(join)
+            for other in others:
+                leader[find(other)] = find(first)
+    groups: dict[str, list[str]] = {}
+    for name in workspace.queries:
+        groups.setdefault(find(name), []).append(name)
+    return [tuple(group) for group in groups.values()]

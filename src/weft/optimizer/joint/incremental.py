@@ -1,0 +1,258 @@
+"""Plans of many queries, fast, and changed little when a query comes or goes (AJoin, section 4).
+
+Guarantees: `add` leaves the walks of all other queries and all upkeep as they are, and `remove` too. `plan_all` begins
+with the order that iterative dynamic programming gives (Figure 7b) and improves it until no move helps; where queries
+are few, it also begins with queries added one by one, and takes the better. Without a deadline nothing here depends on
+a clock, and ties go to what comes first. Plans have no cost yet: `Workspace.priced` gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import combinations
+from typing import NamedTuple
+
+from weft.optimizer.deadline import NEVER, Deadline
+from weft.optimizer.joint.local_search import improve
+from weft.optimizer.joint.shared_cost import Paid, Path
+from weft.optimizer.joint.workspace import Step, Workspace
+from weft.plan.workload import SharedStore, Walk, WorkloadPlan
+
+__all__ = ["Choice", "add", "changed_too_much", "plan_all", "remove", "shared_order"]
+
+
+# Of more different queries than this, only one beginning is improved, and stored results are not exchanged.
+FEW = 15
+
+# With more sub-joins than this, or a query that is added with more stores, these are opened only where a walk asks.
+MOST_JOINS = 300
+MOST_STORES = 40
+
+
+class Choice(NamedTuple):
+    """A sub-join that dynamic programming chose for some queries, in which iteration, and its two costs."""
+
+    iteration: int
+    join: int
+    queries: tuple[str, ...]
+    max_shared: float
+    min_shared: float
+
+
+def changed_too_much(since_fresh: int, total: int) -> bool:
+    """Whether more than half of the queries came or went since the plan was made, so that a fresh one is due.
+
+    >>> changed_too_much(50, 100), changed_too_much(51, 100)
+    (False, True)
+    """
+    return 2 * since_fresh > total
+
+
+# -- Iterative dynamic programming with shared cost ------------------------------------------------------------------
+
+
+def shared_order(workspace: Workspace, groups: Iterable[tuple[str, ...]] | None = None) -> list[Choice]:
+    """Figure 7b: in each iteration every query gets the sub-join that is cheapest for those that can share it.
+
+    The shared cost of a sub-join is its cardinality by the number of queries, of one group, that can make it of what
+    they have at this point. It is substituted in all of them, and they share no other in this iteration.
+    """
+    found: list[Choice] = []
+    for group in groups if groups is not None else [tuple(workspace.queries)]:
+        blocks = {name: {frozenset((a,)) for a in workspace.queries[name].aliases} for name in group}
+        iteration = 1
+        while chosen := list(_iteration(workspace, blocks, iteration)):
+            found += chosen
+            iteration += 1
+    return sorted(found, key=lambda choice: choice.iteration)
+
+
+_Blocks = dict[str, set[frozenset[str]]]
+_Pair = frozenset[frozenset[str]]
+
+
+def _iteration(workspace: Workspace, blocks: _Blocks, iteration: int) -> Iterator[Choice]:
+    candidates: dict[tuple[int, _Pair], list[str]] = {}
+    for name, parts in blocks.items():
+        for pair, join in _pairs(workspace, name, parts):
+            candidates.setdefault((join, pair), []).append(name)
+    waiting = {name for names in candidates.values() for name in names}
+    while waiting:
+        shared = {key: tuple(n for n in names if n in waiting) for key, names in candidates.items()}
+        costs = [
+            (workspace.rate(key[0]) / len(names), workspace.joins[key[0]].aliases, key)
+            for key, names in shared.items()
+            if names
+        ]
+        cost, _, (join, pair) = min(costs, key=lambda item: item[:2])
+        names = shared[join, pair]
+        for name in names:
+            blocks[name] = (blocks[name] - pair) | {frozenset[str]().union(*pair)}
+        waiting -= set(names)
+        yield Choice(iteration, join, names, cost, workspace.rate(join))
+
+
+def _pairs(workspace: Workspace, name: str, parts: Collection[frozenset[str]]) -> Iterator[tuple[_Pair, int]]:
+    """The pairs of parts that a predicate joins, and what they make."""
+    ordered = sorted(parts, key=sorted)
+    storable = (workspace.whole(name), *workspace.sub_joins(name))
+    numbers = {frozenset(workspace.joins[join].aliases): join for join in storable}
+    for one, other in combinations(ordered, 2):
+        if one | other in numbers:
+            yield frozenset((one, other)), numbers[one | other]
+
+
+# -- All queries at once ---------------------------------------------------------------------------------------------
+
+
+def plan_all(
+    workspace: Workspace,
+    groups: Iterable[tuple[str, ...]] | None = None,
+    around: WorkloadPlan | None = None,
+    deadline: Deadline = NEVER,
+) -> WorkloadPlan:
+    """A plan for all queries. Queries of different groups are planned as if they could share nothing.
+
+    The queries that ``around`` has stay as they are there; the others are planned to share with them. When the
+    deadline is over, it is the best plan so far.
+    """
+    fixed = around or WorkloadPlan(())
+    if groups is not None:
+        plan = fixed
+        for group in groups:
+            part = plan_all(workspace.only(group), around=_only(fixed, group), deadline=deadline)
+            others = [answer for answer in part.answers if answer.name not in _names(plan)]
+            plan = plan.with_answers(others, part.upkeep)
+        return plan
+    workspace = workspace.only(workspace.queries)  # numbered anew, whatever it was asked before
+    owners = _owners(workspace, _names(fixed))
+    ways = (_by_shared_cost, _eager) if len(owners) <= FEW else (_by_shared_cost,)
+    beginnings: list[Paid] = []
+    for begin in ways:
+        if not beginnings or not deadline.over:
+            beginnings.append(begin(_lent(workspace, fixed), owners))
+    for count, paid in enumerate(beginnings):
+        paid.deadline = deadline.part(1 / (len(beginnings) - count))
+        improve(paid, opening=len(workspace.joins) <= MOST_JOINS, exchange=len(owners) <= FEW)
+    best = min(beginnings, key=lambda paid: paid.total)
+    new = [name for name in workspace.queries if name not in _names(fixed)]
+    answers = [best.answer(name, owners[workspace.whole(name)]) for name in new]
+    return fixed.with_answers(answers, best.upkeep())
+
+
+def _names(plan: WorkloadPlan) -> set[str]:
+    return {answer.name for answer in plan.answers}
+
+
+def _only(plan: WorkloadPlan, names: Iterable[str]) -> WorkloadPlan:
+    return plan.without(_names(plan) - set(names))
+
+
+def _owners(workspace: Workspace, others: Collection[str]) -> dict[int, str]:
+    """One query for all that join the same; smaller ones first, so that larger ones find them running."""
+    names = [name for name in workspace.queries if name not in others]
+    found: dict[int, str] = {}
+    for name in sorted(names, key=lambda name: len(workspace.queries[name].aliases)):
+        found.setdefault(workspace.whole(name), name)
+    return found
+
+
+def _lent(workspace: Workspace, fixed: WorkloadPlan) -> Paid:
+    """What the walks of a plan pay for, as far as the workspace knows their stores."""
+    paid = Paid(workspace)
+    for walk, whole in _walks(workspace, fixed):
+        paid.lend(walk.start, _known_part(workspace, walk, whole))
+    for store in fixed.stores:
+        with suppress(KeyError):
+            paid.hold(workspace.store_number(store))
+    return paid
+
+
+def _walks(workspace: Workspace, plan: WorkloadPlan) -> Iterator[tuple[Walk, int]]:
+    """All walks of a plan, and the sub-joins they compute."""
+    users: dict[SharedStore, str] = {}
+    for answer in plan.answers:
+        yield from ((walk, workspace.whole(answer.name)) for walk in answer.walks)
+        users.update(dict.fromkeys(answer.visited, answer.name))
+    for one in reversed(plan.upkeep):  # larger stores first, which may be all that visits a smaller one
+        whole = workspace.find(users[one.store], one.store.aliases)
+        for walk in one.walks:
+            yield walk, whole
+            for visit in walk.visits:
+                users.setdefault(visit, users[one.store])
+
+
+def _known_part(workspace: Workspace, walk: Walk, whole: int) -> Path:
+    """The steps of a walk up to a store that no plan here would visit."""
+    for count in range(len(walk.visits), 0, -1):
+        with suppress(KeyError):
+            return tuple(workspace.taken(Walk(walk.start, walk.visits[:count]), whole))
+    return ()
+
+
+def _eager(paid: Paid, owners: Mapping[int, str]) -> Paid:
+    for name in owners.values():
+        paid.add_all(name)
+    return paid
+
+
+def _by_shared_cost(paid: Paid, owners: Mapping[int, str]) -> Paid:
+    """Every query may store the sub-joins that dynamic programming chose for it, where that looks cheaper."""
+    chosen: dict[str, set[int]] = {name: set() for name in paid.workspace.queries}
+    for choice in shared_order(paid.workspace):
+        for name in choice.queries:
+            chosen[name].add(choice.join)
+    for name in owners.values():
+        paid.limit(allowed=chosen[name])
+        paid.add_all(name)
+    paid.limit()
+    return paid
+
+
+# -- Queries come and go ---------------------------------------------------------------------------------------------
+
+
+def add(workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline = NEVER) -> WorkloadPlan:
+    """Eager sharing: the new query's best walks given all that the running ones pay for; nobody else changes.
+
+    The workspace has the new query already. When the deadline is over, they are the best so far.
+    """
+    paid = Paid(workspace, lender=name, deadline=deadline)
+    steps = {
+        (step.start, step.known, workspace.stores[step.store]): step
+        for start in workspace.queries[name].aliases
+        for step in workspace.steps(name, start)
+    }
+    visited = {workspace.stores[step.store]: step.store for step in steps.values()}
+    for walk, whole in _walks(workspace, plan):
+        if walk.start in workspace.queries[name].aliases:
+            paid.lend(walk.start, _common(workspace, walk, whole, steps, name))
+        for store in {visited[visit] for visit in walk.visits if visit in visited}:
+            paid.hold(store)
+    paid.limit(allowed=paid.inner(name))
+    paid.add_all(name)
+    paid.limit()
+    improve(paid, opening=len(paid.reachable(name)) <= MOST_STORES)
+    return plan.with_answers([paid.answer(name, name)], paid.upkeep())
+
+
+_Steps = Mapping[tuple[str, int, SharedStore], Step]
+
+
+def _common(workspace: Workspace, walk: Walk, whole: int, steps: _Steps, name: str) -> Path:
+    """The beginning of a running walk that a query could take too."""
+    path: Path = ()
+    known = workspace.find(name, (walk.start,))
+    for number, visit in enumerate(walk.visits, 1):
+        step = steps.get((walk.start, known, visit))
+        joined = Walk(walk.start, walk.visits[:number]).reached
+        if step is None or workspace.within(whole, joined) != step.target:
+            break
+        path, known = (*path, step), step.target
+    return path
+
+
+def remove(plan: WorkloadPlan, names: Iterable[str]) -> WorkloadPlan:
+    """The plan without some queries, and without what only they needed."""
+    return plan.without(names)

@@ -1,0 +1,245 @@
+"""How a plan of many queries is improved: moves, each kept only if the cost of all falls.
+
+Guarantees: `improve` never makes the walks dearer, and ends: when no move helps, or when the deadline of the walks is
+over, in the middle of a move, which is then undone. A move takes some walks away and routes them anew, one
+after the other, each given all that is paid then: the walks of a query or of an intermediate result; those that visit
+a store, which is then closed to them; those that take a step, which they then avoid; and those that might visit a
+store, or begin with a step, that costs nothing for the moment. The last two are what makes queries change together: as
+long as others pay for the way it takes, no query leaves it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+
+from weft.optimizer.joint.shared_cost import NoWayError, Owner, Paid
+from weft.optimizer.joint.workspace import Step
+
+__all__ = ["improve"]
+
+# A move must save more than this part of the cost, or sums of floats in another order would pass for one.
+LEAST_GAIN = 1e-9
+
+# How often all moves are tried.
+ROUNDS = 8
+
+_Walks = list[tuple[Owner, str]]
+_Move = Callable[[], None]
+
+
+def improve(paid: Paid, rounds: int = ROUNDS, *, opening: bool = True, exchange: bool = False) -> None:
+    """Try all moves until none helps; the dearest only if asked.
+
+    ``opening``: also stores and first steps that cost nothing for the moment. ``exchange``: also whether one stored
+    result can take the place of another.
+    """
+    search = _Search(paid, opening, exchange)
+    for _ in range(rounds):
+        before = paid.total
+        search.round()
+        if before - paid.total <= LEAST_GAIN * before:
+            break
+
+
+class _Search:
+    """The moves there are. One that failed is tried again once a walk has changed of an input that it concerns."""
+
+    def __init__(self, paid: Paid, opening: bool, exchange: bool) -> None:
+        self.paid = paid
+        self._opening, self._exchange = opening, exchange
+        self._clock = 0
+        self._changed: dict[str, int] = {}
+        self._tried: dict[object, int] = {}
+
+    def round(self) -> None:
+        """Try all moves once, until there is no time left."""
+        for move in self._moves():
+            if self.paid.deadline.over:
+                break
+            move()
+
+    def _moves(self) -> Iterator[_Move]:
+        """All moves; which there are depends on those before."""
+        for owner in tuple(self.paid.walks):
+            if owner in self.paid.walks:
+                yield partial(self._best_response, owner)
+        for store in self._candidates():
+            if self.paid.users.get(store):
+                yield partial(self._close, store)
+            elif self._opening:
+                yield partial(self._open, store)
+        for step in self._steps():
+            yield partial(self._avoid, step)
+        for step in self._first_steps() if self._opening else ():
+            yield partial(self._begin_with, step)
+
+    def _try(self, key: object, walks: _Walks, move: _Move) -> bool:
+        self._clock += 1
+        latest = max((self._changed.get(start, 0) for _, start in walks), default=-1)
+        if latest < self._tried.get(key, 0):
+            return False
+        mark = self.paid.mark()
+        self._tried[key] = self._clock
+        if not _attempt(self.paid, move):
+            return False
+        for start in self.paid.touched(mark):
+            self._changed[start] = self._clock
+        return True
+
+    def _begin_with(self, step: Step) -> None:
+        walks = [(owner, step.start) for owner in self.paid.walks if step.start in self.paid.walks[owner]]
+        self._try(step[:-1], walks, partial(_with_paid, self.paid, step, walks))
+
+    def _best_response(self, owner: Owner) -> None:
+        """The walks of an owner given all others; it may open whatever it could visit."""
+        walks = [(owner, start) for start in self.paid.walks[owner]]
+        self._try(owner, walks, partial(_again, self.paid, walks, (), self.paid.inner(owner)))
+
+    def _candidates(self) -> list[int]:
+        """All stores that a walk might visit, smaller ones first."""
+        stores = self.paid.workspace.stores
+        found = {store for owner in self.paid.walks for store in self.paid.reachable(owner)}
+        return sorted(found, key=lambda store: (len(stores[store].aliases), store))
+
+    def _open(self, store: int) -> None:
+        paid = self.paid
+        owners = [owner for owner in paid.walks if store in paid.reachable(owner)]
+        walks = [(owner, start) for owner in owners for start in paid.walks[owner]]
+        rivals = _rivals(paid, store) if self._exchange else []
+        self._try(("open", store), walks, partial(_with_open, paid, store, walks, (), rivals))
+
+    def _close(self, store: int) -> None:
+        paid = self.paid
+        visitors = paid.visitors(store)
+        allowed = _inner(paid, visitors)
+        if self._try(("close", store), visitors, partial(_again, paid, visitors, (store,), allowed)):
+            return
+        for other in paid.workspace.layouts(paid.workspace.join_of(store)):
+            move = partial(_with_open, paid, other, visitors, (store,))
+            if other != store and self._try(("swap", store, other), visitors, move):
+                return
+
+    def _steps(self) -> list[Step]:
+        """All steps taken, those first that cost most."""
+        every = {step for paths in self.paid.walks.values() for path in paths.values() for step in path}
+        return sorted(every, key=lambda step: (-step.cost, step))
+
+    def _avoid(self, step: Step) -> None:
+        takers = self.paid.takers(step)
+        move = partial(_again, self.paid, takers, (), _inner(self.paid, takers), step)
+        self._try(("avoid", step), takers, move)
+
+    def _first_steps(self) -> list[Step]:
+        """The steps to stores there are, or to inputs, that walks might begin with."""
+        every = {step for owner in self.paid.walks for step in self.paid.first_steps(owner)}
+        return sorted(s for s in every if self.paid.users.get(s.store) or self.paid.is_input(s.store))
+
+
+def _attempt(paid: Paid, move: _Move) -> bool:
+    """Whether a move helped; if not, it is undone."""
+    mark, before = paid.mark(), paid.total
+    try:
+        move()
+    except NoWayError:
+        paid.limit()
+    else:
+        if paid.total < before * (1 - LEAST_GAIN):
+            return True
+    paid.undo(mark)
+    paid.total = before
+    return False
+
+
+def _again(
+    paid: Paid,
+    walks: _Walks,
+    banned: Collection[int] = (),
+    allowed: Collection[int] | None = None,
+    avoided: Step | None = None,
+) -> None:
+    """Take walks away, and route them anew; what they visited may be opened again, if it is not banned."""
+    if paid.deadline.over:
+        raise NoWayError("there is no time left")
+    walks = [walk for walk in walks if walk[1] in paid.walks.get(walk[0], ())]
+    paid.limit(_visited(paid, walks) if allowed is None else allowed, banned, avoided)
+    for owner, start in walks:
+        if start in paid.walks.get(owner, ()):
+            paid.remove(owner, start)
+    for owner, start in sorted(walks, key=lambda walk: len(paid.starts(walk[0]))):
+        needed = isinstance(owner, str) or paid.users.get(owner)
+        if needed and start not in paid.walks.get(owner, ()):
+            paid.add_routed(owner, start)
+    paid.limit()
+
+
+def _visited(paid: Paid, walks: Iterable[tuple[Owner, str]]) -> set[int]:
+    stores = {step.store for owner, start in walks for step in paid.walks[owner][start]}
+    return {paid.workspace.join_of(store) for store in stores if not paid.is_input(store)}
+
+
+def _inner(paid: Paid, walks: _Walks) -> frozenset[int]:
+    return frozenset(join for owner, _ in walks for join in paid.inner(owner))
+
+
+def _rivals(paid: Paid, store: int) -> list[int]:
+    """The intermediate results there are that have an input in common with one."""
+    stores = paid.workspace.stores
+    inputs = set() if paid.is_input(store) else set(stores[store].aliases)
+    return [other for other in sorted(_open_results(paid)) if inputs & set(stores[other].aliases)]
+
+
+def _open_results(paid: Paid) -> set[int]:
+    return {owner for owner in paid.walks if isinstance(owner, int)}
+
+
+def _with_open(
+    paid: Paid,
+    store: int,
+    walks: _Walks,
+    banned: Collection[int] = (),
+    rivals: Collection[int] = (),
+) -> None:
+    """Route walks anew while a store costs nothing; all at once, where another is banned; then close its rivals."""
+    new = not paid.users.get(store)
+    paid.hold(store)
+    try:
+        if new and not paid.is_input(store):
+            paid.limit(paid.inner(store), banned)
+            paid.add_all(store)
+            paid.limit()
+        if banned:
+            _again(paid, walks, banned)
+        else:
+            _by_start(paid, walks)
+        for rival in rivals:
+            visitors = paid.visitors(rival)
+            if visitors:
+                _attempt(paid, partial(_again, paid, visitors, (rival,), _inner(paid, visitors)))
+    finally:
+        paid.release(store)
+    _close_unused(paid, store)
+
+
+def _with_paid(paid: Paid, step: Step, walks: _Walks) -> None:
+    """Route walks of one input anew while a first step of it costs nothing."""
+    paid.lend(step.start, (step,))
+    try:
+        _by_start(paid, walks)
+    finally:
+        paid.call_in(step.start, (step,))
+    _close_unused(paid, step.store)
+
+
+def _close_unused(paid: Paid, store: int) -> None:
+    if not paid.users[store] and store in paid.walks:
+        paid.remove_all(store)
+
+
+def _by_start(paid: Paid, walks: _Walks) -> None:
+    """Route walks anew: those of one input, which may share steps, together, or else one at a time."""
+    for start in dict.fromkeys(start for _, start in walks):
+        mine = [walk for walk in walks if walk[1] == start]
+        if not _attempt(paid, partial(_again, paid, mine)):
+            for walk in mine:
+                _attempt(paid, partial(_again, paid, [walk]))

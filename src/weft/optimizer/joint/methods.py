@@ -1,0 +1,296 @@
+"""From many queries and statistics to one plan: the methods by name.
+
+Guarantees: every query is answered. `separate` plans each query alone and shares what happens to be equal; `exact` is
+the best there is, or says how far it may be from it (`gap`); `incremental` is AJoin's, and near it; `auto` is exact
+where that takes little time. With a plan that runs, only what changed is planned, until more than half of the queries
+have: then all are planned afresh. A query that shares no input with others, or whose strategy, probe orders or budget
+the user has set, is planned by the optimiser of single queries; the others are planned around it. So is a *wide* query,
+which has more sub-joins than can be looked at (`optimizer/joint/query_part.py`).
+
+Joint optimisers do not know hops, the optimiser of single queries does (`optimizer/joint/hop_cost.py`). So `auto`
+also plans the queries separately and with all inputs replicated, and takes what costs least, hops included; or some
+queries from one plan and some from another. The only clock is the solver's, and that of a deadline: once it is over,
+every method takes the best plan it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from typing import NamedTuple
+
+from weft.errors import ConfigError, nearest
+from weft.logical.query import Query
+from weft.optimizer.deadline import NEVER, Deadline
+from weft.optimizer.joint.everywhere import everywhere
+from weft.optimizer.joint.hop_cost import Realised, Realiser
+from weft.optimizer.joint.ilp import Solution, relevant_steps, solve
+from weft.optimizer.joint.incremental import add, changed_too_much, plan_all, remove
+from weft.optimizer.joint.query_part import is_wide
+from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.single.strategies import optimise
+from weft.optimizer.space import Options, Space, check_inputs
+from weft.plan.join_plan import JoinPlan
+from weft.plan.workload import WorkloadPlan, share
+from weft.stats.statistics import Statistics
+
+__all__ = ["METHODS", "JointResult", "optimise_all", "optimise_alone"]
+
+METHODS = ("auto", "exact", "incremental", "separate")
+
+# Workloads with more steps than this are not planned exactly, unless asked.
+MOST_STEPS = 20_000
+
+# Seconds that the solver may take: if it is not the user who asks for the best plan, and if it is.
+PATIENCE = 5.0
+THOROUGH = 60.0
+
+# Of the time there is, what `auto` leaves to the plans of single queries, and then to the joint plan.
+SEPARATE, JOINT = 0.4, 0.8
+
+
+# Of more queries than this, none is taken from the other plan by itself.
+FEW = 30
+
+
+@dataclass(frozen=True)
+class JointResult:
+    """A plan, how it was found, and what is known of its cost, which is computed when asked for.
+
+    ``bound`` is what no plan's cost is below, if that was proven. ``changes`` counts the queries that came or went
+    since all were planned afresh. ``workspace`` saves time when the next change comes.
+    """
+
+    plan: WorkloadPlan
+    method: str
+    workspace: Workspace = field(repr=False, compare=False)
+    bound: float | None = None
+    changes: int = 0
+
+    @cached_property
+    def cost(self) -> float | None:
+        """What the plan costs if hops do not count; None if it has a store that joint plans do not know."""
+        try:
+            return self.workspace.cost_of(self.plan)
+        except KeyError:
+            return None
+
+    @cached_property
+    def realised(self) -> Realised | None:
+        """What the plan costs, hops included."""
+        return Realiser(self.workspace).cost(self.plan)
+
+    @property
+    def gap(self) -> float | None:
+        """How much cheaper a plan could be, as a part of the cost; None if nothing is proven."""
+        if self.bound is None or not self.cost:
+            return None
+        return max(0.0, 1 - self.bound / self.cost)
+
+
+def optimise_all(
+    queries: Mapping[str, Query],
+    statistics: Statistics,
+    options: Options | None = None,
+    *,
+    method: str = "auto",
+    own: Mapping[str, Options] | None = None,
+    running: WorkloadPlan | None = None,
+    changes: int = 0,
+    known: Workspace | None = None,
+    deadline: Deadline = NEVER,
+) -> JointResult:
+    """A plan for all queries, which are canonical.
+
+    ``own`` has the options of queries that differ from the others'; ``running`` is the plan so far, ``changes`` and
+    ``known`` what was said of it. When the deadline is over, no better plan is looked for.
+    """
+    if method not in METHODS:
+        raise ConfigError(f"there is no method {method!r}", hint=nearest(method, METHODS))
+    task = _Task(queries, statistics, options or Options(), own or {}, known, deadline)
+    if running is not None and method in ("auto", "incremental"):
+        gone = [a.name for a in running.answers if queries.get(a.name) != a.query]
+        kept = remove(running, gone)
+        came = [name for name in queries if name not in {answer.name for answer in kept.answers}]
+        total = changes + len(came) + len(gone)
+        if not changed_too_much(total, len(queries)):
+            return task.result(_Found("incremental", task.grown(kept, came)), changes=total)
+    return task.result(task.best() if method == "auto" else task.fresh(method))
+
+
+def optimise_alone(
+    queries: Mapping[str, Query],
+    statistics: Statistics,
+    options: Options,
+    *,
+    own: Mapping[str, Options],
+    running: WorkloadPlan | None = None,
+    changes: int = 0,
+    deadline: Deadline = NEVER,
+) -> JointResult:
+    """A plan in which running queries go on as they are and new ones are planned alone, for want of a joint one.
+
+    It needs no workspace, so it does not fail for the reasons for which `optimise_all` may.
+    """
+    plan = running or WorkloadPlan(())
+    gone = [answer.name for answer in plan.answers if queries.get(answer.name) != answer.query]
+    plan = remove(plan, gone)
+    known = {answer.name for answer in plan.answers}
+    came = [name for name in queries if name not in known]
+    for count, name in enumerate(came):
+        until = deadline.part(1 / (len(came) - count))
+        part = share({name: optimise(queries[name], statistics, own.get(name, options), until)})
+        plan = plan.with_answers(part.answers, part.upkeep)
+    answers = {answer.name: answer for answer in plan.answers}
+    ordered = WorkloadPlan(tuple(answers[name] for name in queries), plan.upkeep)
+    total = changes + len(came) + len(gone) if running else 0
+    return JointResult(ordered, "separate", Workspace({}, statistics, options), changes=total)
+
+
+class _Found(NamedTuple):
+    """A plan, the method that found it, and what no plan is cheaper than."""
+
+    method: str
+    plan: WorkloadPlan
+    bound: float | None = None
+
+
+class _Task:
+    """What is asked, and the workspace in which it is answered."""
+
+    def __init__(
+        self,
+        queries: Mapping[str, Query],
+        statistics: Statistics,
+        options: Options,
+        own: Mapping[str, Options],
+        known: Workspace | None,
+        deadline: Deadline,
+    ) -> None:
+        self.queries, self.statistics, self.deadline = queries, statistics, deadline
+        self.options = {name: own.get(name, options) for name in queries}
+        for name, query in queries.items():
+            check_inputs(query, self.options[name])
+        fits = known is not None and known.statistics == statistics and known.options == options
+        self._wide = {name for name, query in queries.items() if is_wide(Space(query, statistics, options))}
+        narrow = {name: query for name, query in queries.items() if name not in self._wide}
+        self.workspace = Workspace(narrow, statistics, options, known=known if fits else None)
+        self._realiser = Realiser(self.workspace)
+        self._plans: dict[str, JoinPlan] = {}
+
+    def best(self) -> _Found:
+        """What costs least, hops included, of a joint plan, of separate ones, and of a mixture."""
+        whole = self.deadline
+        self.deadline = whole.part(SEPARATE)
+        self._alone(self.queries)
+        self.deadline = whole.part(JOINT)
+        joint = self.fresh("auto")
+        self.deadline = whole
+        if joint.method == "separate":
+            return joint
+        apart = _Found("separate", self._alone(self.queries), joint.bound)
+        one, other = (apart, joint) if self._total(apart.plan) < self._total(joint.plan) else (joint, apart)
+        copied = _Found("everywhere", everywhere(joint.plan, self.workspace.options.partitions), joint.bound)
+        if self._free and self._total(copied.plan) < self._total(one.plan):
+            return copied
+        mixed = self._mixed(one.plan, other.plan) if len(self.queries) <= FEW else one.plan
+        return one if mixed is one.plan else _Found("mixed", mixed, joint.bound)
+
+    @property
+    def _free(self) -> bool:
+        """Whether the user has left all of the queries to the optimiser."""
+        return not any(map(self._decided, self.queries))
+
+    def _total(self, plan: WorkloadPlan) -> float:
+        found = self._realiser.cost(plan.without(self._wide) if self._wide else plan)
+        return found.total if found else inf
+
+    def _mixed(self, plan: WorkloadPlan, other: WorkloadPlan) -> WorkloadPlan:
+        """The plan with the queries from the other plan that make it cheaper."""
+        best = self._total(plan)
+        for name in self.queries:
+            if self.deadline.over:
+                break
+            changed = plan.without([name]).with_answers([other.answer(name)], other.upkeep)
+            cost = self._total(changed)
+            if cost < best:
+                plan, best = changed, cost
+        return plan
+
+    def fresh(self, method: str) -> _Found:
+        """All queries planned anew."""
+        alone = [name for group in self._components() if len(group) == 1 for name in group]
+        alone += [n for n, query in self.queries.items() if len(query.inputs) == 1 and n not in alone]
+        alone += [name for name in self.queries if name in self._wide and name not in alone]
+        settled = [name for name in self.queries if name in alone or self._decided(name)]
+        if method == "separate" or len(settled) == len(self.queries):
+            return _Found("separate", self._alone(self.queries))
+        fixed = self._alone(settled)
+        if len(settled) == len(alone):
+            free = [name for name in self.queries if name not in alone]
+            solution = self._solved(free, method)
+            if solution is not None:
+                plan = fixed.with_answers(solution.plan.answers, solution.plan.upkeep)
+                return _Found("exact", plan, solution.bound if not alone else None)
+        shared = plan_all(self.workspace, around=fixed.without(self._wide), deadline=self.deadline)
+        return _Found("incremental", self._with_wide(shared, fixed))
+
+    def _with_wide(self, plan: WorkloadPlan, other: WorkloadPlan) -> WorkloadPlan:
+        """A plan together with the wide queries of another."""
+        wide = [answer for answer in other.answers if answer.name in self._wide]
+        return plan.with_answers(wide, other.upkeep) if wide else plan
+
+    def _solved(self, names: list[str], method: str) -> Solution | None:
+        """The best plan of some queries, if it is asked for or found soon."""
+        workspace = self.workspace.only(names)
+        if method == "exact":
+            return solve(workspace, time_limit=THOROUGH, deadline=self.deadline)
+        if method == "incremental" or len(relevant_steps(workspace, names)) > MOST_STEPS:
+            return None
+        return solve(workspace, time_limit=PATIENCE, deadline=self.deadline)
+
+    def grown(self, plan: WorkloadPlan, names: Iterable[str]) -> WorkloadPlan:
+        """A running plan with more queries."""
+        new = list(names)
+        for count, name in enumerate(new):
+            if self._decided(name) or len(self.queries[name].inputs) == 1 or name in self._wide:
+                part = self._alone([name])
+                plan = plan.with_answers(part.answers, part.upkeep)
+            else:
+                until = self.deadline.part(1 / (len(new) - count))
+                plan = self._with_wide(add(self.workspace, plan.without(self._wide), name, until), plan)
+        return plan
+
+    def _decided(self, name: str) -> bool:
+        """Whether the user's options leave a query to the optimiser of single queries."""
+        options = self.options[name]
+        return options.strategy != "auto" or options.probe_orders != "auto" or options.budget is not None
+
+    def _alone(self, names: Iterable[str]) -> WorkloadPlan:
+        """The plans of single queries together; each may take an equal part of the time."""
+        wanted = list(names)
+        for count, name in enumerate(wanted):
+            if name not in self._plans:
+                until = self.deadline.part(1 / (len(wanted) - count))
+                query, options = self.queries[name], self.options[name]
+                self._plans[name] = optimise(query, self.statistics, options, until)
+        return share({name: self._plans[name] for name in wanted})
+
+    def _components(self) -> list[set[str]]:
+        """The queries by the inputs they share."""
+        found: list[tuple[set[str], set[str]]] = []
+        for name, query in self.queries.items():
+            names, inputs = {name}, set(query.aliases)
+            for other in [pair for pair in found if pair[1] & inputs]:
+                found.remove(other)
+                names, inputs = names | other[0], inputs | other[1]
+            found.append((names, inputs))
+        return [names for names, _ in found]
+
+    def result(self, found: _Found, changes: int = 0) -> JointResult:
+        """The plan in the order of the queries."""
+        answers = {answer.name: answer for answer in found.plan.answers}
+        plan = WorkloadPlan(tuple(answers[name] for name in self.queries), found.plan.upkeep)
+        return JointResult(plan, found.method, self.workspace, found.bound, changes)

@@ -1,0 +1,383 @@
+"""The space of plans of many queries together (CLASH 7.1): what every joint optimiser asks.
+
+Guarantees: queries are canonical, so a *sub-join* (inputs, and what joins them) that two queries have is one number
+here, whoever asks. What a step costs depends on the input that starts, on the sub-join known and on the store visited,
+not on how the sub-join was reached; so a walk is a path through a lattice of sub-joins. `cost_of` counts every step
+that walks have in common once, and every store once.
+
+Where queries share a sub-join but differ in filters or windows, its tuples are those that any of them wants: no more
+than the sum of what each wants, and no more than the widest windows and all filters together let through.
+
+Every step counts as shipped and hops do not count: where a tuple is depends on its way, which a lattice of sets
+does not know. `optimizer/single/evaluate.py` knows it for one query.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from weft.logical.expr import aliases
+from weft.logical.query import Query
+from weft.optimizer.cost import Weights, call_cost, store_cost
+from weft.optimizer.joint.query_part import Part, SubJoin
+from weft.optimizer.space import Options
+from weft.plan.join_plan import Cost, Layout, Names, StoreCost
+from weft.plan.schedule import ANYWHERE
+from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
+from weft.stats.statistics import Statistics
+
+__all__ = ["PROBES_ONLY", "Step", "SubJoin", "Ways", "Workspace"]
+
+# The probe cost of 6.1 and nothing else: tuples sent, each once per copy.
+PROBES_ONLY = Weights(ship=0.0, probe=1.0, store=0.0, keep=0.0, hop=0.0, match=0.0)
+
+
+class Step(NamedTuple):
+    """A step of a walk: tuples of ``start`` that know sub-join ``known`` visit a store, and know ``target`` then."""
+
+    start: str
+    known: int
+    store: int
+    target: int
+    cost: float
+
+
+# The stores, by number, that tuples of each input visit.
+Ways = Mapping[str, tuple[int, ...]]
+
+
+class Workspace:
+    """Sub-joins, stores and steps of some queries, by number; what is asked twice is computed once."""
+
+    def __init__(
+        self,
+        queries: Mapping[str, Query],
+        statistics: Statistics,
+        options: Options | None = None,
+        *,
+        replicated: bool = True,
+        intermediate: bool = True,
+        known: Workspace | None = None,
+    ) -> None:
+        """``replicated`` and ``intermediate``: whether stores may be replicated, and intermediate results stored.
+
+        ``known`` is a workspace with the same settings that has some of the queries already.
+        """
+        self.queries = dict(queries)
+        self.statistics = statistics
+        self.options = options or Options()
+        self.replicated = replicated
+        self.intermediate = intermediate
+        self._parts: dict[str, Part] = {
+            name: known._parts[name]
+            if known is not None and known.queries.get(name) == query
+            else Part.of(query, statistics, self.options, intermediate)
+            for name, query in self.queries.items()
+        }
+        self._numbers: dict[SubJoin, int] = {}
+        self._members: list[list[tuple[str, int]]] = []
+        self._of: dict[str, dict[int, int]] = {}
+        for name, part in self._parts.items():
+            self._of[name] = {mask: self._number(join, name, mask) for mask, join in part.joins.items()}
+        self.joins: list[SubJoin] = list(self._numbers)
+        self.stores: list[SharedStore] = []
+        self._store_numbers: dict[SharedStore, int] = {}
+        self._own: dict[int, int] = {}  # by the identity of a store in `stores`: its number
+        self._stored: list[int] = []  # by store: its sub-join
+        self._kept: list[float] = []
+        self._layouts: dict[int, tuple[int, ...]] = {}
+        self._figures: dict[int, tuple[tuple[float, ...], float]] = {}
+        self._steps: dict[tuple[str, str], list[Step]] = {}
+
+    def _number(self, join: SubJoin, name: str, mask: int) -> int:
+        number = self._numbers.setdefault(join, len(self._numbers))
+        if number == len(self._members):
+            self._members.append([])
+        self._members[number].append((name, mask))
+        return number
+
+    def adding(self, queries: Mapping[str, Query]) -> Workspace:
+        """The workspace with more queries."""
+        return self._with({**self.queries, **queries})
+
+    def without(self, names: Iterable[str]) -> Workspace:
+        """The workspace with fewer queries."""
+        gone = set(names)
+        return self._with({name: query for name, query in self.queries.items() if name not in gone})
+
+    def only(self, names: Iterable[str]) -> Workspace:
+        """The workspace of some of the queries."""
+        return self._with({name: self.queries[name] for name in names})
+
+    def _with(self, queries: Mapping[str, Query]) -> Workspace:
+        return Workspace(
+            queries,
+            self.statistics,
+            self.options,
+            replicated=self.replicated,
+            intermediate=self.intermediate,
+            known=self,
+        )
+
+    # -- Sub-joins -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def relations(self) -> tuple[str, ...]:
+        """The inputs of all queries, sorted."""
+        return tuple(sorted({alias for query in self.queries.values() for alias in query.aliases}))
+
+    def find(self, name: str, names: Iterable[str]) -> int:
+        """The sub-join of some inputs of a query."""
+        return self._of[name][self._parts[name].space.estimator.mask(frozenset(names))]
+
+    def whole(self, name: str) -> int:
+        """The sub-join that answers a query."""
+        return self._of[name][self._parts[name].space.full]
+
+    def sub_joins(self, name: str) -> tuple[int, ...]:
+        """The sub-joins of a query that may be stored: single inputs and the MIRs of 7.1, the query itself aside."""
+        part, numbers = self._parts[name], self._of[name]
+        stored = {mask for _, _, mask in part.steps}
+        return tuple(number for mask, number in numbers.items() if mask in stored)
+
+    def users(self, join: int) -> tuple[str, ...]:
+        """The queries that have a sub-join."""
+        return tuple(name for name, _ in self._members[join])
+
+    def within(self, join: int, names: Iterable[str]) -> int:
+        """The sub-join of fewer inputs of a sub-join."""
+        return self.find(self._members[join][0][0], names)
+
+    def tuples(self, start: str, join: int) -> float:
+        """Results of a sub-join per second whose last tuple is of input ``start``."""
+        return self._figures_of(join)[0][self.joins[join].aliases.index(start)]
+
+    def rate(self, join: int) -> float:
+        """Results of a sub-join per second."""
+        return math.fsum(self._figures_of(join)[0])
+
+    def size(self, join: int) -> float:
+        """Results of a sub-join that are alive at once."""
+        return self._figures_of(join)[1]
+
+    def _figures_of(self, join: int) -> tuple[tuple[float, ...], float]:
+        found = self._figures.get(join)
+        if found is None:
+            found = self._figures[join] = self._estimate(join)
+        return found
+
+    def _estimate(self, join: int) -> tuple[tuple[float, ...], float]:
+        """Tuples per input and size, of the union of what the queries want that have the sub-join."""
+        names = self.joins[join].aliases
+        variants: dict[object, tuple[Part, int]] = {}
+        for name, mask in self._members[join]:
+            variants.setdefault(self._parts[name].variant(names), (self._parts[name], mask))
+        wanted = [part.wanted(mask) for part, mask in variants.values()]
+        if len(wanted) > 1:
+            union = math.prod(self._passing(join, name) for name in names)
+            parts = [math.prod(part.passed[name] for name in names) for part, _ in variants.values()]
+            united = [
+                min(
+                    math.fsum(column),
+                    union * max(x / p if p else 0.0 for x, p in zip(column, parts, strict=True)),
+                )
+                for column in zip(*wanted, strict=True)
+            ]
+        else:
+            united = wanted[0]
+        return tuple(united[:-1]), united[-1]
+
+    def _passing(self, join: int, alias: str) -> float:
+        """The part of an input's tuples that some query with this sub-join wants."""
+        filters: dict[object, float] = {}
+        for name, _ in self._members[join]:
+            part = self._parts[name]
+            own = tuple(f for f in part.space.query.filters if aliases(f) == {alias})
+            filters.setdefault(own, part.passed[alias])
+        return 1 - math.prod(1 - passed for passed in filters.values())
+
+    # -- Stores --------------------------------------------------------------------------------------------------
+
+    def layouts(self, join: int) -> tuple[int, ...]:
+        """The stores a sub-join may be kept in: by whatever leads outside in any query that has it, else scattered."""
+        found = self._layouts.get(join)
+        if found is None:
+            every = dict.fromkeys(
+                part.space.layout(mask, spread)
+                for name, mask in self._members[join]
+                for part in (self._parts[name],)
+                if mask != part.space.full
+                for spread in part.space.spreads(mask)
+                if self.replicated or spread.kind != "replicated" or part.space.spreads(mask) == (spread,)
+            )
+            useful = [layout for layout in every if layout.kind != "scattered"]
+            fitting = useful if any(layout.kind == "partitioned" for layout in useful) else every
+            found = self._layouts[join] = tuple(self._store(join, layout) for layout in fitting)
+        return found
+
+    def _store(self, join: int, layout: Layout) -> int:
+        store = SharedStore(self.joins[join].aliases, layout, self.joins[join].on)
+        self._store_numbers[store] = self._own[id(store)] = len(self.stores)
+        self.stores.append(store)
+        self._stored.append(join)
+        self._kept.append(self._keeping(join, layout))
+        return len(self.stores) - 1
+
+    def _keeping(self, join: int, layout: Layout) -> float:
+        count = layout.partitions if layout.kind == "replicated" else 1
+        shipped = layout.kind != "scattered" or len(self.joins[join].aliases) == 1
+        return store_cost(self.options.weights, self.rate(join), self.size(join), count, shipped)
+
+    def store_number(self, store: SharedStore) -> int:
+        """The number of a store."""
+        # Most plans are made of the workspace's own stores, and hashing a store takes long.
+        known = self._own.get(id(store))
+        if known is not None:
+            return known
+        if store not in self._store_numbers:
+            self.layouts(self._numbers[SubJoin(store.aliases, store.on)])
+        return self._store_numbers[store]
+
+    def join_of(self, store: int) -> int:
+        """The sub-join that a store keeps."""
+        return self._stored[store]
+
+    def work(self, name: str, start: str, known: Names, store: Names, layout: Layout, shipped: bool) -> float:
+        """What a step costs, for a query; it is known of it whether its tuples are sent."""
+        space, tuples = self._parts[name].space, self.tuples(start, self.find(name, known))
+        mask, spread, i = space.estimator.mask, space.spread(layout), space.query.aliases.index(start)
+        return space.work(i, mask(known), mask(store), spread, ANYWHERE, tuples, shipped)
+
+    def keeping(self, store: int) -> float:
+        """The work of adding to a store and of keeping it, the walks that compute it aside."""
+        return self._kept[store]
+
+    # -- Steps ---------------------------------------------------------------------------------------------------
+
+    def steps(self, name: str, start: str) -> list[Step]:
+        """The steps that tuples of an input may take to answer a query, in the order of what they know."""
+        found = self._steps.get((name, start))
+        if found is None:
+            for alias in self.queries[name].aliases:
+                self._steps[name, alias] = []
+            part, numbers = self._parts[name], self._of[name]
+            for i, known, mask in part.steps:
+                self._steps[name, part.space.query.aliases[i]] += self._laid_out(
+                    part, numbers, i, known, mask
+                )
+            found = self._steps[name, start]
+        return found
+
+    def _laid_out(
+        self, part: Part, numbers: Mapping[int, int], i: int, known: int, mask: int
+    ) -> Iterator[Step]:
+        start, space = part.space.query.aliases[i], part.space
+        tuples = self.tuples(start, numbers[known])
+        calls = self._calls(start, numbers[known], numbers[mask], numbers[known | mask])
+        for store in self.layouts(numbers[mask]):
+            layout = self.stores[store].layout
+            cost = space.work(i, known, mask, space.spread(layout), ANYWHERE, tuples, True)
+            yield Step(start, numbers[known], store, numbers[known | mask], cost + calls)
+
+    def _calls(self, start: str, known: int, stored: int, target: int) -> float:
+        """The work of users' functions where a sub-join meets another: as the first query sees it that has both."""
+        name, _ = self._members[target][0]
+        space = self._parts[name].space
+        if not space.calls_functions:
+            return 0.0
+        here = space.estimator.mask(self.joins[known].aliases)
+        there = space.estimator.mask(self.joins[stored].aliases)
+        return call_cost(self.tuples(start, target), space.checks(here, there))
+
+    def call_cost(self, name: str, start: str, known: Names, store: Names) -> float:
+        """The work of users' functions in a step of a query: tuples that know some inputs visit a store of others."""
+        joins = (self.find(name, names) for names in (known, store, (*known, *store)))
+        return self._calls(start, *joins) if self._parts[name].space.calls_functions else 0.0
+
+    def upkeep_steps(self, join: int, start: str) -> list[Step]:
+        """The steps by which tuples of an input may compute a sub-join."""
+        inside = set(self.joins[join].aliases)
+        every = self.steps(self._members[join][0][0], start)
+        return [step for step in every if inside.issuperset(self.joins[step.target].aliases)]
+
+    def taken(self, walk: Walk, whole: int) -> list[Step]:
+        """The steps of a walk that computes a sub-join."""
+        by = self._by(self._members[whole][0][0], walk.start)
+        known, found = self.within(whole, (walk.start,)), []
+        for visit in walk.visits:
+            step = by[known, self.store_number(visit)]
+            found.append(step)
+            known = step.target
+        return found
+
+    def _by(self, name: str, start: str) -> dict[tuple[int, int], Step]:
+        if (name, start) not in self._index:
+            self._index[name, start] = {(step.known, step.store): step for step in self.steps(name, start)}
+        return self._index[name, start]
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, str], dict[tuple[int, int], Step]]:
+        return {}
+
+    # -- Plans ---------------------------------------------------------------------------------------------------
+
+    def plan(self, answers: Mapping[str, Ways], upkeep: Mapping[int, Ways]) -> WorkloadPlan:
+        """A plan of walks given as numbers of stores: per query, and per intermediate result that is stored."""
+        found = [
+            Answer(name, self.queries[name], self._walks(self.queries[name].aliases, ways))
+            for name, ways in answers.items()
+        ]
+        kept = [
+            Upkeep(self.stores[store], self._walks(self.stores[store].aliases, ways))
+            for store, ways in upkeep.items()
+        ]
+        return self.priced(WorkloadPlan(()).with_answers(found, kept))
+
+    def _walks(self, starts: Names, ways: Ways) -> tuple[Walk, ...]:
+        return tuple(Walk(start, tuple(self.stores[store] for store in ways[start])) for start in starts)
+
+    def priced(self, plan: WorkloadPlan) -> WorkloadPlan:
+        """The plan with its cost."""
+        steps = self._distinct(plan)
+        stores = [self.store_number(store) for store in plan.stores]
+        sent = math.fsum(step.cost for step in steps)
+        per_tuple = self.options.weights.probe + self.options.weights.ship
+        calls = math.fsum(self._calls(s.start, s.known, self.join_of(s.store), s.target) for s in steps)
+        probes = (sent - calls) / per_tuple if per_tuple else 0.0
+        sizes = [
+            StoreCost(self.stores[n].aliases, self.size(self.join_of(n)), self.rate(self.join_of(n)))
+            for n in stores
+        ]
+        cost = Cost(
+            total=sent + math.fsum(self.keeping(store) for store in stores),
+            storage=math.fsum(
+                one.size * (self.options.partitions if self.stores[n].layout.kind == "replicated" else 1)
+                for one, n in zip(sizes, stores, strict=True)
+            ),
+            probes=probes,
+            shipped=probes,
+            latency=0.0,
+            hops=0,
+            stores=tuple(sizes),
+        )
+        return WorkloadPlan(plan.answers, plan.upkeep, cost)
+
+    def cost_of(self, plan: WorkloadPlan) -> float:
+        """What a plan costs: every step that is shared once, every store once."""
+        steps = math.fsum(step.cost for step in self._distinct(plan))
+        return steps + math.fsum(self.keeping(self.store_number(store)) for store in plan.stores)
+
+    def _distinct(self, plan: WorkloadPlan) -> list[Step]:
+        """The steps of a plan; two are one if they start alike and all before them is alike."""
+        found: dict[tuple[Step, ...], Step] = {}
+        walks = [(walk, self.whole(answer.name)) for answer in plan.answers for walk in answer.walks]
+        for one in plan.upkeep:
+            walks += [(walk, self.join_of(self.store_number(one.store))) for walk in one.walks]
+        for walk, whole in walks:
+            steps = tuple(self.taken(walk, whole))
+            for i, step in enumerate(steps):
+                found.setdefault(steps[: i + 1], step)
+        return list(found.values())

@@ -1,0 +1,63 @@
+"""The yardstick: the best plan there is.
+
+Guarantees: over all trees, all layouts and all probe orders, no plan is cheaper than the one found. Branch and bound: a
+set of layouts is not looked into once even its lower bound is no better than the best plan known. (One liberty that no
+plan takes is not considered: to wait for a later hop than necessary.) If the deadline comes first, it is the best plan
+found until then.
+"""
+
+from __future__ import annotations
+
+from weft.errors import PlanError
+from weft.optimizer.single.evaluate import Shape, kept, lower_bound, settle_exactly
+from weft.optimizer.single.partitioning import stores
+from weft.optimizer.single.probe_order import Choices
+from weft.optimizer.single.tree import all_trees
+from weft.optimizer.space import Space, Tree
+from weft.plan.schedule import Spread
+
+__all__ = ["EXHAUSTIVE_INPUTS", "exhaustive"]
+
+# Beyond this many inputs there are too many trees.
+EXHAUSTIVE_INPUTS = 5
+
+
+def exhaustive(space: Space, known: Shape) -> Shape:
+    """The best of all plans; a good one that is ``known`` already makes the search shorter."""
+    if space.count > EXHAUSTIVE_INPUTS:
+        raise PlanError(
+            f"the strategy exhaustive takes up to {EXHAUSTIVE_INPUTS} inputs, not {space.count}",
+            hint="use auto",
+        )
+    best = known
+    if space.deadline.over:
+        return best
+    every = [(tree, {store: space.spreads(store) for store in stores(tree)}) for tree in all_trees(space)]
+    for tree, choices in sorted(every, key=lambda pair: lower_bound(space, *pair)):
+        best = _search_layouts(space, tree, choices, best)
+    return best
+
+
+def _search_layouts(space: Space, tree: Tree, choices: Choices, best: Shape) -> Shape:
+    """The better of ``best`` and all schemes for a tree."""
+    if space.deadline.over:
+        return best
+    least = lower_bound(space, tree, choices)
+    if least >= best.total:
+        return best
+    narrowed = {store: _affordable(space, store, choices, best.total - least) for store in choices}
+    undecided = [store for store, spreads in narrowed.items() if len(spreads) > 1]
+    if not undecided:
+        layouts = {store: spreads[0] for store, spreads in narrowed.items()}
+        return settle_exactly(space, tree, layouts, best.total) or best
+    branch = min(undecided, key=lambda store: (len(narrowed[store]), -space.estimator.rate(store), store))
+    for spread in narrowed[branch]:
+        best = _search_layouts(space, tree, {**narrowed, branch: (spread,)}, best)
+    return best
+
+
+def _affordable(space: Space, store: int, choices: Choices, slack: float) -> tuple[Spread, ...]:
+    """The layouts of a store that do not by themselves cost more than there is to gain."""
+    costs = {spread: kept(space, store, spread) for spread in choices[store]}
+    cheapest = min(costs.values())
+    return tuple(spread for spread, cost in costs.items() if cost - cheapest < slack)

@@ -1,0 +1,252 @@
+"""From a query and statistics to a plan: the strategies by name.
+
+Guarantees: a strategy is a function; what it returns is a valid plan with its cost, or None if every plan it knows
+stores more than the user allows. `auto` is never dearer than `flat` or `left_deep`, and knows the trees of all other
+heuristics, unless the deadline comes first: then it is the best so far. Without a deadline nothing here depends on a
+clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+
+from weft.errors import ConfigError, PlanError, WeftError, nearest
+from weft.logical.outer import taken_apart
+from weft.logical.query import Query
+from weft.optimizer.closing_layouts import choose_homes
+from weft.optimizer.deadline import NEVER, Deadline
+from weft.optimizer.single.dynamic import WIDE, best_tree
+from weft.optimizer.single.evaluate import Layouts, Shape, cheapest, price
+from weft.optimizer.single.exhaustive import exhaustive
+from weft.optimizer.single.partitioning import Rule, improve, rules, scheme, stores
+from weft.optimizer.single.tree import (
+    chain,
+    dissolve,
+    flat,
+    greedy_left_deep,
+    left_deep,
+    materialise,
+    merge,
+)
+from weft.optimizer.space import Options, Space, Tree, check_inputs
+from weft.plan.join_plan import Cost, JoinPlan, Operator, ProbeOrder, Store
+from weft.stats.estimate import bits
+from weft.stats.statistics import Statistics
+
+__all__ = ["STRATEGIES", "costs_of", "optimise", "plan_cost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to search; less for queries of many inputs, which have more of everything."""
+
+    rules: int  # of partitioning, tried on every tree
+    best_trees: int  # rules for which the best tree is found
+    rounds: int  # of changing layouts, for every heuristic
+    last_rounds: int  # of changing layouts, for the best of them
+    neighbours: bool  # whether to try one stored result more or less
+
+
+# Join graphs with more connected sets per input than a chain of six has are dense: their best tree takes long to find.
+DENSE = 3.5
+
+
+def _effort(space: Space) -> Effort:
+    if space.count > WIDE:
+        return Effort(rules=1, best_trees=1, rounds=0, last_rounds=1, neighbours=False)
+    sets = sum(space.connected(mask) for mask in range(1, space.full + 1))
+    return Effort(
+        rules=3, best_trees=2 if sets <= DENSE * space.count else 1, rounds=9, last_rounds=0, neighbours=True
+    )
+
+
+@lru_cache(maxsize=1)
+def _rules(space: Space) -> list[Rule]:
+    tree = next(
+        flat(space) if space.count <= WIDE else left_deep(space)
+    )  # many stores of one operator take long
+    return rules(space, tree, _effort(space).rules)
+
+
+def _best(space: Space, trees: Iterable[Tree]) -> Shape | None:
+    """The cheapest of some trees, each with the rules that suit the query best, its layouts then improved."""
+    effort = _effort(space)
+    few = _rules(space)
+    pairs = ((tree, scheme(space, tree, rule)) for tree in dict.fromkeys(trees) for rule in few)
+    found = cheapest(space, pairs) or cheapest(space, ((tree, _thrifty(space, tree)) for tree in trees))
+    return improve(space, found, effort.rounds) if found else None
+
+
+def _thrifty(space: Space, tree: Tree) -> Layouts:
+    """The layouts that store least: nothing is replicated."""
+    return {store: space.spreads(store)[0] for store in stores(tree)}
+
+
+HEURISTICS = {
+    "flat": flat,
+    "left_deep": left_deep,
+    "greedy_left_deep": greedy_left_deep,
+    "chain": chain,
+    "merge": merge,
+}
+
+
+def dynamic(space: Space) -> Iterator[Tree]:
+    """The best tree for each of the rules that suit the query best."""
+    for rule in _rules(space)[: _effort(space).best_trees]:
+        tree = best_tree(space, rule)
+        if tree is not None:
+            yield tree
+
+
+def auto(space: Space) -> Shape | None:
+    """The best of all heuristics and of dynamic trees; then, if inputs are few, one stored result more or less."""
+    found: list[Shape] = []
+    first = ((flat,), (left_deep,)) if space.count <= WIDE else ((left_deep,), (flat,))
+    for heuristics in (*first, (greedy_left_deep, chain, merge, dynamic)):
+        if found and space.deadline.over:
+            break
+        trees = [tree for heuristic in heuristics for tree in heuristic(space)]
+        found += [shape for shape in (_best(space, trees),) if shape is not None]
+    best = min(found, key=lambda shape: shape.total, default=None)
+    best = improve(space, best, _effort(space).last_rounds) if best else None
+    while best and _effort(space).neighbours and not space.deadline.over:
+        moves = [pair for tree in _neighbours(space, best.tree) for pair in _adopted(space, best, tree)]
+        moved = cheapest(space, moves)
+        if moved is None or moved.total >= best.total:
+            break
+        best = improve(space, moved, _effort(space).rounds)
+    return best
+
+
+def _neighbours(space: Space, tree: Tree) -> Iterator[Tree]:
+    for operator in tree[:-1]:
+        yield dissolve(tree, operator)
+    for operator in tree:
+        for count in range(2, min(4, len(operator))):
+            for some in combinations(operator, count):
+                if space.storable(sum(some)):
+                    yield materialise(tree, operator, some)
+
+
+def _adopted(space: Space, shape: Shape, tree: Tree) -> Iterator[tuple[Tree, Layouts]]:
+    """A neighbouring tree with the layouts of the shape; what is new in it is laid out in every way."""
+    known = {store: shape.layouts.get(store) for operator in tree for store in operator}
+    new = [store for store, spread in known.items() if spread is None]
+    base = {store: spread or space.spreads(store)[0] for store, spread in known.items()}
+    yield tree, base
+    for store in new:
+        for spread in space.spreads(store)[1:]:
+            yield tree, {**base, store: spread}
+
+
+def _yardstick(space: Space) -> Shape | None:
+    known = auto(space)
+    return exhaustive(space, known) if known else None
+
+
+def _strategy(heuristic: Callable[[Space], Iterator[Tree]]) -> Callable[[Space], Shape | None]:
+    return lambda space: _best(space, list(heuristic(space)))
+
+
+STRATEGIES: dict[str, Callable[[Space], Shape | None]] = {
+    "auto": auto,
+    **{name: _strategy(heuristic) for name, heuristic in HEURISTICS.items()},
+    "exhaustive": _yardstick,
+}
+
+
+def optimise(
+    query: Query, statistics: Statistics, options: Options | None = None, deadline: Deadline = NEVER
+) -> JoinPlan:
+    """The plan of a query, by the strategy that the options name: the best it knows, or has found by the deadline."""
+    options = options or Options()
+    check_inputs(query, options)
+    strategy = STRATEGIES.get(options.strategy)
+    if strategy is None:
+        raise ConfigError(
+            f"there is no strategy {options.strategy!r}", hint=nearest(options.strategy, STRATEGIES)
+        )
+    if query.outer is not None:
+        return _closed(query, statistics, options, deadline)
+    if len(query.inputs) == 1:
+        return JoinPlan(query, (), options.strategy, _NOTHING)
+    space = Space(query, statistics, options, deadline)
+    shape = strategy(space)
+    if shape is None and options.budget is None:
+        raise PlanError(
+            f"no plan of {space.count} inputs has a cost that is a number",
+            hint="join fewer, or shorten their windows",
+        )
+    if shape is None:
+        least = sum(space.size(1 << i) for i in range(space.count))
+        raise PlanError(
+            f"no plan by {options.strategy} stores at most {options.budget:.0f} tuples",
+            hint=f"the inputs alone are about {least:.0f}; shorten their windows, or raise the budget",
+        )
+    return replace(_to_plan(space, shape), cost=price(space, shape))
+
+
+_NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0)
+
+
+def _closed(query: Query, statistics: Statistics, options: Options, deadline: Deadline) -> JoinPlan:
+    """The plan of a query with outer joins: that of its core, if it is probed for, and where it is closed."""
+    core, closing = taken_apart(query)
+    if closing is None:
+        raise PlanError("only a query with outer joins is closed")
+    if not closing.walked:
+        homes = choose_homes(core, closing, statistics, options.partitions)
+        return JoinPlan(core, (), options.strategy, _NOTHING, closing, homes)
+    found = optimise(core, statistics, options, deadline)
+    homes = choose_homes(core, closing, statistics, options.partitions, found.stores)
+    return replace(found, closing=closing, homes=homes)
+
+
+def costs_of(
+    query: Query,
+    statistics: Statistics,
+    options: Options,
+    deadline_of: Callable[[Options], Deadline] = lambda _: NEVER,
+) -> dict[str, Cost | WeftError]:
+    """What a query costs by every strategy, or why it has no plan by it; each has a deadline of its own."""
+    costs: dict[str, Cost | WeftError] = {}
+    for strategy in STRATEGIES:
+        chosen = replace(options, strategy=strategy)
+        try:
+            plan = optimise(query, statistics, chosen, deadline_of(chosen))
+        except WeftError as error:
+            costs[strategy] = error
+        else:
+            costs[strategy] = plan.cost or _NOTHING
+    return costs
+
+
+def _to_plan(space: Space, shape: Shape) -> JoinPlan:
+    operators = []
+    for operator in shape.tree:
+        stores = [Store(space.names(mask), space.layout(mask, shape.layouts[mask])) for mask in operator]
+        mask = sum(operator)
+        orders = [
+            ProbeOrder(space.query.aliases[i], tuple(space.names(store) for store in shape.orders[mask, i]))
+            for i in bits(mask)
+        ]
+        operators.append(Operator(tuple(stores), tuple(orders)))
+    return JoinPlan(space.query, tuple(operators), space.options.strategy)
+
+
+def plan_cost(plan: JoinPlan, statistics: Statistics, options: Options | None = None) -> Cost:
+    """What any plan costs, whoever made it."""
+    space = Space(plan.query, statistics, options or Options())
+    mask = space.estimator.mask
+    tree = tuple(tuple(mask(store.aliases) for store in operator.stores) for operator in plan.operators)
+    layouts = {mask(store.aliases): space.spread(store.layout) for store in plan.stores}
+    orders = {
+        (mask(operator.aliases), space.query.aliases.index(order.start)): tuple(map(mask, order.visits))
+        for operator in plan.operators
+        for order in operator.orders
+    }
+    return price(space, Shape(tree, layouts, orders, 0.0))

@@ -1,0 +1,106 @@
+"""Tuples as they enter: typed, timed, numbered.
+
+Guarantees: what is admitted has the columns the query reads, of the types the stream declares, under the names of
+`weft.runtime.model.columns`; a time; and, where the query counts the input's tuples, a number. A tuple without an
+event time has no place in time, and is set aside; a tuple behind its watermark is late, and set aside unless late
+ones are to be joined. Numbers are given to what remains, before any filter of the query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import column
+from weft.bucket.columns import longs
+from weft.bucket.compiled import Mask
+from weft.bucket.words import flatten, validity
+from weft.errors import CatalogError, nearest
+from weft.kernels.expr.arrow import arrow_type
+from weft.kernels.expr.datum import as_type
+from weft.logical.expr import Column
+from weft.logical.query import PRESENT
+from weft.runtime.model.columns import full_name, seq_name
+from weft.runtime.program.executable import Program
+
+__all__ = ["Admitted", "admit", "numbered", "renumbered"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Admitted:
+    """Tuples of an input, how many were set aside, and the first and the last time among them."""
+
+    batch: pa.RecordBatch
+    late: int = 0
+    untimed: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+
+
+def admit(
+    program: Program,
+    alias: str,
+    data: pa.RecordBatch | pa.Table,
+    *,
+    now: int = 0,
+    watermark: int | None = None,
+) -> Admitted:
+    """The tuples of an input that take part; ``now`` is their arrival time, for streams without event time."""
+    input_ = program.graph.input(alias)
+    read = {full_name(item): _typed(data, item) for item in program.source(alias).columns}
+    event_time, name = input_.event_time, program.view.times[alias]
+    if event_time is None:
+        read[name] = pa.array(np.full(data.num_rows, now, np.int64))
+        return _timed(pa.RecordBatch.from_pydict(read), name, None, 0)
+    read[name] = _typed(data, event_time)
+    batch, untimed = _only(pa.RecordBatch.from_pydict(read), validity(read[name]))
+    drop = input_.stream.late == "drop"
+    return _timed(batch, name, watermark if drop else None, untimed)
+
+
+def _timed(batch: pa.RecordBatch, name: str, watermark: int | None, untimed: int) -> Admitted:
+    late = 0
+    if watermark is not None:
+        batch, late = _only(batch, longs(column(batch, name)) >= watermark)
+    if not batch.num_rows:
+        return Admitted(batch, late, untimed)
+    times = longs(column(batch, name))
+    return Admitted(batch, late, untimed, int(times.min()), int(times.max()))
+
+
+def numbered(program: Program, alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    """The tuples with their numbers, if their window counts them; ``first`` came before."""
+    if alias not in program.counted:
+        return batch
+    return batch.append_column(
+        seq_name(alias), pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
+    )
+
+
+def renumbered(alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    """Numbered tuples with numbers that begin so much later; a batch that carries none stays as it is."""
+    place = batch.schema.get_field_index(seq_name(alias))
+    if place < 0:
+        return batch
+    return batch.set_column(place, seq_name(alias), pa.array(longs(batch.column(place)) + first))
+
+
+def _only(batch: pa.RecordBatch, kept: Mask | None) -> tuple[pa.RecordBatch, int]:
+    if kept is None or kept.all():
+        return batch, 0
+    return batch.filter(pa.array(kept)), int(batch.num_rows - kept.sum())
+
+
+def _typed(data: pa.RecordBatch | pa.Table, item: Column) -> Any:
+    if item.name == PRESENT:
+        return pa.array(np.ones(data.num_rows, np.bool_))
+    place = data.schema.get_field_index(item.name)
+    if place < 0:
+        raise CatalogError(
+            f"the data of {item.alias} has no column {item.name!r}",
+            hint=nearest(item.name, data.schema.names),
+        )
+    return as_type(flatten(data.column(place)), arrow_type(item.type))

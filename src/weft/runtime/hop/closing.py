@@ -1,0 +1,293 @@
+"""Closing rows of queries with outer, semi and anti joins, in one partition (design, section 3).
+
+Guarantees: a row leaves once, in the first batch in which its tuples and the partners that semi joins ask for are there
+and no partner can come for what it misses; never earlier, so none is taken back. Which rows leave is a function of the
+stores, of the clocks before the batch and in it (`Turn.clocks`) and of the batch's number: there is nothing to
+remember, so a replay, a restart and another plan give the same. Of a query that is probed for, rows that miss nothing
+are left to its probes.
+
+What a batch costs depends on what it brings and what it closes: only tuples whose partners, or whose end, this batch
+decides are looked at, with those that share their key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket, column
+from weft.bucket.columns import longs, taken
+from weft.bucket.compiled import Ints, Longs, Mask
+from weft.bucket.index import by_hash
+from weft.bucket.memory import take
+from weft.kernels.expr.arrow import arrow_type
+from weft.kernels.expr.select import Columns, evaluate, holds
+from weft.kernels.outer.tree import Relation, Rows, rows_of
+from weft.kernels.probe.equality import in_order, probe_portions
+from weft.kernels.query_sets.query_set import nonempty, only, sets_of
+from weft.logical.expr import Column, Expr, columns
+from weft.logical.expr import all_of as conjunction
+from weft.runtime.hop.probe_step import PORTION_BYTES
+from weft.runtime.model.batch_order import ENDED, Clock, Turn
+from weft.runtime.model.columns import BATCH, FOREVER, full, full_name
+from weft.runtime.program.executable import Program
+from weft.runtime.program.store_plans import StorePlan, SweepPlan
+from weft.runtime.state.stores import State
+
+__all__ = ["close_rows", "own_rows"]
+
+Masks = list[Mask]  # per run
+
+
+def close_rows(
+    program: Program, plan: SweepPlan, state: State, turn: Turn, partition: int, portion: int = PORTION_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a query that leave in this batch, as it selects them, in portions of about so many bytes."""
+    clock = turn.clocks[plan.member.name]
+    if (plan.everywhere and partition) or not plan.has_to_do(clock):
+        return
+    held = {alias: _Held.of(program, plan, store, alias, state) for alias, store in plan.homes.items()}
+    chosen = _Choice(plan, held, clock, turn).chosen()
+    if chosen is None:
+        return
+    picked = {alias: _Picked.of(one, chosen[alias]) for alias, one in held.items()}
+    rows = rows_of(plan.closing.tree, _relations(plan, picked, turn.number), plan.waits)
+    leaving = np.flatnonzero(_leaving(plan, rows, picked, clock, turn))
+    size = max(1, portion // sum(map(_width, held.values())))
+    for first in range(0, leaving.size, size):
+        made = _selected(plan, rows, picked, leaving[first : first + size])
+        if made is not None:
+            yield made
+
+
+def _width(held: _Held) -> int:
+    """About how many bytes a tuple of an input takes in a row."""
+    return max((int(run.batch.nbytes // run.bounds.rows) for run in held.runs if run.bounds.rows), default=8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Held:
+    """What a partition has of an input: runs, which of their rows are for the query, how many runs are new."""
+
+    store: StorePlan
+    runs: Sequence[Bucket]
+    mine: Sequence[Mask]
+    old: int  # runs of earlier batches; the others are of this one
+
+    @classmethod
+    def of(cls, program: Program, plan: SweepPlan, store: StorePlan, alias: str, state: State) -> _Held:
+        settled = list(state.settled(store))
+        runs = [*settled, *state.added(store, alias)]
+        return cls(store, runs, [own_rows(program, plan, run.batch) for run in runs], len(settled))
+
+    def times(self, run: Bucket) -> Longs:
+        return longs(column(run.batch, self.store.time))
+
+
+def own_rows(program: Program, plan: SweepPlan, batch: pa.RecordBatch) -> Mask:
+    """Which rows are for the query."""
+    if not program.sets:
+        return np.ones(batch.num_rows, np.bool_)
+    sets = sets_of([column(batch, name) for name in program.sets])
+    return nonempty(only(sets, (plan.member.slot,)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which tuples have to be looked at."""
+
+    plan: SweepPlan
+    held: Mapping[str, _Held]
+    clock: Clock
+    turn: Turn
+
+    def chosen(self) -> dict[str, Sequence[Mask]] | None:
+        """Per input the rows of its runs; None if nothing is decided in this batch."""
+        whole = {alias: one.mine for alias, one in self.held.items()}
+        if self._all:
+            return whole
+        seeds = {alias: self._seeds(alias) for alias in self.held}
+        if not any(mask.any() for masks in seeds.values() for mask in masks):
+            return None
+        keyed = [alias for alias, one in self.held.items() if one.store.node.layout.by is not None]
+        if any(mask.any() for alias, masks in seeds.items() if alias not in keyed for mask in masks):
+            return whole
+        return {**whole, **self._sharing(keyed, seeds)}
+
+    @property
+    def _all(self) -> bool:
+        """Whether the batch decides on everything: it is the last one, or the first of a query that wants the past."""
+        member = self.plan.member
+        return self.clock.now >= ENDED or (member.backfill and self.turn.number == member.first)
+
+    def _seeds(self, alias: str) -> Masks:
+        """The tuples that came, if it is not for probes to find what they make, and those whose wait ends."""
+        one, probed = self.held[alias], self.plan.closing.walked and alias not in self.plan.completing
+        waits = {w for (_, name), w in self.plan.waits.items() if name == alias and w is not None}
+        found = []
+        for number, (run, mine) in enumerate(zip(one.runs, one.mine, strict=True)):
+            if number >= one.old and not probed:
+                found.append(mine)
+                continue
+            seeds = np.zeros(mine.size, np.bool_)
+            first, last = run.bounds.min_time, run.bounds.max_time
+            for wait in waits:
+                low, high = self.clock.before - wait, self.clock.now - wait
+                if first is None or last is None or (first < high and last >= low):
+                    times = one.times(run)
+                    seeds |= (times >= low) & (times < high)
+            found.append(seeds & mine)
+        return found
+
+    def _sharing(self, keyed: Sequence[str], seeds: Mapping[str, Masks]) -> dict[str, Masks]:
+        """The tuples that have a key of one of the seeds, and the seeds that have none."""
+        values = [
+            taken(column(run.batch, self.held[alias].store.key), np.flatnonzero(mask).astype(np.int32))
+            for alias in keyed
+            for run, mask in zip(self.held[alias].runs, seeds[alias], strict=True)
+            if mask.any()
+        ]
+        keys = in_order([pa.concat_arrays(values)])
+        found: dict[str, Masks] = {}
+        for alias in keyed:
+            one, order = self.held[alias], by_hash(self.held[alias].store.key)
+            found[alias] = []
+            for run, mine, mask in zip(one.runs, one.mine, seeds[alias], strict=True):
+                near = mask.copy()
+                for _, rows in probe_portions(keys, run, order):
+                    near[rows] = True
+                found[alias].append(near & mine)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Picked:
+    """Tuples of an input, numbered run by run."""
+
+    store: StorePlan
+    runs: Sequence[Bucket]
+    rows: Sequence[Ints]
+    firsts: Longs  # the number of each run's first
+    old: int  # runs of earlier batches
+
+    @classmethod
+    def of(cls, held: _Held, masks: Sequence[Mask]) -> _Picked:
+        rows = [np.flatnonzero(mask).astype(np.int32) for mask in masks]
+        firsts = np.cumsum([0, *(one.size for one in rows)]).astype(np.int64)
+        return cls(held.store, held.runs, rows, firsts, held.old)
+
+    @property
+    def count(self) -> int:
+        return int(self.firsts[-1])
+
+    def numbers(self, name: str) -> Longs:
+        """A column of times or whole numbers, of all of them."""
+        parts = [take(longs(column(run.batch, name)), rows) for run, rows in self._filled()]
+        return np.concatenate(parts) if parts else full(0, 0)
+
+    def arrived(self, number: int) -> Longs:
+        """The batches in which they came; if the store does not say, whether it is this one or one before."""
+        if BATCH in self.store.columns:
+            return self.numbers(BATCH)
+        arrived = full(self.count, number)
+        arrived[: self.firsts[self.old]] = -1
+        return arrived
+
+    def column(self, item: Column) -> Any:
+        """A column of all of them."""
+        parts = [taken(column(run.batch, full_name(item)), rows) for run, rows in self._filled()]
+        return _joined(parts, item)
+
+    def _filled(self) -> Iterator[tuple[Bucket, Ints]]:
+        return ((run, rows) for run, rows in zip(self.runs, self.rows, strict=True) if rows.size)
+
+    def some(self, item: Column, numbers: Longs) -> Any:
+        """A column of some of them, by number; NULL where that is -1."""
+        order = np.argsort(numbers, kind="stable")
+        ordered = numbers[order]
+        cuts = np.searchsorted(ordered, self.firsts)
+        parts = [pa.nulls(int(cuts[0]), arrow_type(item.type))] if cuts[0] else []
+        for place, (run, rows) in enumerate(zip(self.runs, self.rows, strict=True)):
+            here = ordered[int(cuts[place]) : int(cuts[place + 1])] - self.firsts[place]
+            if here.size:
+                parts.append(taken(column(run.batch, full_name(item)), rows[here]))
+        back = np.empty(order.size, np.int32)
+        back[order] = np.arange(order.size, dtype=np.int32)
+        return taken(_joined(parts, item), back)
+
+
+def _joined(parts: list[Any], item: Column) -> Any:
+    if not parts:
+        return pa.nulls(0, arrow_type(item.type))
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _relations(plan: SweepPlan, picked: Mapping[str, _Picked], number: int) -> dict[str, Relation]:
+    read = _read(plan.closing.tree.conditions)
+    found = {}
+    for alias, one in picked.items():
+        named = {full_name(item): one.column(item) for item in read if item.alias == alias}
+        batch = pa.RecordBatch.from_pydict(named)
+        found[alias] = Relation(batch, one.numbers(one.store.time), one.arrived(number), plan.windows[alias])
+    return found
+
+
+def _read(exprs: Iterable[Expr]) -> list[Column]:
+    return list(dict.fromkeys(item for expr in exprs for item in columns(expr)))
+
+
+def _leaving(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: Clock, turn: Turn) -> Mask:
+    """Which rows are there and final in this batch, and were not before it."""
+    member = plan.member
+    before = (rows.arrived < turn.number) & (rows.final < clock.before)
+    leaving: Mask = (rows.final < clock.now) & ~before
+    lacking = rows.final > -FOREVER
+    if plan.closing.walked:
+        leaving &= lacking
+    if member.first and not member.backfill:
+        leaving &= rows.arrived >= member.first
+    return leaving & (_provable(plan, rows, picked) | ~lacking)
+
+
+def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mask:
+    """Which rows can have had no partner that was forgotten before the query came."""
+    complete = max((s.complete for s in plan.member.sights if s.complete is not None), default=None)
+    provable = np.ones(len(rows), np.bool_)
+    if complete is None:
+        return provable
+    for alias, numbers in rows.numbers.items():
+        reach, times = plan.reaches[alias], picked[alias].numbers(picked[alias].store.time)
+        if not times.size:
+            continue
+        oldest = times[numbers] - reach if reach is not None else np.full(len(rows), -FOREVER)
+        provable &= (numbers < 0) | (oldest >= complete)
+    return provable
+
+
+def _selected(
+    plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], leaving: Longs
+) -> pa.RecordBatch | None:
+    """The columns of the result for those rows that fulfil the conditions on all of them."""
+    where = plan.closing.where
+    if where:
+        condition = conjunction(where)
+        kept = holds(condition, _columns([condition], rows, picked, leaving), leaving.size)
+        leaving = leaving[kept]
+        if not leaving.size:
+            return None
+    projection = plan.member.query.projection
+    read = _columns([output.expr for output in projection], rows, picked, leaving)
+    return pa.RecordBatch.from_pydict(
+        {output.name: evaluate(output.expr, read, leaving.size) for output in projection}
+    )
+
+
+def _columns(exprs: Iterable[Expr], rows: Rows, picked: Mapping[str, _Picked], chosen: Longs) -> Columns:
+    return {
+        (item.alias, item.name): picked[item.alias].some(item, rows.numbers[item.alias][chosen])
+        for item in _read(exprs)
+    }

@@ -1,0 +1,157 @@
+"""The probes of one hop in one partition, portion by portion.
+
+Guarantees: what `weft.runtime.hop.interpret` says of probes. Neither what arrives for a probe nor what it finds is
+held at once (design, D14): a portion of matches becomes results, leaves for other partitions and goes through the
+probes that follow in the same task before the next one is made. The exception is a probe of a store that this hop
+still adds to: its tuples wait for that, and so do those that are stored. Matches that are only counted are not made
+where ranges say how many they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket
+from weft.errors import FunctionError
+from weft.plan.rules import ProbeRule, ResultRule
+from weft.plan.schedule import LOCAL
+from weft.runtime.hop.outcome import Outcome, finish
+from weft.runtime.hop.probe_step import PORTION_BYTES, Found, Heaviest, Probe, prepare
+from weft.runtime.hop.routing import of_use, send
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.columns import concat
+from weft.runtime.program.executable import Program
+from weft.runtime.state.stores import State
+
+__all__ = ["Here", "Probes", "visible"]
+
+Here = dict[str, list[pa.RecordBatch]]  # what has arrived in a task, by edge
+
+
+@dataclass
+class Probes:
+    """The probes of a hop; ``here`` is what waits for its rules, ``later`` the stores that are still added to."""
+
+    program: Program
+    state: State
+    turn: Turn
+    outcome: Outcome
+    here: Here
+    later: list[str]
+    edges: Collection[str] | None = None  # None: all
+    portion: int = PORTION_BYTES
+    _path: list[Probe] = field(default_factory=list)  # the probes that are under way, the first one first
+
+    def run(self, rule: ProbeRule, batches: Sequence[pa.RecordBatch]) -> None:
+        """Probe with what has arrived, and pass the matches on: within the task, or to another."""
+        for batch in _joined(batches, self.portion):
+            self._probe(rule, batch)
+
+    def _probe(self, rule: ProbeRule, batch: pa.RecordBatch) -> None:
+        if self._nobody_waits(rule):
+            return
+        try:
+            runs = visible(self.program, rule, self.state, self.turn)
+            probe = prepare(self.program.steps[rule.edge], batch, runs, self.turn)
+            with self._under_way(probe):
+                self._found(rule, probe)
+        except FunctionError as error:
+            self.outcome.fail(rule.users, error)
+
+    def _found(self, rule: ProbeRule, probe: Probe) -> None:
+        """Pass on what a probe finds."""
+        onward = [name for name in rule.outputs if self.edges is None or name in self.edges]
+        ends = [end for name in onward if isinstance(end := self.program.rules[name], ResultRule)]
+        further = [name for name in onward if not isinstance(self.program.rules[name], ResultRule)]
+        self.outcome.tally(rule.edge, probes=probe.tuples)
+        if not further and self._counted(rule, ends, probe):
+            return
+        for found in probe.portions(self.portion):
+            self.outcome.tally(rule.edge, matches=found.num_rows)
+            self._pass_on(found, ends, further)
+            if self._nobody_waits(rule):
+                return
+
+    def _nobody_waits(self, rule: ProbeRule) -> bool:
+        """Whether all queries that a rule is for have failed."""
+        failed = self.outcome.failed
+        return bool(failed) and all(name in failed for name in rule.users)
+
+    @contextmanager
+    def _under_way(self, probe: Probe) -> Iterator[None]:
+        self._path.append(probe)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    def _heaviest(self) -> Heaviest | None:
+        """Of the probes under way, the tuple with the most partners: what made the results so many."""
+        found = [one for probe in self._path if (one := probe.heaviest()) is not None]
+        return max(found, key=lambda one: one.matches, default=None)
+
+    def _counted(self, rule: ProbeRule, ends: Sequence[ResultRule], probe: Probe) -> bool:
+        """Count results, and no more, where that is all that is asked for and ranges tell it."""
+        if self.program.sets or not all(self.outcome.only_counts(end.users) for end in ends):
+            return False
+        found = probe.count()
+        if found is None:
+            return False
+        self.outcome.tally(rule.edge, matches=found)
+        for end in ends:
+            self.outcome.count(end.users[0], found, self._heaviest)
+        return True
+
+    def _pass_on(self, found: Found, ends: Sequence[ResultRule], further: Sequence[str]) -> None:
+        for end in ends:
+            finish(self.program, end, found, self.turn, self.outcome, self._heaviest)
+        if not further:
+            return
+        matches = found.gathered()
+        for name in further:
+            edge, after = self.program.edges[name], self.program.rules[name]
+            if edge.kind != LOCAL:
+                send(self.program, edge, of_use(self.program, after.users, matches), self.turn, self.outcome)
+            elif isinstance(after, ProbeRule) and after.store not in self.later:
+                self._probe(after, matches)
+            else:
+                self.here.setdefault(name, []).append(matches)
+
+
+def visible(program: Program, rule: ProbeRule, state: State, turn: Turn) -> list[Bucket]:
+    """The runs that a probe sees."""
+    plan = program.stores[rule.store]
+    runs = list(state.settled(plan))
+    for start in plan.node.aliases:
+        if turn.sees(rule.start, start):
+            runs += state.added(plan, start)
+    return runs
+
+
+def _joined(batches: Sequence[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """Batches of the same columns as few that are no larger than so many bytes, or have one row."""
+    some: list[pa.RecordBatch] = []
+    held = 0
+    for piece, taken in (found for batch in batches for found in _pieces(batch, size)):
+        if some and held + taken > size:
+            yield concat(some)
+            some, held = [], 0
+        some.append(piece)
+        held += taken
+    if some:
+        yield concat(some)
+
+
+def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """A batch, or parts of it that are small enough, and about how many bytes each takes."""
+    whole = batch.nbytes
+    if whole <= size:
+        yield batch, whole
+        return
+    rows = max(1, size * batch.num_rows // whole)
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows), rows * whole // batch.num_rows

@@ -1,0 +1,121 @@
+"""Which partitions tuples go to over an edge, and which of them go at all.
+
+Guarantees: a tuple goes where some query it is for wants it, with the columns that are read at the end of the edge. One
+whose key is NULL goes nowhere unless somebody looks for it. What may go anywhere is dealt out one by one; a batch that
+is sent in portions is dealt out as if it had been sent at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import column
+from weft.bucket.compiled import Mask
+from weft.kernels.query_sets.query_set import nonempty, only, sets_of
+from weft.kernels.route import partition as route
+from weft.kernels.route.heavy import dealt, heavy_rows
+from weft.logical.expr import Expr
+from weft.logical.limits import measured_in_cells
+from weft.plan.rules import Edge, StoreRule, Users
+from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
+from weft.runtime.hop.outcome import Outcome, Parcel
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.columns import BATCH, values_of
+from weft.runtime.program.executable import Program
+
+__all__ = ["kept", "of_use", "send"]
+
+
+def kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+    """The rows for which the mask is set."""
+    return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def of_use(
+    program: Program, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
+) -> pa.RecordBatch:
+    """The rows that are for any of some queries; there may be some that are for none at all."""
+    everybody = len(users) == len(program.members) and not also_empty
+    if not program.sets or everybody or not batch.num_rows:
+        return batch
+    sets = sets_of([column(batch, name) for name in program.sets])
+    return kept(batch, nonempty(only(sets, program.slots(users))))
+
+
+def send(
+    program: Program,
+    edge: Edge,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    outcome: Outcome,
+    begin: int | None = None,
+) -> None:
+    """Send a batch over an edge, with the columns that are needed at its end.
+
+    What may go anywhere is dealt out one by one, to begin with a given partition.
+    """
+    if batch.num_rows:
+        for parcel in _parcels(program, edge, batch, turn, outcome, begin):
+            outcome.send(parcel)
+
+
+def _parcels(
+    program: Program,
+    edge: Edge,
+    batch: pa.RecordBatch,
+    turn: Turn,
+    outcome: Outcome,
+    begin: int | None,
+) -> Iterator[Parcel]:
+    past = (BATCH,) if BATCH in batch.schema.names else ()
+    slim = batch.select([*program.carried[edge.name], *past])
+    if edge.kind == ALL:
+        parts = route.everywhere(slim, turn.partitions)
+    elif edge.kind == SPAN:
+        first, last = (values_of(batch, value) for value in edge.values)
+        parts = route.spanned(slim, first, last, turn.partitions)
+    elif edge.by is not None and (edge.heavy or edge.kind == LOCAL):
+        yield from _send_apart(program, edge, edge.by, batch, slim, turn, outcome)
+        return
+    elif edge.kind == GROUP_BY and edge.by is not None:
+        values = values_of(batch, edge.by)
+        place = route.by_cell if measured_in_cells(edge.by) else route.partitions
+        parts = route.split(slim, place([values], turn.partitions, nulls=edge.nulls), turn.partitions)
+    else:
+        first = outcome.deal(edge.name, slim.num_rows, turn.number) if begin is None else begin
+        parts = route.round_robin(slim, turn.partitions, first)
+    for partition, part in enumerate(parts):
+        if part.num_rows:
+            yield Parcel(edge.name, partition, part)
+
+
+def _send_apart(
+    program: Program,
+    edge: Edge,
+    by: Expr,
+    batch: pa.RecordBatch,
+    slim: pa.RecordBatch,
+    turn: Turn,
+    outcome: Outcome,
+) -> Iterator[Parcel]:
+    """Tuples over an edge with heavy values: dealt out if they are stored at its end, else everywhere."""
+    values, apart, count = values_of(batch, by), program.heavy(edge.name), turn.partitions
+    rows = heavy_rows(values, apart.words)
+    targets = route.partitions([values], count, nulls=edge.nulls)
+    if isinstance(program.rules[edge.name], StoreRule):
+        first = outcome.deal(edge.name, int(np.count_nonzero(rows)), turn.number)
+        parts = route.split(slim, dealt(targets, rows, count, first), count)
+    else:
+        alone = ~rows
+        if edge.kind == LOCAL:  # what rides is there already
+            alone &= heavy_rows(values, apart.rides)
+        parts = route.split(slim, np.where(alone, targets, np.int32(-1)), count)
+        copied = slim.filter(pa.array(rows))
+        parts += route.everywhere(copied, count)
+        outcome.tally(edge.name, copies=copied.num_rows * (count - 1))
+    for number, part in enumerate(parts):
+        if part.num_rows:
+            yield Parcel(edge.name, number % count, part)

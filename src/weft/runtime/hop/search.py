@@ -1,0 +1,240 @@
+"""How one probe finds its partners: the search that a batch's access path asks for.
+
+Guarantees: the pairs of a batch with the runs it is given, each once, in bounded portions: all equalities, predicates
+and windows hold. Where ranges of an index say all, they are given as such, so that matches can be counted without
+being made (design, D9 and D14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket, column
+from weft.bucket.columns import longs
+from weft.bucket.compiled import Ints, Longs, Mask
+from weft.bucket.memory import take
+from weft.bucket.words import validity
+from weft.kernels.expr.datum import numbers, with_nulls
+from weft.kernels.probe.band import Band, band_portions, band_ranges
+from weft.kernels.probe.equality import Keys, equal_ranges, in_order, probe_portions
+from weft.kernels.probe.grid import Grid, grid, grid_ranges
+from weft.kernels.probe.ranges import NO_INTS, PORTION, Ranges, Window, pairs, reachable
+from weft.kernels.probe.theta import CANDIDATES, Sides, candidates, residual, theta_portions
+from weft.logical.expr import BOOLEAN, Expr, Literal, columns
+from weft.logical.limits import FINE, Limit
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.columns import (
+    FOREVER,
+    UNTIL,
+    full,
+    full_name,
+    longest,
+    newest,
+    seq_name,
+    shortest_range,
+    until,
+    values_of,
+)
+from weft.runtime.program.access_paths import Access
+from weft.runtime.program.store_plans import Step
+
+__all__ = ["Search"]
+
+Portions = Iterator[tuple[Ints, Ints]]
+
+NO_RANGES = Ranges(NO_INTS, NO_INTS, NO_INTS, None)
+
+_TRUE = Literal(True, BOOLEAN)
+
+
+@dataclass
+class Search:
+    """A probe of one batch: what is prepared once, and used for every run."""
+
+    step: Step
+    batch: pa.RecordBatch
+    turn: Turn
+
+    def __post_init__(self) -> None:
+        self.view, rule = self.step.view, self.step.rule
+        self.newest = newest(self.view, self.batch, rule.known)
+        self.until = until(self.view, self.batch, rule.known)
+        self.window = self._window()
+        self.keys, self.band = _keys(self.step.access, self.batch), _band(self.step.access, self.batch)
+        self.grid = _grid(self.step.access, self.batch)
+
+    def pairs(self, run: Bucket, portion: int) -> Portions:
+        """The pairs of one run, at most so many at a time."""
+        access, step = self.step.access, self.step
+        some, window = min(PORTION, portion), self.window
+        if access.grid:
+            found = self._in_grid(run, min(CANDIDATES, portion))
+        elif self.keys is not None and access.order is not None:
+            found = probe_portions(self.keys, run, access.order, window=window, portion=some)
+        elif self.band is not None and access.order is not None:
+            found = band_portions(self.band, run, access.order, window=window, portion=some)
+        else:
+            predicate, few = access.rest or _TRUE, min(CANDIDATES, portion)
+            sides = _sides(predicate, step)
+            return self._inside(
+                theta_portions(predicate, sides, self.batch, run, window=window, portion=few), run
+            )
+        if access.rest is not None:
+            found = residual(access.rest, _sides(access.rest, step), self.batch, run, found)
+        return self._inside(found, run)
+
+    def _in_grid(self, run: Bucket, portion: int) -> Portions:
+        order = self.step.access.order
+        if self.grid is None or order is None or not reachable(run, self.window, None):
+            return iter(())
+        return pairs(grid_ranges(self.grid, run, order), run, window=self.window, portion=portion)
+
+    def ranges(self, run: Bucket) -> Ranges | None:
+        """The pairs of one run as ranges that leave nothing to be checked; None: some pairs may not be matches."""
+        if self.step.access.rest is not None or next(self._checks(run), None) is not None:
+            return None
+        if not self.batch.num_rows or not reachable(run, self.window, None):
+            return NO_RANGES
+        if self.keys is not None:
+            return self.key_ranges(run) if self.keys.exact else None
+        if self.grid is not None or self.step.access.grid:
+            return None
+        if self.band is not None and (order := self.step.access.order) is not None:
+            exact = self.window is None and run.index(order).words.exact
+            return band_ranges(self.band, run, order) if exact else None
+        found, checked = candidates(self.batch.num_rows, run, self.window)
+        return found if checked or self.window is None else None
+
+    def key_ranges(self, run: Bucket) -> Ranges:
+        """The stored rows of one run with the key of each probe tuple, inside its window."""
+        order = self.step.access.order
+        if self.keys is None or order is None or not self.keys.rows.size:
+            return NO_RANGES
+        if not reachable(run, self.window, None):
+            return NO_RANGES
+        return equal_ranges(self.keys, run, order, self.window)
+
+    def _window(self) -> Window | None:
+        """The bounds on the store's clock: the windows' and those of predicates."""
+        store = self.step.store
+        low, high = None, self.until
+        if store.counted:
+            low, high = full(self.batch.num_rows, self._oldest(store.node.aliases[0])), None
+        elif (shortest := shortest_range(self.view, store.node.aliases)) is not None:
+            low = self.newest - shortest
+        for limit in self.step.access.times:
+            bound = _bound(limit, self.batch)
+            if limit.lower:
+                low = bound if low is None else np.maximum(low, bound)
+            else:
+                high = bound if high is None else np.minimum(high, bound)
+        if low is None and high is None:
+            return None
+        size = self.batch.num_rows
+        return Window(
+            full(size, -FOREVER) if low is None else low, full(size, FOREVER) if high is None else high
+        )
+
+    def _oldest(self, alias: str) -> int:
+        rows = longest(self.view, alias)
+        return 0 if rows is None else self.turn.oldest(alias, rows, self.step.rule.start)
+
+    def _inside(self, pairs: Portions, run: Bucket) -> Portions:
+        """The pairs that fulfil what the window on the clock does not say."""
+        checks = list(self._checks(run))
+        if not checks:
+            return pairs
+        return _filtered(pairs, checks)
+
+    def _checks(self, run: Bucket) -> Iterator[_Check]:
+        store = self.step.store
+        names = store.node.aliases
+        if store.counted:
+            if self.until is not None:
+                yield _Check(longs(column(run.batch, store.time)), self.until, "<=")
+            return
+        if UNTIL in store.columns:
+            yield _Check(longs(column(run.batch, UNTIL)), self.newest, ">=")
+        for alias in names:
+            if len(names) > 1 and longest(self.view, alias) is not None:
+                oldest = full(self.batch.num_rows, self._oldest(alias))
+                yield _Check(longs(column(run.batch, seq_name(alias))), oldest, ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A stored number compared with one of the probe tuple."""
+
+    stored: Longs
+    probe: Longs
+    operator: str
+
+    def __call__(self, probes: Ints, rows: Ints) -> Mask:
+        here, there = take(self.stored, rows), take(self.probe, probes)
+        result: Mask = here <= there if self.operator == "<=" else here >= there
+        return result
+
+
+def _filtered(pairs: Portions, checks: list[_Check]) -> Portions:
+    for probes, rows in pairs:
+        for check in checks:
+            kept = check(probes, rows)
+            probes, rows = probes[kept], rows[kept]
+        if probes.size:
+            yield probes, rows
+
+
+def _keys(access: Access, batch: pa.RecordBatch) -> Keys | None:
+    return in_order([values_of(batch, key) for key in access.keys]) if access.keys else None
+
+
+def _band(access: Access, batch: pa.RecordBatch) -> Band | None:
+    if not access.limits:
+        return None
+    sides: dict[bool, Any] = {limit.lower: _limits(limit, batch) for limit in access.limits}
+    is_open = {limit.lower: limit.open for limit in access.limits}
+    return Band(sides.get(True), sides.get(False), is_open.get(True, False), is_open.get(False, False))
+
+
+def _grid(access: Access, batch: pa.RecordBatch) -> Grid | None:
+    if not access.grid:
+        return None
+    first, second = access.grid
+    bounds = [tuple(_limits(end.limit, batch) for end in (one.low, one.high)) for one in (first, second)]
+    return grid(bounds[0], first.width, bounds[1], second.width / FINE)
+
+
+def _limits(limit: Limit, batch: pa.RecordBatch) -> Any:
+    """The bound that each tuple sets, moved by what rounding may have cost; from infinity, without end."""
+    values = values_of(batch, limit.value)
+    if limit.slack == (0.0, 0.0):
+        return values
+    part, more = limit.slack
+    plain = numbers(values).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved = plain + (np.abs(plain) * part + more) * (-1 if limit.lower else 1)
+    moved = np.where(np.isfinite(plain), moved, -np.inf if limit.lower else np.nan)
+    return with_nulls(moved, validity(values), pa.float64())
+
+
+def _bound(limit: Limit, batch: pa.RecordBatch) -> Longs:
+    """The first or last time that a predicate's bound lets in; where that is NULL, none is."""
+    values = values_of(batch, limit.value)
+    valid, times = validity(values), longs(values)
+    if limit.open:
+        times = times + (1 if limit.lower else -1)
+    return times if valid is None else np.where(valid, times, FOREVER if limit.lower else -FOREVER)
+
+
+def _sides(predicate: Expr, step: Step) -> Sides:
+    named = {(item.alias, item.name): full_name(item) for item in columns(predicate)}
+    inside = step.store.node.aliases
+    return Sides(
+        {key: name for key, name in named.items() if key[0] not in inside},
+        {key: name for key, name in named.items() if key[0] in inside},
+    )

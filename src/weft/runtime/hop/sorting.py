@@ -1,0 +1,171 @@
+"""Results of one partition in the order that a query asks for, with the keys to merge them by.
+
+Guarantees: the order is that of `weft.logical.ordering`. What a probe found for a query leaves as one run, sorted by
+its keys, which are its first columns: the block of the result's last tuple; with `inner`, also the block of each
+partner in the order of FROM; with `event`, the largest time. Only row numbers are sorted; columns are gathered once.
+
+A last tuple's number is its place among all tuples of the query's inputs since the query's first batch. A read task
+cannot know it, and gives the place among those it read; the driver adds what came before
+(`weft.runtime.loop.ordered_output`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import column
+from weft.bucket.columns import longs, taken
+from weft.bucket.compiled import Array, Ints, Longs, frozen
+from weft.bucket.memory import fresh, take
+from weft.kernels.order.merging import bits_of
+from weft.kernels.order.sort import counted_places, place, sort_rows
+from weft.kernels.probe.materialise import stored_column
+from weft.kernels.probe.ranges import Matches
+from weft.logical.ordering import OUTER, Ordering
+from weft.plan.graph import Member
+from weft.runtime.hop.probe_step import Found
+from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.columns import MAX, View, full, seq_name
+
+__all__ = ["InOrder", "arranged", "in_place", "key_count", "tuples_before"]
+
+
+def key_count(ordering: Ordering) -> int:
+    """How many of a run's first columns are its keys."""
+    return 1 + len(ordering.inputs) if ordering.is_inner else 1
+
+
+@dataclass(frozen=True, eq=False)
+class InOrder:
+    """Matches of a probe in an order, as results are made of them; ``places`` says where each of them comes."""
+
+    found: Found
+    matches: Matches
+    places: Ints
+
+    @property
+    def num_rows(self) -> int:
+        """How many there are."""
+        return self.places.size
+
+    @cached_property
+    def _order(self) -> Ints:
+        """Which of the matches comes when."""
+        return in_place(self.places)
+
+    @cached_property
+    def _origins(self) -> Ints:
+        return self.found.origins(self.matches)
+
+    def column(self, name: str, rows: Ints | None = None) -> Any:  # noqa: ARG002
+        """A column of them."""
+        runs = self.found.runs
+        if name in self.found.batch.schema.names:
+            values = column(self.found.batch, name)
+            bits = bits_of(values)
+            if bits is None:
+                return taken(values, take(self._origins, self._order))
+            return self._placed(values.type, [(bits, self._origins, self.places)])
+        stored = [column(run.batch, name) for run in runs]
+        known = [bits for values in stored if (bits := bits_of(values)) is not None]
+        if len(known) < len(stored):
+            return taken(stored_column(self.matches, runs, name), self._order)
+        cuts = [slice(first, last) for first, last in pairwise(self.matches.splits)]
+        parts = zip(known, cuts, strict=True)
+        return self._placed(
+            stored[0].type, [(bits, self.matches.stored[cut], self.places[cut]) for bits, cut in parts]
+        )
+
+    def _placed(self, kind: Any, parts: Sequence[tuple[Array, Ints, Ints]]) -> Any:
+        """The column of a type that is made of values, the rows that are meant, and their places."""
+        out = fresh(self.num_rows, parts[0][0].dtype)
+        for bits, rows, places in parts:
+            place(bits, rows, places, out)
+        return pa.Array.from_buffers(kind, self.num_rows, [None, pa.py_buffer(out)])
+
+
+def in_place(order: Ints) -> Ints:
+    """Where each row comes in an order; or, the other way round, the order in which rows come to these places."""
+    places = fresh(order.size, np.int32)
+    place(frozen(np.arange(order.size, dtype=np.int32)), np.arange(order.size, dtype=np.int32), order, places)
+    return places
+
+
+def arranged(
+    member: Member, view: View, start: str, found: Any, rows: Ints | None, turn: Turn
+) -> tuple[list[Longs], Any, Ints | None]:
+    """The keys of results in order; what gives their columns, in order too, and of which rows."""
+    ordering = member.ordering
+    if ordering is not None and ordering.kind == OUTER and isinstance(found, Found):
+        matches = found.only(rows)
+        numbers = _numbers(member, ordering.block, start, found.batch, turn)
+        counted = counted_places(numbers, found.origins(matches))
+        if counted is not None:
+            places, blocks, counts = counted
+            return [np.repeat(blocks, counts)], InOrder(found, matches, places), None
+    keys = _keys(member, view, start, found, rows, turn)
+    order = sort_rows(keys)
+    if order is None:
+        return keys, found, rows
+    keys = [take(key, order) for key in keys]
+    if isinstance(found, Found):
+        return keys, InOrder(found, found.only(rows), in_place(order)), None
+    return keys, found, order if rows is None else take(rows, order)
+
+
+def _keys(member: Member, view: View, start: str, found: Any, rows: Ints | None, turn: Turn) -> list[Longs]:
+    ordering = member.ordering
+    if ordering is None or not ordering.by_arrival:
+        time = MAX if isinstance(found, Found) else view.times[start]
+        return [longs(found.column(time, rows))]
+    last = _last(member, ordering.block, start, found, rows, turn)
+    if not ordering.is_inner:
+        return [last]
+    return [last, *(_partner(ordering, alias, start, found, rows, last.size) for alias in ordering.inputs)]
+
+
+def _last(member: Member, block: int, start: str, found: Any, rows: Ints | None, turn: Turn) -> Longs:
+    """The blocks of the last tuples of results."""
+    numbers = _numbers(member, block, start, found.batch, turn)
+    if isinstance(found, Found):
+        return take(numbers, found.origins(found.only(rows)))
+    return numbers if rows is None else take(numbers, rows)
+
+
+def _numbers(member: Member, block: int, start: str, batch: pa.RecordBatch, turn: Turn) -> Longs:
+    """The blocks of tuples that set out, which are fewer than their results."""
+    numbers = longs(column(batch, seq_name(start)))
+    before = turn.counts.get(start)
+    if before is None:
+        return numbers
+    first = tuples_before(member, turn) + _ahead(member, start, turn) - before.before
+    return _blocks(numbers + first, block)
+
+
+def _partner(ordering: Ordering, alias: str, start: str, found: Any, rows: Ints | None, size: int) -> Longs:
+    """The blocks of partners of one input; the last tuple is none of them."""
+    if alias == start:
+        return full(size, 0)
+    return _blocks(longs(found.column(seq_name(alias), rows)), ordering.precision)
+
+
+def _blocks(numbers: Longs, precision: int) -> Longs:
+    return numbers if precision == 1 else numbers // precision
+
+
+def tuples_before(member: Member, turn: Turn) -> int:
+    """How many tuples of its inputs a query has had in earlier batches."""
+    return sum(turn.counts[alias].before for alias in member.query.aliases) - member.began
+
+
+def _ahead(member: Member, start: str, turn: Turn) -> int:
+    """How many tuples of a query's inputs come before those of ``start`` in a batch."""
+    others = [alias for alias in member.query.aliases if alias != start and turn.sees(start, alias)]
+    return sum(turn.counts[alias].arrived for alias in others)

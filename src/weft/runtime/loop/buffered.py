@@ -1,0 +1,134 @@
+"""Results that are held back until the watermarks pass them.
+
+Guarantees: what leaves at a clock are all results of earlier times that have been found, in the order of their times;
+what stays are a few sorted runs. So if nothing that is found later is of an earlier time than the clock, which is so
+where late tuples are dropped, all that ever leaves is in order. A run is the time of every result, in its first column,
+and the results. Runs are what the manifest names (design, D3), files on a disk: written once, read from the front on; a
+file's name ends in its checksum, so one that is not what was written is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.columns import longs
+from weft.errors import StateError
+from weft.kernels.order.merging import merge
+from weft.runtime.log.checkpoint import BUCKETS
+from weft.runtime.log.values import HeldRun
+from weft.storage.storage import Memory, Storage
+
+__all__ = ["Held", "opened", "release", "written"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A run that waits; ``file`` is where it is, from row ``first`` on, if it is in one."""
+
+    run: pa.RecordBatch
+    file: str = ""
+    first: int = 0
+
+    @property
+    def time(self) -> int:
+        """The first time in it."""
+        return int(longs(self.run.column(0))[0])
+
+
+def release(
+    waiting: Iterable[Held], new: Sequence[pa.RecordBatch], clock: int
+) -> tuple[list[pa.RecordBatch], list[Held]]:
+    """The results of times before a clock, in order and without these, and what waits on; ``new`` are sorted runs."""
+    leaving, staying, late = [], [], []
+    for one in waiting:
+        cut = _cut(one.run, clock)
+        leaving.append(one.run.slice(0, cut))
+        if cut < one.run.num_rows:
+            staying.append(Held(one.run.slice(cut), one.file, one.first + cut))
+    for run in new:
+        cut = _cut(run, clock)
+        leaving.append(run.slice(0, cut))
+        late.append(run.slice(cut))
+    if any(run.num_rows for run in late):
+        staying.append(Held(_one(late)))
+    while len(staying) > 1 and staying[-2].run.num_rows < 2 * staying[-1].run.num_rows:
+        last = [one.run for one in staying[-2:]]  # so there are few runs, and a row is copied a few times
+        staying[-2:] = [Held(_one(last))]
+    return merge(leaving, 1).batches, staying
+
+
+def _one(runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(merge(runs, 1, keep=True).batches)
+
+
+def _cut(run: pa.RecordBatch, clock: int) -> int:
+    return int(np.searchsorted(longs(run.column(0)), clock, "left"))
+
+
+def opened(storage: Storage, runs: Iterable[HeldRun]) -> list[Held]:
+    """What waits in files."""
+    return [Held(_read(storage, run.name).slice(run.first), run.name, run.first) for run in runs]
+
+
+def _read(storage: Storage, name: str) -> pa.RecordBatch:
+    entry = f"{BUCKETS}/{name}"
+    if isinstance(storage, Memory):
+        return storage.objects[entry]
+    try:
+        path = str(storage.path(entry))
+        found = os.stat(path)
+        if (
+            f"{_checksum(path, found.st_size, found.st_mtime_ns, found.st_ino):08x}"
+            != name.rpartition("-")[2]
+        ):
+            raise OSError("its checksum is wrong")
+        with pa.memory_map(path) as file, pa.ipc.open_file(file) as reader:
+            return reader.get_batch(0)
+    except (OSError, pa.ArrowException) as error:
+        raise StateError(
+            f"{storage.locate(entry)} with results that wait is missing or damaged: {error}",
+            hint="restore it, or use a new checkpoint directory",
+        ) from None
+
+
+@lru_cache(maxsize=256)
+def _checksum(path: str, size: int, modified: int, inode: int) -> int:  # noqa: ARG001
+    """The checksum of a file, computed once for as long as the file is the same."""
+    with open(path, "rb") as file:
+        found = 0
+        while piece := file.read(1 << 20):
+            found = zlib.crc32(piece, found)
+        return found
+
+
+def written(storage: Storage, number: int, waiting: Iterable[Held]) -> tuple[HeldRun, ...]:
+    """Where what waits is; what is in no file gets one, under a name that no other attempt at the batch has."""
+    found = []
+    for one in waiting:
+        name, first = one.file, one.first
+        if not name:
+            name, first = _write(storage, f"{number}-held-{uuid.uuid4().hex}", one.run), 0
+        found.append(HeldRun(name, first, one.run.num_rows, one.time, one.run.nbytes))
+    return tuple(found)
+
+
+def _write(storage: Storage, stem: str, run: pa.RecordBatch) -> str:
+    """Keep a run under a name that begins so; the name."""
+    if isinstance(storage, Memory):
+        storage.objects[f"{BUCKETS}/{stem}"] = run
+        return stem
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_file(buffer, run.schema) as writer:
+        writer.write_batch(run)
+    data = buffer.getvalue().to_pybytes()
+    name = f"{stem}-{zlib.crc32(data):08x}"
+    storage.put(f"{BUCKETS}/{name}", data)
+    return name

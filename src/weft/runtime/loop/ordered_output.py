@@ -1,0 +1,98 @@
+"""The results of a batch as they leave, in the order that a query asks for, across partitions and batches.
+
+Guarantees: the order is that of `weft.logical.ordering`. What partitions have sorted is merged by a tree of mergers
+(`weft.kernels.order.sort`). It is a function of what the batches so far left and of what this one found, so a batch
+that is replayed gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from weft.bucket.columns import longs
+from weft.kernels.expr.arrow import result_schema
+from weft.kernels.order.merging import merge
+from weft.kernels.order.punctuation import Punctuations
+from weft.plan.graph import Member
+from weft.runtime.hop.sorting import key_count, tuples_before
+from weft.runtime.loop.buffered import Held, release
+from weft.runtime.model.batch_order import ENDED, UNKNOWN, Turn
+from weft.runtime.model.watermarks import Watermarks
+
+__all__ = ["Gathered", "clock_of", "gathered", "placed"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """A query's results of a batch, up to where its output is complete, and what waits to leave."""
+
+    table: pa.Table
+    punctuations: Punctuations
+    waiting: Sequence[Held] = ()
+
+    @property
+    def rows_waiting(self) -> int:
+        """How many results wait."""
+        return sum(one.run.num_rows for one in self.waiting)
+
+    def without_rows(self) -> Gathered:
+        """What is left of it if the query failed."""
+        return Gathered(self.table.slice(0, 0), self.punctuations[:0])
+
+
+def gathered(
+    member: Member,
+    runs: Sequence[pa.RecordBatch],
+    turn: Turn,
+    rows: int,
+    watermarks: Watermarks,
+    waiting: Sequence[Held] = (),
+) -> Gathered:
+    """What of sorted runs leaves; ``rows`` have left before, and ``watermarks`` are those after the batch."""
+    ordering = member.ordering
+    if ordering is None or not ordering.by_arrival:
+        clock = clock_of(member, turn, watermarks)
+        leaving, staying = release(waiting, runs, clock)
+        table = _table(member, leaving)
+        marks = Punctuations.none(timed=True)
+        if clock > UNKNOWN:
+            marks = Punctuations.of_time(rows + table.num_rows, clock)
+        return Gathered(table, marks, staying)
+    keys = key_count(ordering)
+    whole = merge(runs, keys)
+    before = tuples_before(member, turn)
+    after = before + sum(turn.counts[alias].arrived for alias in member.query.aliases)
+    marks = Punctuations.of_blocks(whole.heads, whole.lengths, ordering.block, (rows, before), after)
+    return Gathered(_table(member, whole.batches), marks)
+
+
+def clock_of(member: Member, turn: Turn, watermarks: Watermarks) -> int:
+    """Before which time all results of a query are known: nothing that is on time can come there any more."""
+    if member.name in turn.clocks and turn.clocks[member.name].now >= ENDED:
+        return ENDED
+    marks = [watermarks.of(input_.stream.name) for input_ in member.query.inputs]
+    known = [mark for mark in marks if mark is not None]
+    return min(known) if len(known) == len(marks) else UNKNOWN
+
+
+def placed(
+    member: Member, turn: Turn, runs: Iterable[tuple[int, pa.RecordBatch]], counts: Mapping[int, int]
+) -> list[pa.RecordBatch]:
+    """Runs that read tasks gave, with the numbers that their tuples have among all.
+
+    A run is known by its task; ``counts`` says how many tuples each of these read.
+    """
+    before, block = tuples_before(member, turn), member.ordering.block if member.ordering else 1
+    found = []
+    for task, run in runs:
+        first = before + sum(rows for other, rows in counts.items() if other < task)
+        blocks = pa.array((longs(run.column(0)) + first) // block)
+        found.append(run.set_column(0, run.schema.field(0), blocks))
+    return found
+
+
+def _table(member: Member, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches, result_schema(member.query))

@@ -1,0 +1,108 @@
+"""How far each source is in time.
+
+Guarantees: a source's watermark never falls. Every tuple that is on time is at or after the watermark its source had
+when the batch began. A source that has been silent for longer than `idle_after` is taken along by the others: it does
+not hold them back, and what it brings later is late if they have passed it. A source without event time is where the
+clock is, and is never idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from weft.logical.query import connected
+from weft.logical.schema import Stream
+from weft.plan.graph import PhysicalGraph
+from weft.runtime.model.batch_order import ENDED, NEVER, UNKNOWN, Clock
+from weft.runtime.model.columns import micros
+
+__all__ = ["Watermarks", "clocks", "connected_streams"]
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Per stream: its watermark in microseconds (absent: nothing seen yet), and when it last brought something."""
+
+    marks: Mapping[str, int] = field(default_factory=dict)
+    active: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, stream: str) -> int | None:
+        """The watermark of a stream."""
+        return self.marks.get(stream)
+
+    def advance(
+        self, components: Iterable[Iterable[Stream]], newest: Mapping[str, int], now: int
+    ) -> Watermarks:
+        """The watermarks after a batch whose newest tuples, by stream, are of these times.
+
+        ``components`` are the streams that queries connect: an idle one is taken along by those it is joined with.
+        """
+        marks, active = dict(self.marks), dict(self.active)
+        for component in components:
+            streams = {stream.name: stream for stream in component}
+            active |= {name: now if name in newest else self.active.get(name, now) for name in streams}
+            for name, stream in streams.items():
+                mark = _own(stream, newest.get(name), now)
+                if mark is not None:
+                    marks[name] = max(mark, marks.get(name, mark))
+            idle = {name for name, stream in streams.items() if _is_idle(stream, now - active[name])}
+            marks |= _taken_along(marks, streams, idle)
+        return Watermarks(marks, active)
+
+
+def connected_streams(graphs: Iterable[PhysicalGraph]) -> list[list[Stream]]:
+    """The streams of graphs, those together that queries connect."""
+    queries = [member.query for graph in graphs for member in graph.members]
+    streams = {input_.stream.name: input_.stream for query in queries for input_ in query.inputs}
+    edges = [frozenset(input_.stream.name for input_ in query.inputs) for query in queries]
+    found: list[list[Stream]] = []
+    left = sorted(streams)
+    while left:
+        names = connected(left[0], edges)
+        found.append([streams[name] for name in sorted(names)])
+        left = [name for name in left if name not in names]
+    return found
+
+
+def clocks(
+    graph: PhysicalGraph, watermarks: Watermarks, closed: Mapping[str, int], *, ended: bool = False
+) -> dict[str, Clock]:
+    """The clocks of a batch: rows can be closed up to where all streams of a query are, or all at the end of them.
+
+    Queries whose results are held back have one too: it says when all of them may leave.
+    ``closed`` says up to where queries were closed before.
+    """
+    found: dict[str, Clock] = {}
+    held = [member.name for member in graph.members if member.held]
+    for query in (*(sweep.query for sweep in graph.sweeps), *held):
+        streams = {input_.stream.name for input_ in graph.member(query).query.inputs}
+        marks = [watermarks.of(name) for name in streams]
+        known = [mark for mark in marks if mark is not None]
+        now = ENDED if ended else min(known) if len(known) == len(marks) else UNKNOWN
+        before = closed.get(query, NEVER)
+        found[query] = Clock(before, max(before, now))
+    return found
+
+
+def _own(stream: Stream, newest: int | None, now: int) -> int | None:
+    """What a stream's own tuples say; without event time, the next one arrives now or later."""
+    if stream.event_time is None:
+        return now
+    return None if newest is None else newest - micros(stream.lateness)
+
+
+def _is_idle(stream: Stream, silence: int) -> bool:
+    """Whether a stream has been silent for too long; one that the clock tells never is."""
+    if stream.event_time is None or stream.idle_after is None:
+        return False
+    return silence > micros(stream.idle_after)
+
+
+def _taken_along(marks: Mapping[str, int], streams: Mapping[str, Stream], idle: set[str]) -> dict[str, int]:
+    """The watermarks of idle streams: where the others are."""
+    awake = [name for name in streams if name not in idle]
+    if not awake or any(name not in marks for name in awake):
+        return {}
+    least = min(marks[name] for name in awake)
+    return {name: max(least, marks.get(name, least)) for name in sorted(idle)}

@@ -1,0 +1,268 @@
+"""What is in a checkpoint directory, without touching it.
+
+Guarantees: only reads, and takes no lock, so it can be asked while a session runs; what it shows is the state after the
+last committed batch. Files of a batch under way are in no manifest yet and count as *unnamed*, as do those that a crash
+left; the next commit deletes what is still unnamed then. Needs no kernels. Where the plan of the last batch is gone or
+damaged, who uses a store is not known, and the rest is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weft.errors import StateError, WeftError
+from weft.logical.window import Rows
+from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.join_plan import store_name
+from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.log.values import GRAPH, Manifest
+from weft.runtime.queries.request import Asked
+
+__all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "StreamState", "inspect"]
+
+_TRIES = 5  # a running session may delete what is about to be read
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """So many files, of so many bytes."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """A stream: its columns and event time, the tuples that came, and its watermark in microseconds."""
+
+    name: str
+    text: str
+    arrived: int = 0
+    watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """A store: its tuples and bytes, copies included; the runs and partitions they are in; their times; its users.
+
+    ``oldest`` and ``newest`` are microseconds, or, if it is ``counted`` (a `ROWS` window), numbers of tuples.
+    ``layout`` is empty and there are no ``users`` where the plan is not known.
+    """
+
+    identity: str
+    name: str
+    layout: str
+    rows: int
+    bytes: int
+    runs: int
+    partitions: int
+    oldest: int | None
+    newest: int | None
+    counted: bool = False
+    users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """A query that runs: its text in its author's names, the first batch it is in, and its results so far.
+
+    ``bytes`` are those of its stores, and of its results that wait to leave in order; those of stores it shares are
+    divided among their users.
+    """
+
+    name: str
+    text: str
+    first: int
+    results: int
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """A checkpoint: whose it is, how far it got (``last_batch`` -1: nowhere yet), and what lies in it.
+
+    ``stopped`` are the queries that ran before, and why they run no longer.
+    """
+
+    directory: str
+    format: int
+    partitions: int | None
+    last_batch: int
+    streams: tuple[StreamState, ...]
+    stores: tuple[StoreState, ...]
+    queries: tuple[QueryState, ...]
+    stopped: Mapping[str, str]
+    live: Files
+    unnamed: Files
+    dead_letters: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sketch:
+    """The queries and stores of the last batch, as far as they can be read."""
+
+    graphs: Mapping[str, PhysicalGraph] = field(default_factory=dict)
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    stopped: Mapping[str, str] = field(default_factory=dict)
+
+    def node(self, graph: str, identity: str) -> StoreNode | None:
+        """A store of a graph."""
+        stores = self.graphs[graph].stores if graph in self.graphs else ()
+        return next((store for store in stores if store.identity == identity), None)
+
+    def is_counted(self, graph: str, node: StoreNode) -> bool:
+        """Whether a store's clock counts tuples."""
+        window = self.graphs[graph].input(node.aliases[0]).window
+        return len(node.aliases) == 1 and isinstance(window, Rows) and not window.per
+
+    def first(self, name: str) -> int:
+        """The first batch that a query is in."""
+        members = (member for graph in self.graphs.values() for member in graph.members)
+        return next((member.first for member in members if member.name == name), 0)
+
+
+def inspect(root: Path) -> CheckpointState:
+    """What is in a checkpoint directory."""
+    identity = _identity(root)
+    files, last, manifests, sketch = _consistent(root)
+    now = manifests[-1] if manifests else Manifest()
+    named = set().union(*(manifest.files() for manifest in manifests))
+    stores = _stores(now, sketch)
+    return CheckpointState(
+        directory=str(root),
+        format=identity["format"],
+        partitions=identity.get("partitions"),
+        last_batch=last,
+        streams=tuple(_stream(name, now, found) for name, found in identity.get("streams", {}).items()),
+        stores=stores,
+        queries=tuple(_query(name, one, sketch, now, stores) for name, one in sorted(sketch.asked.items())),
+        stopped=dict(sorted(sketch.stopped.items())),
+        live=_sum(size for name, size in files.items() if name in named),
+        unnamed=_sum(size for name, size in files.items() if name not in named),
+        dead_letters=_dead_letters(root / "dead_letters"),
+    )
+
+
+def _identity(root: Path) -> dict[str, Any]:
+    found = Checkpoint.at(root).owner()
+    if not found:
+        raise StateError(
+            f"{root} is no checkpoint directory", hint="name the directory given as Session(checkpoint=…)"
+        )
+    return found
+
+
+def _stream(name: str, manifest: Manifest, found: Any) -> StreamState:
+    return StreamState(name, _columns(found), manifest.arrived.get(name, 0), manifest.marks.get(name))
+
+
+def _columns(found: Any) -> str:
+    """A stream's columns and its event time, as the checkpoint has them."""
+    if not isinstance(found, list) or not found:
+        return str(found)
+    return f"{found[0]}, event time {found[1]}" if len(found) > 1 and found[1] else str(found[0])
+
+
+def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest], _Sketch]:
+    """The bucket files, the kept manifests, oldest first, and what the last batch was planned to be.
+
+    All of one moment, as far as a running session allows.
+    """
+    checkpoint = Checkpoint.at(root)
+    for _ in range(_TRIES):
+        files, numbers = _sizes(root / BUCKETS), _numbers(root)
+        last = max(numbers, default=-1)
+        found = [manifest for number in numbers if (manifest := Checkpoint.at(root).manifest(number))]
+        sketch = _sketch(checkpoint, last)
+        if len(found) == len(numbers) == len(_numbers(root)) and max(_numbers(root), default=-1) == last:
+            return files, last, found, sketch
+    raise StateError(f"{root} changes faster than it can be read", hint="try again")
+
+
+def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
+    """What the last batch was planned to be; before there is one, the first."""
+    try:
+        left, plan = checkpoint.manifest(last), checkpoint.plan(0)
+        name = left.standing if left is not None and last >= 0 else plan.standing if plan is not None else ""
+        if not name:
+            return _Sketch()
+        blueprint = checkpoint.blueprint(name)
+        graph = PhysicalGraph.from_json(blueprint.graph) if blueprint.graph else None
+        graphs = {} if graph is None else {GRAPH: graph}
+        asked = {name: Asked.from_dict(one) for name, one in blueprint.asked.items()}
+        return _Sketch(graphs, asked, dict(blueprint.stopped))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, WeftError):
+        return _Sketch()  # no plan, no answer; what the manifest says is shown all the same
+
+
+def _numbers(root: Path) -> list[int]:
+    return sorted(int(file.stem) for file in (root / "state").glob("*.json") if file.stem.isdigit())
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    sizes = {}
+    for file in sorted(folder.iterdir()) if folder.is_dir() else []:
+        try:
+            sizes[file.name] = file.stat().st_size
+        except FileNotFoundError:  # a running session has deleted it
+            continue
+    return sizes
+
+
+def _query(
+    name: str, asked: Asked, sketch: _Sketch, manifest: Manifest, stores: Iterable[StoreState]
+) -> QueryState:
+    text = str(asked.query.renamed(dict(asked.names)))
+    held = sum(store.bytes / len(store.users) for store in stores if name in store.users)
+    waiting = sum(run.bytes for run in manifest.held.get(name, ()))
+    return QueryState(name, text, sketch.first(name), manifest.results.get(name, 0), held + waiting)
+
+
+def _stores(manifest: Manifest, sketch: _Sketch) -> tuple[StoreState, ...]:
+    """The stores of all graphs: those that a graph has, empty or not, and those of which there are runs."""
+    found = {(graph, identity) for graph, stores in manifest.runs.items() for identity in stores}
+    found |= {(name, store.identity) for name, graph in sketch.graphs.items() for store in graph.stores}
+    ranked = sorted(found, key=lambda pair: (_rank(pair[1]), pair))
+    return tuple(_store(graph, identity, manifest, sketch) for graph, identity in ranked)
+
+
+def _rank(store: str) -> tuple[int, str]:
+    """Inputs first, then intermediate results."""
+    return store.count("⋈"), store
+
+
+def _store(graph: str, identity: str, manifest: Manifest, sketch: _Sketch) -> StoreState:
+    node = sketch.node(graph, identity)
+    partitions = manifest.runs.get(graph, {}).get(identity, {})
+    bounds = [run.bounds for runs in partitions.values() for run in runs]
+    return StoreState(
+        identity,
+        identity if node is None else store_name(node.aliases),
+        "" if node is None else str(node.layout),
+        sum(one.rows for one in bounds),
+        sum(one.bytes for one in bounds),
+        len(bounds),
+        sum(1 for runs in partitions.values() if runs),
+        min((one.min_time for one in bounds if one.min_time is not None), default=None),
+        max((one.max_time for one in bounds if one.max_time is not None), default=None),
+        node is not None and sketch.is_counted(graph, node),
+        () if node is None else node.users,
+    )
+
+
+def _sum(sizes: Iterable[int]) -> Files:
+    every = list(sizes)
+    return Files(len(every), sum(every))
+
+
+def _dead_letters(folder: Path) -> int:
+    return sum(
+        1 for file in sorted(folder.glob("batch-*.jsonl")) for line in file.read_bytes().splitlines() if line
+    )

@@ -1,0 +1,64 @@
+"""One line of JSON per batch and query, for whoever collects logs.
+
+Guarantees: the message itself is the JSON, flat and on one line, through the logger `weft` at INFO; Weft sets up no
+handler and no format. The fields, of which those with a name behind the dot come once per such name:
+
+| field | meaning |
+|---|---|
+| `event` | always `batch` |
+| `query`, `batch` | whose, and its number |
+| `started`, `elapsed` | seconds since 1970, and how many seconds the batch took |
+| `results` | rows that came out |
+| `rows`, `late`, `untimed`, `malformed` | sums over the inputs; per input as `rows.v` and so on |
+| `probes.v: 1`, `matches.v: 1` | per probe step, by the name of its edge, copies included |
+| `state_rows`, `state_bytes`, `state_runs` | sums over the stores, copies included; per store as `state_rows.v` |
+| `hop_seconds.0` | per hop, the sources' first |
+| `watermark.views` | per stream, in microseconds since 1970 |
+| `backlog.views` | per stream, what waits |
+| `driver_order` | the inputs in the order they were processed in, separated by blanks |
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from weft.runtime.observe.metrics import BatchMetrics
+
+__all__ = ["LOGGER", "batch_fields", "log_batch"]
+
+LOGGER = logging.getLogger("weft")
+
+_INPUT = ("rows", "late", "untimed", "malformed")
+_STORE = {"rows": "state_rows", "bytes": "state_bytes", "runs": "state_runs"}
+
+
+def log_batch(query: str, metrics: BatchMetrics) -> None:
+    """Write what a batch of a query did."""
+    if LOGGER.isEnabledFor(logging.INFO):
+        LOGGER.info("%s", json.dumps(batch_fields(query, metrics), ensure_ascii=False))
+
+
+def batch_fields(query: str, metrics: BatchMetrics) -> dict[str, Any]:
+    """The fields of a batch's line."""
+    fields: dict[str, Any] = {"event": "batch", "query": query, "batch": metrics.number}
+    fields |= {"started": round(metrics.started, 3), "elapsed": round(metrics.elapsed, 6)}
+    fields |= {"results": metrics.results, "driver_order": " ".join(metrics.order)}
+    for name in _INPUT:
+        fields |= _summed(name, {alias: getattr(one, name) for alias, one in metrics.inputs.items()})
+    for name, shown in _STORE.items():
+        fields |= _summed(shown, {store: getattr(one, name) for store, one in metrics.stores.items()})
+    fields |= _each("probes", {edge: step.probes for edge, step in metrics.steps.items()})
+    fields |= _each("matches", {edge: step.matches for edge, step in metrics.steps.items()})
+    fields |= {f"hop_seconds.{hop}": round(seconds, 6) for hop, seconds in enumerate(metrics.seconds)}
+    return fields | _each("watermark", metrics.watermarks) | _each("backlog", metrics.backlog)
+
+
+def _summed(name: str, values: Mapping[str, int]) -> dict[str, int]:
+    return {name: sum(values.values()), **_each(name, values)}
+
+
+def _each(name: str, values: Mapping[str, int]) -> dict[str, int]:
+    return {f"{name}.{key}": value for key, value in values.items()}

@@ -1,0 +1,263 @@
+"""How a query is getting on: its state, and its own figures out of those of the graph it shares.
+
+Guarantees: plain data; under the names that the query's author gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from weft.logical.punctuation import Punctuation
+from weft.plan.graph import Member, PhysicalGraph
+from weft.plan.part import Part, part_of
+from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics
+from weft.runtime.queries.request import Asked
+
+if TYPE_CHECKING:  # planning looks at progress, and needs no kernels
+    from weft.runtime.log.values import Manifest
+    from weft.runtime.program.executable import Program
+    from weft.runtime.queries.active import Standing
+
+__all__ = [
+    "History",
+    "OwnProgress",
+    "QueryProgress",
+    "complete_from",
+    "own_metrics",
+    "progress_of",
+    "state_of",
+    "too_large",
+]
+
+KEPT = 999  # batches, beside the last one
+GRAPHS = 32
+PARTS = 4096  # about so many are remembered; one has some 20 kB
+
+Names = tuple[tuple[str, str], ...]  # of a query's inputs: in the graph, and its author's
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """A query that waits for the next batch, runs, or has stopped (then ``reason`` says why).
+
+    ``created`` is the first batch it is in, ``batches`` in how many it was. Results whose tuples are all of
+    ``complete_from`` or later are complete; None: all are. ``state`` are the bytes of its stores, those of shared ones
+    divided among their users. Of its results, ``closed`` were not found by probes: outer joins without a partner, and
+    all results of semi and anti joins. A query that joins all inputs on one key, without windows, has ``keys``: how
+    many are complete, open and dangling. If its results leave in an order, ``punctuation`` says up to where they
+    are complete, and ``held`` how many wait for the watermarks.
+    """
+
+    name: str
+    status: str
+    created: int | None = None
+    batches: int = 0
+    results: int = 0
+    complete_from: datetime | None = None
+    state: float = 0.0
+    reason: str = ""
+    closed: int = 0
+    keys: KeyMetrics | None = None
+    punctuation: Punctuation | None = None
+    held: int = 0
+
+
+def complete_from(member: Member) -> datetime | None:
+    """The time from which on a query's results are complete; None: they all are.
+
+    A query of one input needs nothing of the past, unless it asked for results that lie there.
+    """
+    times = [sight.complete for sight in member.sights if sight.complete is not None]
+    if not times or (len(member.query.aliases) == 1 and not member.backfill):
+        return None
+    return datetime.fromtimestamp(max(times) / 1e6, timezone.utc)
+
+
+@dataclass
+class History:
+    """What batches did, the last ones, and the graphs they ran by, as far as these are few.
+
+    One thread adds to it, others read: a batch is there once its graph is, and what is read belongs together.
+    """
+
+    batches: list[tuple[int, BatchMetrics]] = field(
+        default_factory=list
+    )  # the graph's number, and the figures
+    graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
+    committed: dict[int, tuple[float, float]] = field(
+        default_factory=dict
+    )  # when batches began and when they were committed, by their numbers, in seconds of `time.perf_counter`
+    _parts: dict[int, dict[tuple[str, Names], Part]] = field(default_factory=dict)  # of each graph
+
+    def add(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
+        """One batch more."""
+        last = max(self.graphs, default=-1)
+        if last < 0 or self.graphs[last] is not graph:
+            last += 1
+            self.graphs = {n: g for n, g in self.graphs.items() if n > last - GRAPHS} | {last: graph}
+            self._parts = self._kept_parts()
+        self.batches = [*self.batches[-KEPT:], (last, metrics)]
+
+    def commit(self, number: int, began: float, done: float) -> None:
+        """A batch is committed."""
+        self.committed[number] = began, done
+        self.committed.pop(number - KEPT - 1, None)
+
+    def _kept_parts(self) -> dict[int, dict[tuple[str, Names], Part]]:
+        """Those of the last graphs, as far as there is room."""
+        kept, room = {}, PARTS
+        for number in sorted(self.graphs, reverse=True):
+            kept[number] = self._parts.get(number, {}) if room > 0 else {}
+            room -= len(kept[number])
+        return kept
+
+    def of(self, name: str) -> list[BatchMetrics]:
+        """The batches that a query was in."""
+        return [metrics for _, metrics in self.batches if name in metrics.answers]
+
+    @property
+    def last(self) -> BatchMetrics | None:
+        """The last batch."""
+        return self.batches[-1][1] if self.batches else None
+
+    def part(self, number: int, name: str, names: Names) -> Part | None:
+        """A query's part of a graph, under its author's names; None if the graph is forgotten."""
+        graph = self.graphs.get(number)
+        if graph is None:
+            return None
+        parts = self._parts.get(number, {})
+        if (name, names) not in parts:
+            parts[name, names] = part_of(graph, name, dict(names))
+        return parts[name, names]
+
+    def newest_part(self, name: str, names: Names) -> Part | None:
+        """A query's part of the last graph."""
+        return self.part(max(self.graphs, default=-1), name, names)
+
+    def since_planned(
+        self, asked: Mapping[str, Asked], most: int | None = None
+    ) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
+        """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
+        batches = self.batches  # those of now: one more may be added meanwhile, by another graph
+        last = batches[-1][0] if batches else -1
+        graph, recent = self.graphs.get(last), [metrics for number, metrics in batches if number == last]
+        found = {}
+        members = sorted(graph.members, key=lambda m: -len(m.query.inputs)) if graph else []
+        for member in members[:most]:
+            names = asked[member.name].names if member.name in asked else ()
+            part = self.part(last, member.name, names)
+            if part is not None:
+                found[member.name] = part.graph, [own_metrics(one, member.name, part) for one in recent]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProgress(Mapping[str, list[BatchMetrics]]):
+    """The batches of every query, under its author's names, worked out when they are asked for."""
+
+    history: History
+    asked: Mapping[str, Asked]
+
+    def __getitem__(self, name: str) -> list[BatchMetrics]:
+        names = self.asked[name].names
+        mine = [(number, metrics) for number, metrics in self.history.batches if name in metrics.answers]
+        return [
+            own_metrics(metrics, name, self.history.part(number, name, names)) for number, metrics in mine
+        ]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.asked)
+
+    def __len__(self) -> int:
+        return len(self.asked)
+
+
+def progress_of(
+    name: str, standing: Standing, history: History, state_of: Callable[[str], float]
+) -> QueryProgress:
+    """How a query of a session that has been started is getting on."""
+    batches = history.of(name)
+    running = standing.program.members.get(name) if standing.program else None
+    if running is not None:  # another may have had its name before
+        batches = [one for one in batches if one.number >= running.first]
+    first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
+    closed = sum(one.closed.get(name, 0) for one in batches)
+    keys = batches[-1].keys.get(name) if batches else None
+    marks = [one.punctuated[name] for one in batches if name in one.punctuated]
+    mark = Punctuation.of(marks[-1]["rows"], marks[-1]["mark"], marks[-1]["timed"]) if marks else None
+    more: dict[str, Any] = {"closed": closed, "keys": keys, "punctuation": mark}
+    if name in standing.stopped:
+        why = standing.stopped[name]
+        return QueryProgress(name, "stopped", first, len(batches), done, reason=why, **more)
+    if name not in standing.asked or standing.program is None:
+        return QueryProgress(name, "waiting")
+    member = standing.program.members[name]
+    figures = (
+        member.first,
+        len(batches),
+        done,
+        complete_from(member),
+        state_of(name),
+    )
+    held = batches[-1].held.get(name, 0) if batches else 0
+    return QueryProgress(name, "running", *figures, **more, held=held)
+
+
+def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMetrics:
+    """What a batch did for one query; steps and stores that it shares count in full.
+
+    Of a batch whose graph is forgotten, only the results and the times are known.
+    """
+    if part is None:
+        known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={})
+        return replace(known, order=(), results=metrics.answers.get(name, 0))
+    inputs = {part.aliases[alias]: one for alias, one in metrics.inputs.items() if alias in part.aliases}
+    return replace(
+        metrics,
+        order=tuple(part.aliases[alias] for alias in metrics.order if alias in part.aliases),
+        inputs=inputs,
+        steps=_renamed(metrics.steps, part.edges),
+        stores=_renamed(metrics.stores, part.stores),
+        results=metrics.answers.get(name, 0),
+        answers={},
+        watermarks=_streams(metrics, part),
+        closed={name: metrics.closed[name]} if name in metrics.closed else {},
+        keys={name: metrics.keys[name]} if name in metrics.keys else {},
+        punctuated={name: metrics.punctuated[name]} if name in metrics.punctuated else {},
+        held={name: metrics.held[name]} if name in metrics.held else {},
+    )
+
+
+def _renamed(figures: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names[old]: one for old, one in figures.items() if old in names}
+
+
+def _streams(metrics: BatchMetrics, part: Part) -> dict[str, int]:
+    streams = {input_.stream.name for input_ in part.graph.query.inputs}
+    return {name: mark for name, mark in metrics.watermarks.items() if name in streams}
+
+
+def state_of(program: Program, manifest: Manifest, graph: str, name: str) -> float:
+    """The bytes that a query's stores in a graph hold, and its results that wait.
+
+    Those of stores it shares are divided among their users.
+    """
+    mine = [store for store in program.stores.values() if name in store.node.users]
+    held = sum(run.bytes for run in manifest.held.get(name, ()))
+    shares = (manifest.bytes_of(graph, store.identity) / len(store.node.users) for store in mine)
+    return sum(shares, float(held))
+
+
+def too_large(program: Program, manifest: Manifest, graph: str, limit: int | None) -> dict[str, str]:
+    """The queries whose stores hold more bytes than they may, and what to say of it."""
+    if limit is None:
+        return {}
+    sizes = {name: state_of(program, manifest, graph, name) for name in program.members}
+    return {
+        name: f"its state is {size:,.0f} bytes, more than the limit of {limit:,}"
+        for name, size in sizes.items()
+        if size > limit
+    }

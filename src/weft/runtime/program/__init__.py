@@ -1,0 +1,1 @@
+"""A physical graph prepared for execution: everything about it that no batch changes."""

@@ -1,0 +1,101 @@
+"""How a probe finds its partners: chosen once per graph, from what it asks.
+
+Guarantees: whatever the choice, the pairs found are those that fulfil all equalities and predicates; a predicate is
+either part of the search or part of `rest`, never of both and never of none. In order of preference:
+
+1. equalities: one index over all of them together, so that a key that is not selective alone costs nothing;
+2. two columns of the store, each between two bounds of one width: the order of a grid over both
+(`kernels/probe/grid.py`);
+3. a column of the store between two bounds: the order of its values;
+4. a window, or a predicate that bounds the store's event time: the order of time;
+5. a column of the store with one bound: the order of its values;
+6. every pair.
+
+`plan/search.py` says which columns these are, where there are several.
+
+Bounds on the store's event time join the window in every case, where they cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.bucket.index import Order, by_hash, by_value
+from weft.logical.expr import Expr, all_of
+from weft.logical.limits import Bound, Limit, Range, bounds, grid
+from weft.plan.rules import ProbeRule
+from weft.plan.search import band_of, grid_of, timely
+from weft.runtime.model.columns import key_name
+
+__all__ = ["Access", "choose"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to search: by an index (None: all rows), with `times` narrowing the window and `rest` filtering pairs.
+
+    ``stored`` are the values the index is of, ``keys`` what a probe tuple is looked up by, ``limits`` its bounds; a
+    ``grid`` has two ranges.
+    """
+
+    order: Order | None
+    stored: tuple[Expr, ...]
+    keys: tuple[Expr, ...]
+    limits: tuple[Limit, ...]
+    times: tuple[Limit, ...]
+    rest: Expr | None
+    grid: tuple[Range, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """``equality``, ``grid``, ``band`` or ``theta``."""
+        return "equality" if self.keys else "grid" if self.grid else "band" if self.limits else "theta"
+
+
+def choose(rule: ProbeRule, inside: frozenset[str], clock: str, time: Expr | None, windowed: bool) -> Access:
+    """The access path of a probe.
+
+    ``clock`` is the column that windows are checked on, ``time`` the expression that it is, if it is one, and
+    ``windowed`` says whether the query's windows bound it.
+    """
+    found = list(bounds(rule.predicates, frozenset(rule.known), inside))
+    bounded = timely(found, time)
+    times, used = tuple(one.limit for one in bounded), _said(bounded)
+    if rule.equalities:
+        stored = tuple(equality.stored for equality in rule.equalities)
+        keys = tuple(equality.probe for equality in rule.equalities)
+        order: Order | None = by_hash(*map(key_name, stored))
+        return Access(order, stored, keys, (), times, _rest(rule, used))
+    return _by_value(rule, [one for one in found if one not in bounded], clock, times, used, windowed)
+
+
+def _by_value(
+    rule: ProbeRule,
+    found: list[Bound],
+    clock: str,
+    times: tuple[Limit, ...],
+    used: list[Expr],
+    windowed: bool,
+) -> Access:
+    both = grid_of(found)
+    if both:
+        stored = grid(*((one.stored, one.width) for one in both))
+        return Access(by_value(key_name(stored)), (stored,), (), (), times, _rest(rule, used), both)
+    band = band_of(found, windowed or bool(times))
+    if band:
+        order = by_value(key_name(band[0].stored))
+        used = used + _said(band)
+        limits = tuple(one.limit for one in band)
+        return Access(order, (band[0].stored,), (), limits, times, _rest(rule, used))
+    by_time = by_value(clock) if windowed or times else None
+    return Access(by_time, (), (), (), times, _rest(rule, used))
+
+
+def _said(found: Sequence[Bound]) -> list[Expr]:
+    return [one.predicate for one in found if one.exact]
+
+
+def _rest(rule: ProbeRule, used: Sequence[Expr]) -> Expr | None:
+    rest = [predicate for predicate in rule.predicates if predicate not in used]
+    return all_of(rest) if rest else None

@@ -1,0 +1,178 @@
+"""A graph's rules, edges, stores and queries, each found from the others.
+
+Guarantees: nothing here is decided, only looked up: all of it is said by the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from weft.kernels.query_sets.query_set import set_names, words_for
+from weft.logical.expr import Column
+from weft.logical.window import Window
+from weft.plan.graph import Member, PhysicalGraph, Source
+from weft.plan.join_plan import Names
+from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
+from weft.runtime.model.columns import View, counts, longest, per_key, seq_name
+from weft.runtime.program.window_limits import Limits, limits_of
+from weft.stats.skew import key_column
+
+__all__ = ["Wiring"]
+
+
+class Wiring:
+    """A graph, and who in it leads where."""
+
+    def __init__(self, graph: PhysicalGraph) -> None:
+        self.graph = graph
+        self.members: Mapping[str, Member] = {member.name: member for member in graph.members}
+        self.words = words_for(1 + max(m.slot for m in graph.members)) if graph.tracked else 0
+        self.sets = set_names(self.words)
+        self.edges: Mapping[str, Edge] = {edge.name: edge for edge in graph.edges}
+        self.order: tuple[Rule, ...] = graph.rules
+        self.rules: Mapping[str, Rule] = {rule.edge: rule for rule in self.order}
+        self._nodes = {store.name: store for store in graph.stores}
+        self._probing = _by_store(self.order)
+        self._views: dict[Users, View] = {}
+        self._watched: dict[str, tuple[Column, ...]] = {}
+        self.view = self.view_of(tuple(self.members))
+        self.starts = self._starts()
+        self.limits = {r.edge: self._limits(r) for r in self.order if isinstance(r, ResultRule)}
+        self.riders = self._riders()
+
+    @cached_property
+    def hops(self) -> tuple[tuple[Rule, ...], ...]:
+        """The rules of every hop, in the order in which they run."""
+        found: list[list[Rule]] = [[] for _ in range(1 + self.graph.hops)]
+        for rule in self.order:
+            found[self.edges[rule.edge].hop].append(rule)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def last_hops(self) -> Mapping[str, int]:
+        """The last hop in which each store is added to or probed."""
+        found: dict[str, int] = {}
+        for rule in self.order:
+            if isinstance(rule, StoreRule | ProbeRule):
+                found[rule.store] = max(self.edges[rule.edge].hop, found.get(rule.store, 0))
+        return found
+
+    def view_of(self, users: Users) -> View:
+        """What some queries see together."""
+        if users not in self._views:
+            self._views[users] = View.of([self.members[name].query for name in users])
+        return self._views[users]
+
+    def slots(self, users: Users) -> tuple[int, ...]:
+        """The places of queries in query-sets."""
+        return tuple(self.members[name].slot for name in users)
+
+    @cached_property
+    def _sources(self) -> Mapping[str, Source]:
+        return {source.alias: source for source in self.graph.sources}
+
+    def source(self, alias: str) -> Source:
+        """Where tuples of an input enter."""
+        return self._sources[alias]
+
+    @cached_property
+    def counted(self) -> tuple[str, ...]:
+        """The inputs whose tuples are counted: for a window, or because results leave in the order of arrival."""
+        ordered = {
+            alias
+            for member in self.graph.members
+            if member.ordering is not None and member.ordering.by_arrival
+            for alias in member.query.aliases
+        }
+        aliases = self.graph.aliases
+        return tuple(a for a in aliases if a in ordered or counts(self.view, a) is not None)
+
+    def apart(self, alias: str) -> bool:
+        """Whether tuples of an input count, per key, whoever wants them."""
+        return per_key(self.view, alias) is not None
+
+    def clock(self, alias: str) -> tuple[str, str]:
+        """The columns of an input's tuples that tell their time, and how long they live."""
+        time = self.view.times[alias]
+        return time, time if longest(self.view, alias) is None else seq_name(alias)
+
+    def watched(self, alias: str) -> tuple[Column, ...]:
+        """The columns of an input in which heavy values are looked for."""
+        if alias not in self._watched:
+            self._watched[alias] = _watched(self.graph, alias)
+        return self._watched[alias]
+
+    def leaving(self, alias: str) -> tuple[Edge, ...]:
+        """The edges out of an input's source."""
+        return self._leaving[self.source(alias).name]
+
+    @cached_property
+    def _leaving(self) -> Mapping[str, tuple[Edge, ...]]:
+        found: dict[str, list[Edge]] = {source.name: [] for source in self.graph.sources}
+        for edge in self.graph.edges:
+            if edge.source in found and edge.name not in self._outputs:
+                found[edge.source].append(edge)
+        return {name: tuple(edges) for name, edges in found.items()}
+
+    @cached_property
+    def _outputs(self) -> Mapping[str, ProbeRule]:
+        """The probe whose matches an edge carries."""
+        probes = (rule for rule in self.order if isinstance(rule, ProbeRule))
+        return {name: rule for rule in probes for name in rule.outputs}
+
+    def _riders(self) -> dict[str, tuple[str, ...]]:
+        """The local edges whose tuples come along with those that an edge brings to their store."""
+        found: dict[str, tuple[str, ...]] = {edge.name: () for edge in self.graph.edges}
+        for edge in self.graph.edges:
+            if edge.rides is not None:
+                found[edge.rides] += (edge.name,)
+        return found
+
+    def _known(self, edge: str) -> Names:
+        rule = self.rules[edge]
+        if isinstance(rule, ProbeRule):
+            return rule.known
+        if isinstance(rule, StoreRule):
+            return self._nodes[rule.store].aliases
+        return self.members[rule.users[0]].query.aliases
+
+    def _starts(self) -> dict[str, str]:
+        sources = {source.name: source.alias for source in self.graph.sources}
+        found = {}
+        for rule in self.order:
+            before = self._outputs.get(rule.edge)
+            found[rule.edge] = before.start if before else sources[self.edges[rule.edge].source]
+        return found
+
+    def _limits(self, rule: ResultRule) -> Limits:
+        """What the windows of a rule's queries ask beyond what probing for all queries together makes sure of."""
+        stored = any(
+            len(node.aliases) > 1 and set(rule.users) & set(node.users) for node in self.graph.stores
+        )
+        users = [self.members[name] for name in rule.users]
+        return limits_of(users, self._windows, self.words, stored)
+
+    @cached_property
+    def _windows(self) -> Mapping[str, frozenset[Window]]:
+        """The windows through which queries see every input."""
+        found: dict[str, set[Window]] = {}
+        for member in self.graph.members:
+            for input_ in member.query.inputs:
+                found.setdefault(input_.alias, set()).add(input_.window)
+        return {alias: frozenset(windows) for alias, windows in found.items()}
+
+
+def _by_store(rules: Iterable[Rule]) -> dict[str, list[ProbeRule]]:
+    found: dict[str, list[ProbeRule]] = {}
+    for rule in rules:
+        if isinstance(rule, ProbeRule):
+            found.setdefault(rule.store, []).append(rule)
+    return found
+
+
+def _watched(graph: PhysicalGraph, alias: str) -> tuple[Column, ...]:
+    """The columns of an input by whose values tuples are placed."""
+    every = [*(edge.by for edge in graph.edges), *(store.layout.by for store in graph.stores)]
+    columns = [column for by in every if (column := key_column(by)) is not None]
+    return tuple(sorted({column for column in columns if column.alias == alias}, key=str))

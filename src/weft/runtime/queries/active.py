@@ -1,0 +1,173 @@
+"""The queries that run, and what is made of a change of them.
+
+Guarantees: `Standing` survives a crash: `to_blueprint` and `from_blueprint` are inverse.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from weft.errors import WeftError
+from weft.plan.graph import CODEC, PhysicalGraph
+from weft.plan.join_plan import Layout, Names
+from weft.plan.workload import WorkloadPlan
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Blueprint
+from weft.runtime.program.executable import Program, program_of
+from weft.runtime.queries.changelog import Changes
+from weft.runtime.queries.migration import Relay
+from weft.runtime.queries.request import Asked
+from weft.runtime.queries.visibility import Facts
+from weft.stats.skew import HeavyShares
+
+__all__ = ["Asks", "Decide", "Decision", "Samples", "Standing", "changed", "never", "refused", "relaid"]
+
+_LOG = logging.getLogger("weft")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The queries that run, the plan and the program they run by; ``fresh`` counts changes since all was planned."""
+
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    plan: WorkloadPlan | None = None
+    program: Program | None = None
+    stopped: Mapping[str, str] = field(default_factory=dict)  # those that ran before ↦ why they stopped
+    fresh: int = 0
+    former: Mapping[str, str] = field(default_factory=dict)  # those that ran before ↦ what they were
+
+    def to_blueprint(self) -> Blueprint:
+        """As it is kept."""
+        graph = self.program.graph.to_json() if self.program else ""
+        plan = CODEC.dumps(self.plan) if self.plan else ""
+        asked = {name: one.to_dict() for name, one in sorted(self.asked.items())}
+        return Blueprint(graph, plan, asked, dict(self.stopped), dict(self.former), self.fresh)
+
+    @classmethod
+    def from_blueprint(cls, blueprint: Blueprint) -> Standing:
+        """What `to_blueprint` made."""
+        asked = {name: Asked.from_dict(one) for name, one in blueprint.asked.items()}
+        plan = CODEC.loads(blueprint.plan) if blueprint.plan else None
+        program = program_of(blueprint.graph) if blueprint.graph else None
+        return cls(asked, plan, program, blueprint.stopped, blueprint.fresh, blueprint.former)
+
+    @classmethod
+    def read(cls, checkpoint: Checkpoint, blueprint: str) -> Standing:
+        """What a blueprint of a log says; nothing, if it has no name."""
+        return cls.from_blueprint(checkpoint.blueprint(blueprint)) if blueprint else cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a change of queries leads to."""
+
+    plan: WorkloadPlan
+    graph: PhysicalGraph
+    relay: Relay
+    fresh: int
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The query-sets of some tuples of every input: how many have which; bit i is the i-th of ``names``."""
+
+    names: tuple[str, ...]
+    sets: Mapping[str, Mapping[int, float]]
+
+
+# From what stands, the queries that are to run, what is known of the state, and a sample of query-sets, if any. With
+# the last argument all are planned afresh, whether or not they changed.
+Decide = Callable[[Standing, Mapping[str, Asked], Facts, Samples | None, bool], Decision]
+
+# Whether the heavy values that are known before a batch ask for that.
+Asks = Callable[[PhysicalGraph, HeavyShares, int], bool]
+
+
+def never(graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:  # noqa: ARG001
+    """No heavy value asks for another plan."""
+    return False
+
+
+def changed(
+    standing: Standing, changes: Changes, decide: Decide, facts: Facts, samples: Samples | None
+) -> tuple[Standing, Relay]:
+    """Plan for other queries; a new one that cannot be planned is refused, and the others go on.
+
+    Whatever planning throws. If even the queries that run cannot be planned any more, they go on by the plan they have.
+    """
+    stopped = {name: why for name, why in changes.stop.items() if name not in standing.stopped}
+    asked = {name: one for name, one in standing.asked.items() if name not in stopped}
+    begun = {name: one for name, (one, _) in changes.begin.items()}
+    gone = {name: why for name, why in {**standing.stopped, **stopped}.items() if name not in begun}
+    former = {
+        **standing.former,
+        **{name: one.fingerprint for name, one in standing.asked.items() if name in stopped},
+        **{name: one.fingerprint for name, one in changes.dropped.items()},
+    }
+    wanted = {**asked, **begun}
+
+    def decided(queries: Mapping[str, Asked]) -> Decision | None:
+        return decide(standing, queries, facts, samples, False) if queries else None
+
+    try:
+        decision = decided(wanted)
+    except Exception:
+        for name, why in refused(decided, asked, begun).items():
+            _LOG.warning("query %s is refused: %s", name, why)
+            gone[name], former[name] = f"refused: {why}", begun[name].fingerprint
+            del wanted[name]
+        try:
+            decision = decided(wanted)
+        except Exception as error:
+            if standing.program is None:
+                raise
+            _LOG.warning("the queries go on by the plan they have, none can stop: %s", _reason(error))
+            refusals = {name: why for name, why in gone.items() if name not in stopped}
+            return replace(standing, stopped=refusals), Relay()
+    former = {name: one for name, one in former.items() if name in gone}
+    if decision is None:
+        return Standing(stopped=gone, former=former), Relay()
+    program = Program(decision.graph)
+    return Standing(wanted, decision.plan, program, gone, decision.fresh, former), decision.relay
+
+
+def relaid(
+    standing: Standing, decide: Decide, facts: Facts, samples: Samples | None
+) -> tuple[Standing, Relay] | None:
+    """Plan afresh for the queries that run; None if that would scatter the heavy values that are scattered now.
+
+    No other difference is worth reading all that is stored; nor is it a reason to stop that planning fails.
+    """
+    try:
+        decision = decide(standing, standing.asked, facts, samples, True)
+    except Exception as error:
+        _LOG.warning("the queries cannot be planned again, and go on as they are: %s", _reason(error))
+        return None
+    if standing.plan is not None and _heavy(decision.plan) == _heavy(standing.plan):
+        return None
+    found = replace(standing, plan=decision.plan, program=Program(decision.graph), fresh=decision.fresh)
+    return found, decision.relay
+
+
+def _heavy(plan: WorkloadPlan) -> set[tuple[Names, Layout]]:
+    return {(store.aliases, store.layout) for store in plan.stores if store.layout.heavy}
+
+
+def refused(
+    decide: Callable[[Mapping[str, Asked]], object], asked: Mapping[str, Asked], new: Mapping[str, Asked]
+) -> dict[str, str]:
+    """Of new queries that cannot all be planned beside others: those that cannot, and why."""
+    wanted, found = dict(asked), {}
+    for name, one in new.items():
+        try:
+            decide({**wanted, name: one})
+            wanted[name] = one
+        except Exception as error:
+            found[name] = _reason(error)
+    return found
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, WeftError) else f"{type(error).__name__}: {error}"

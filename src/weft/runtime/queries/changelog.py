@@ -1,0 +1,81 @@
+"""Queries that come and go while a session runs (AJoin's changelog).
+
+Guarantees: what is asked for between two batches takes effect together, with the next one; a request is refused at once
+or kept until then. Safe to be used from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.runtime.queries.request import Asked
+
+__all__ = ["Changelog", "Changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Queries to begin, with their sinks, and queries to stop, with the reason; ``dropped`` are those of them that had
+    not begun.
+    """
+
+    begin: Mapping[str, tuple[Asked, Any]]
+    stop: Mapping[str, str]
+    dropped: Mapping[str, Asked] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.begin or self.stop)
+
+    def known(self, names: Collection[str]) -> Changes:
+        """Without the stops of queries that nobody knows."""
+        return Changes(self.begin, {n: why for n, why in self.stop.items() if n in names}, self.dropped)
+
+
+@dataclass
+class Changelog:
+    """What has been asked for and is not in force yet."""
+
+    _begin: dict[str, tuple[Asked, Any]] = field(default_factory=dict)
+    _stop: dict[str, str] = field(default_factory=dict)
+    _dropped: dict[str, Asked] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, name: str, asked: Asked, sink: Any) -> None:
+        """Run a query from the next batch on."""
+        with self._lock:
+            self._begin[name] = (asked, sink)
+            self._dropped.pop(name, None)
+
+    def stop(self, name: str, reason: str) -> None:
+        """Run a query no longer; one that has not begun never will."""
+        with self._lock:
+            dropped = self._begin.pop(name, None)
+            if dropped is not None:
+                self._dropped[name] = dropped[0]
+            self._stop.setdefault(name, reason)
+
+    def take(self) -> Changes:
+        """All there is, once."""
+        with self._lock:
+            found = Changes(dict(self._begin), dict(self._stop), dict(self._dropped))
+            for requests in (self._begin, self._stop, self._dropped):
+                requests.clear()
+            return found
+
+    def asked(self, name: str) -> Asked | None:
+        """The query of a name that is to begin, if there is one."""
+        with self._lock:
+            return self._begin[name][0] if name in self._begin else None
+
+    def stopping(self) -> tuple[str, ...]:
+        """The queries that are to stop."""
+        with self._lock:
+            return tuple(self._stop)
+
+    def waiting(self) -> tuple[str, ...]:
+        """The queries that are to begin."""
+        with self._lock:
+            return tuple(self._begin)

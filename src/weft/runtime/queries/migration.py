@@ -1,0 +1,186 @@
+"""How the state there is becomes the state of a new plan.
+
+Guarantees: pure. A store keeps its runs if all queries that use it used it before, or are new and can tell their tuples
+in it. Any other store is filled from those the queries had: the boundary's job reads them (`Read`), each query's tuples
+from one store, and runs them through the new graph as one batch that finds nothing stored. So a store may hold a tuple
+more than once, each time for other queries; a query that comes later sees the first of them only. A store that no query
+uses is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft.plan.graph import PhysicalGraph
+from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
+from weft.runtime.program.executable import Program
+from weft.runtime.program.store_plans import StorePlan
+from weft.runtime.queries.visibility import COPIES, FOUND, NULLS, Facts, stores_of
+
+__all__ = ["Read", "Relay", "edges_for", "evicted_after", "kept_after", "relay_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Tuples of an input to be read from a store, for some queries.
+
+    Those of ``copies`` are read from another store too, for other queries: who comes later must not see them twice. A
+    ``replicated`` store holds every tuple in every partition.
+    """
+
+    alias: str
+    store: str
+    users: Users
+    copies: bool = False
+    replicated: bool = False
+
+    def is_read_in(self, partition: int) -> bool:
+        """Whether a partition's part is read; of a replicated store one is enough."""
+        return partition == 0 or not self.replicated
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """The job at a boundary: what it reads, the stores it fills, the queries whose stored past it answers."""
+
+    reads: tuple[Read, ...] = ()
+    fills: tuple[str, ...] = ()
+    backfill: Users = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Relay:
+        """What `dataclasses.asdict` made, also after a way through JSON."""
+        reads = tuple(Read(**(read | {"users": tuple(read["users"])})) for read in data["reads"])
+        return cls(reads, tuple(data["fills"]), tuple(data["backfill"]))
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.reads)
+
+
+def relay_of(old: Program | None, new: Program, backfill: Iterable[str] = ()) -> Relay:
+    """What has to be read, and filled, for a new graph."""
+    if old is None:
+        return Relay()
+    had = {store.identity: store for store in old.stores.values()}
+    fills = [store for store in new.stores.values() if not _stays(old, store, had)]
+    wanted = _wanted(new, fills, tuple(backfill))
+    reads: dict[tuple[str, str], list[str]] = {}
+    for alias, users in sorted(wanted.items()):
+        for name in sorted(users):
+            store = _kept_for(old, new, alias, name)
+            if store is not None:
+                reads.setdefault((alias, store), []).append(name)
+    found = [
+        Read(alias, store, tuple(names), replicated=had[store].node.layout.kind == "replicated")
+        for (alias, store), names in sorted(reads.items())
+    ]
+    first = {read.alias: read for read in sorted(found, key=lambda read: len(read.users))}
+    marked = tuple(replace(read, copies=read is not first[read.alias]) for read in found)
+    return Relay(marked, tuple(sorted(store.identity for store in fills)), tuple(sorted(backfill)))
+
+
+def _stays(old: Program, store: StorePlan, had: Mapping[str, StorePlan]) -> bool:
+    """Whether a store has what all of its users need; new ones can tell which tuples of an input are theirs."""
+    before = had.get(store.identity)
+    if before is None:
+        return False
+    strangers = set(store.node.users) - set(before.node.users)
+    if len(store.node.aliases) == 1:
+        return not strangers & set(old.members)
+    return not strangers and set(store.columns) - set(store.sets) <= set(before.columns)
+
+
+def _wanted(new: Program, fills: Sequence[StorePlan], backfill: Users) -> dict[str, set[str]]:
+    """The queries whose tuples are needed, by input."""
+    found: dict[str, set[str]] = {}
+    for store in fills:
+        for alias in store.node.aliases:
+            found.setdefault(alias, set()).update(store.node.users)
+    for name in backfill:
+        for alias in new.members[name].query.aliases:
+            found.setdefault(alias, set()).add(name)
+    return found
+
+
+def _kept_for(old: Program, new: Program, alias: str, name: str) -> str | None:
+    """The old store that holds a query's tuples of an input; None: there is none."""
+    stores = stores_of(old, alias)
+    if name in old.members:
+        homes = {home for sweep in old.graph.sweeps if sweep.query == name for home in sweep.homes}
+        mine = [store for store in stores if name in store.node.users]
+        mine.sort(key=lambda store: store.name not in homes)  # what rows are closed from is kept longer
+        return mine[0].identity if mine else None
+    return new.members[name].sight(alias).store
+
+
+def edges_for(graph: PhysicalGraph, relay: Relay) -> frozenset[str]:
+    """The edges that the job at a boundary uses: those that lead to what it fills, and to results it gives."""
+    filled = {store.name for store in graph.stores if store.identity in relay.fills}
+    inputs = {store.name for store in graph.stores if len(store.aliases) == 1}
+    before = {name: rule for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs}
+    wanted = set()
+    for rule in graph.rules:
+        stores = isinstance(rule, StoreRule) and rule.store in filled | inputs
+        answers = isinstance(rule, ResultRule) and bool(set(rule.users) & set(relay.backfill))
+        if stores or answers:
+            wanted.add(rule.edge)
+    probed = _sources_of(graph, wanted, before)
+    while len(probed) > len(wanted):
+        wanted, probed = probed, _sources_of(graph, probed, before)
+    return frozenset(wanted)
+
+
+def _sources_of(graph: PhysicalGraph, wanted: set[str], before: Mapping[str, ProbeRule]) -> set[str]:
+    """Edges with those before them, and those that add to the stores these probe."""
+    found = wanted | {before[edge].edge for edge in wanted if edge in before}
+    probed = {rule.store for rule in graph.rules if isinstance(rule, ProbeRule) and rule.edge in found}
+    return found | {rule.edge for rule in graph.rules if isinstance(rule, StoreRule) and rule.store in probed}
+
+
+def kept_after(old: Program | None, new: Program, relay: Relay, facts: Facts) -> dict[str, dict[str, int]]:
+    """Since which batch every store of a new graph keeps its columns."""
+    filled = set(relay.fills)
+    found: dict[str, dict[str, int]] = {}
+    for store in new.stores.values():
+        if len(store.node.aliases) > 1:
+            continue
+        sources = [r.store for r in relay.reads if r.alias == store.node.aliases[0]]
+        known = [facts.kept.get(s, {}) for s in (sources if store.identity in filled else [store.identity])]
+        first = 0 if old is None else facts.number
+        names = [*store.columns, *((NULLS,) if new.keeps_nulls(store) else ())]
+        found[store.identity] = {
+            name: max((one.get(name, first) for one in known), default=first) for name in names
+        } | _copied(store, relay, facts)
+        nulls = max((one.get(NULLS, first) for one in known), default=0) if store.identity in filled else 0
+        found[store.identity][FOUND] = max([nulls, *(one.get(FOUND, 0) for one in known)])
+    return found
+
+
+def _copied(store: StorePlan, relay: Relay, facts: Facts) -> dict[str, int]:
+    """The users of an input's store whose tuples were copies, and until which batch."""
+    found: dict[str, int] = {}
+    reads = {name: r for r in relay.reads if r.alias == store.node.aliases[0] for name in r.users}
+    for name in store.node.users:
+        source, until = store.identity, 0
+        if store.identity in relay.fills and name in reads:
+            source, until = reads[name].store, facts.number if reads[name].copies else 0
+        until = max(until, facts.kept.get(source, {}).get(COPIES + name, 0))
+        if until:
+            found[COPIES + name] = until
+    return found
+
+
+def evicted_after(new: Program, relay: Relay, facts: Facts) -> dict[str, int]:
+    """Below which clock every store of a new graph may have forgotten rows."""
+    found: dict[str, int] = {}
+    for store in new.stores.values():
+        reads = [r.store for r in relay.reads if r.alias in store.node.aliases]
+        sources = reads if store.identity in relay.fills else [store.identity]
+        known = [facts.evicted[name] for name in sources if name in facts.evicted]
+        if known and len(store.node.aliases) == 1:
+            found[store.identity] = max(known)
+    return found

@@ -1,0 +1,138 @@
+"""Spark sessions with the settings that suit Weft's tasks (`docs/spark.md` says why each).
+
+Guarantees: a session made here has as many slots for users' own tasks as its master says, and besides them those for
+tasks that stay. Java options that users have set for their own Spark win over ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from pyspark.sql import SparkSession
+
+from weft.runtime.spark.class_archive import archive_options, archive_place, make_archive_later
+
+__all__ = [
+    "START",
+    "create_spark",
+    "describe_job",
+    "is_on_one_machine",
+    "own_session",
+    "slots_of",
+]
+
+START = logging.getLogger(
+    "weft.start"
+)  # a word per phase of a start, at DEBUG, when the phase before has ended
+
+_QUERIES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Spark would start a job to look at the files of a batch if they are more than 32: a second and more.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Our checkpoints are on a mounted file system and under our lock; the default manager starts a process per file.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+_OWN = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Over TCP, a task's small writes to its worker wait 40 ms for each other's acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+# Where Java shares its cores with the workers: it has little to do itself, so the quick compiler is enough. That comes
+# with room for 48 MB of compiled code, which users' own statements fill; then Java would compile nothing more.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+_DESCRIPTION = "spark.job.description"
+_LOCAL = re.compile(r"local(?:\[\s*(?P<count>\d+|\*)\s*(?:,\s*(?P<failures>\d+)\s*)?\])?")
+
+
+def create_spark(master: str, slots: int | None = None, *, java_options: str = "") -> SparkSession:
+    """A Spark session for a master; on this machine, with ``slots`` besides those of the master for tasks that stay.
+
+    By default these are as many as the master has.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks need the environment Weft is installed in
+    settings = {**_OWN, **_QUERIES}
+    local = _LOCAL.fullmatch(master.strip())
+    place = archive_place() if local is not None else None
+    if local is not None:
+        slots = _count(local) if slots is None else slots
+        settings |= _local_settings(local, slots, f"{archive_options(place)} {java_options}")
+        master = _with_slots(local, slots)
+    builder = SparkSession.builder.master(master).appName("weft")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    START.debug("java")
+    spark = builder.getOrCreate()
+    START.debug("spark")
+    make_archive_later(place)
+    return spark
+
+
+def _local_settings(local: re.Match[str], slots: int, java_options: str) -> dict[str, str]:
+    """What holds where Spark, its tasks and Weft are on one machine.
+
+    Options of Java's go to ``defaultJavaOptions``, which Spark puts before those that users have set for themselves.
+    """
+    settings = {
+        "spark.shuffle.compress": "false",
+        "spark.driver.defaultJavaOptions": f"{_JAVA} {java_options}".strip(),
+    }
+    if slots:
+        settings["spark.default.parallelism"] = str(_count(local))
+    if os.environ["PYSPARK_PYTHON"] == sys.executable and find_spec("weft") is not None:
+        settings["spark.python.daemon.module"] = "weft.runtime.spark.daemon"
+    return settings
+
+
+def _count(local: re.Match[str]) -> int:
+    """How many tasks a local master runs at once."""
+    count = local["count"] or "1"
+    return (os.cpu_count() or 1) if count == "*" else int(count)
+
+
+def _with_slots(local: re.Match[str], slots: int) -> str:
+    """A local master with more slots; one that gets none stays as it was written."""
+    if not slots:
+        return local[0]
+    failures = f",{local['failures']}" if local["failures"] else ""
+    return f"local[{_count(local) + slots}{failures}]"
+
+
+def slots_of(spark: SparkSession) -> int | None:
+    """How many tasks run at once on this machine; None: there are several machines, and it may change."""
+    local = _LOCAL.fullmatch(str(spark.sparkContext.master).strip())
+    return None if local is None else _count(local)
+
+
+@contextmanager
+def describe_job(spark: SparkSession, text: str) -> Iterator[None]:
+    """Have the jobs that this thread starts meanwhile carry a description, in Spark's pages and event logs."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """A session of our own beside a user's, whose settings stay as they are."""
+    session = spark.newSession()
+    for name, value in _QUERIES.items():
+        session.conf.set(name, value)
+    return session
+
+
+def is_on_one_machine(spark: SparkSession) -> bool:
+    """Whether all tasks see the same local files."""
+    return str(spark.sparkContext.master).startswith("local")

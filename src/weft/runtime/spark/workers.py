@@ -1,0 +1,120 @@
+"""Spark's Python workers, started before they are needed, and tried before they are relied on.
+
+Guarantees: starting them costs the caller nothing: a job of its own, in a thread of its own, once per application of
+Spark. Each worker takes seconds to start and to load what it needs; meanwhile plans are made. Workers that cannot run
+Weft's tasks (no Weft, another version of it, another Python) are a `ConfigError` that says what to install or set.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from threading import Thread
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from weft.errors import ConfigError
+from weft.runtime.spark.session import START, describe_job, is_on_one_machine
+from weft.version import __version__
+
+__all__ = ["check_workers", "start_workers"]
+
+_STARTED: dict[str, Future[list[str]]] = {}  # what workers report, by application
+_SET = "or set PYSPARK_PYTHON to a Python that has it before Spark is started"
+
+
+def start_workers(spark: SparkSession) -> None:
+    """Have Spark start a worker per core, unless that was done before."""
+    application = str(spark.sparkContext.applicationId)
+    if application not in _STARTED:
+        reports = _STARTED[application] = Future()
+        Thread(target=_start, args=(spark, reports), daemon=True).start()
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Refuse workers that cannot run Weft's tasks; wait for them, unless they have this very Python.
+
+    They are started if they have not been. A cluster that has no free slot for a job makes this wait.
+    """
+    if is_on_one_machine(spark) and spark.sparkContext.pythonExec == sys.executable:
+        return
+    start_workers(spark)
+    try:
+        reports = _STARTED[str(spark.sparkContext.applicationId)].result()
+    except Exception as error:
+        raise ConfigError(
+            f"Spark's Python workers do not start: {_reason(error)}",
+            hint=f"install Weft, with Python {_python()}, on every machine of the cluster, {_SET}",
+        ) from error
+    for report in reports:
+        _check(json.loads(report))
+
+
+def _check(report: dict[str, str]) -> None:
+    """Refuse a worker by what it reports."""
+    if "error" in report:
+        raise ConfigError(
+            f"Spark's Python workers cannot load Weft: {report['error']} ({report['python']})",
+            hint=f"install Weft {__version__} there, {_SET}",
+        )
+    if report["version"] != __version__:
+        raise ConfigError(
+            f"Spark's Python workers have Weft {report['version']}, and this is {__version__} "
+            f"({report['python']})",
+            hint=f"install Weft {__version__} there, {_SET}",
+        )
+
+
+def _start(spark: SparkSession, reports: Future[list[str]]) -> None:
+    """Run a task per core, and keep what each reports."""
+    try:
+        count = spark.sparkContext.defaultParallelism
+        tasks = spark.range(0, count, 1, count).mapInArrow(_reporter(), "report string")
+        with describe_job(spark, "Weft: start of the Python workers"):
+            found = tasks.toArrow().column("report").to_pylist()
+    except Exception as error:
+        reports.set_exception(error)
+    else:
+        START.debug("workers")
+        reports.set_result(found)
+
+
+def _reporter() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A task that loads what tasks need and reports as JSON.
+
+    It refers to nothing outside itself, so that Spark sends all of it: it must also run where there is no Weft.
+    """
+
+    def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import json
+        import sys
+
+        import pyarrow
+
+        told = {"python": sys.executable}
+        try:
+            import weft.runtime.spark.jobs
+            import weft.version
+
+            told["version"] = weft.version.__version__
+        except Exception as error:
+            told["error"] = f"{type(error).__name__}: {error}"
+        for _ in batches:
+            yield pyarrow.record_batch({"report": [json.dumps(told)]})
+
+    return report
+
+
+def _reason(error: Exception) -> str:
+    """The line of Spark's message that says most: that of the error in the worker, if there is one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = ("Error: ", "MISMATCH", "No module named", "Cannot run program")
+    telling = [line for line in lines if any(mark in line for mark in told)]
+    return (telling or lines or [type(error).__name__])[0]
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,0 +1,58 @@
+"""What a store need not keep any longer, by the watermarks and the numbers of tuples.
+
+Guarantees: what `forgettable` lets go can be part of no later result of tuples that are on time.
+"""
+
+from __future__ import annotations
+
+from weft.runtime.model.batch_order import UNKNOWN, Turn
+from weft.runtime.model.columns import View, longest, seq_name
+from weft.runtime.model.watermarks import Watermarks
+from weft.runtime.program.store_plans import Lifetime, StorePlan
+from weft.runtime.state.stores import Forget
+
+__all__ = ["forgettable"]
+
+
+def forgettable(plan: StorePlan, watermarks: Watermarks, turn: Turn) -> Forget:
+    """What a store need not keep after a batch.
+
+    A row is dead for a query when, for some tuple in it, all that can still come of the inputs outside the store is
+    later than that tuple's time and its retention; it goes when it is dead for all. In a match the largest time stands
+    for all, which errs on the safe side.
+    """
+    if plan.per_key is not None:  # a tuple that can join nothing any more may count all the same
+        return Forget(newest=plan.per_key[0])
+    if plan.counted:
+        return Forget(since=_oldest(plan.view, plan.node.aliases[0], turn))
+    numbers = {
+        seq_name(alias): oldest
+        for alias in plan.node.aliases
+        if (oldest := _oldest(plan.view, alias, turn)) is not None
+    }
+    spans = [life.span for life in plan.lifetimes]
+    bounded = [span for span in spans if span is not None]
+    if len(bounded) < len(spans) or not bounded:
+        return Forget(numbers=numbers)
+    reach = max(1, max(bounded) // 4)
+    dead = [_dead(life, watermarks, turn) for life in plan.lifetimes]
+    known = [time for time in dead if time is not None]
+    return Forget(min(known) if len(known) == len(dead) else None, reach, numbers)
+
+
+def _dead(life: Lifetime, watermarks: Watermarks, turn: Turn) -> int | None:
+    """Before which time nothing is of use to a query; None: not known yet."""
+    if life.query is not None:
+        now = turn.clocks[life.query].now
+        return None if life.span is None or now <= UNKNOWN else now - life.span
+    marks = [watermarks.of(name) for name in life.streams]
+    known = [mark for mark in marks if mark is not None]
+    if life.span is None or len(known) < len(marks) or not known:
+        return None
+    return min(known) - life.span
+
+
+def _oldest(view: View, alias: str, turn: Turn) -> int | None:
+    """The first number of an input's tuple that the next batch can still see."""
+    rows = longest(view, alias)
+    return None if rows is None else sum(turn.counts[alias]) - rows

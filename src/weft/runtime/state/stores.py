@@ -1,0 +1,146 @@
+"""What a partition remembers between batches: stores of few sorted runs.
+
+Guarantees: a run is of earlier batches, or one input's additions of this batch, so whether a probe sees it is a
+question about the run and not about its rows (design, D5). `settle` keeps the runs few and forgets only rows that no
+tuple that is on time can reach.
+
+The interpreter sees a partition through `State` alone: `FileState` has what a log names and what earlier hops of
+the same batch added; `PartitionState`, for tests, holds all of it in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket, build, column
+from weft.bucket.columns import longs, taken
+from weft.bucket.compiled import Mask
+from weft.bucket.merge import due, expired, merge
+from weft.runtime.model.columns import BATCH, full, key_name, values_of
+from weft.runtime.program.store_plans import StorePlan
+from weft.runtime.state.counting import ranks_within
+
+__all__ = ["FANOUT", "Forget", "PartitionState", "State", "make_run", "settle"]
+
+FANOUT = 4
+
+
+class State(Protocol):
+    """A partition's stores, as the interpreter sees them."""
+
+    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+        """The runs of earlier batches, oldest first."""
+        ...
+
+    def added(self, plan: StorePlan, start: str) -> Sequence[Bucket]:
+        """What tuples of an input have added in this batch, in this hop and in those before."""
+        ...
+
+    def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
+        """Add a run of this batch, made by tuples of an input."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """What a store need not keep: rows whose clock is below `since`, tuples of inputs numbered below `numbers`.
+
+    ``reach`` is how much time a run may cover and still be merged, so that it can expire as a whole. Where tuples are
+    counted per key, the ``newest`` of every key stay.
+    """
+
+    since: int | None = None
+    reach: int | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    newest: int | None = None
+
+
+@dataclass
+class PartitionState:
+    """A partition held in memory; stores go by their identities."""
+
+    runs: dict[str, tuple[Bucket, ...]] = field(default_factory=dict)
+    fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
+
+    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+        """The runs of earlier batches, oldest first."""
+        return self.runs.get(plan.identity, ())
+
+    def added(self, plan: StorePlan, start: str) -> Sequence[Bucket]:
+        """What tuples of an input have added in this batch."""
+        return self.fresh.get((plan.identity, start), ())
+
+    def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
+        """Add a run of this batch, made by tuples of an input."""
+        self.fresh.setdefault((plan.identity, start), []).append(run)
+
+    def commit(self, plan: StorePlan, order: Sequence[str], forget: Forget) -> None:
+        """End the batch for one store: its additions become settled, what is past is forgotten."""
+        added = [run for start in order for run in self.fresh.pop((plan.identity, start), ())]
+        self.runs[plan.identity] = settle(plan, (*self.settled(plan), *added), forget)
+
+
+def make_run(plan: StorePlan, batch: pa.RecordBatch, number: int) -> Bucket:
+    """What arrives at a store in a batch as a run: the columns it keeps, the values it computes, its orders."""
+    if BATCH in plan.columns and BATCH not in batch.schema.names:
+        batch = batch.append_column(BATCH, pa.array(full(batch.num_rows, number)))
+    kept = {name: column(batch, name) for name in plan.columns}
+    kept |= {key_name(expr): values_of(batch, expr) for expr in plan.computed}
+    layout = plan.orders[0] if plan.orders else None
+    rows = pa.RecordBatch.from_pydict(kept)
+    return build(rows, layout=layout, indexes=plan.orders[1:], event_time=plan.clock)
+
+
+def settle(
+    plan: StorePlan, runs: Sequence[Bucket], forget: Forget, fanout: int = FANOUT
+) -> tuple[Bucket, ...]:
+    """The runs of a store, oldest first, after a batch; runs that did not change are the same objects."""
+    since = forget.since
+    alive = [run for run in runs if not expired(run.bounds, since if since is not None else -(1 << 63))]
+    first = due([run.bounds for run in alive], fanout=fanout, reach=_reach(alive, forget))
+    if first is None:
+        return tuple(alive)
+    some = [kept for run in alive[first:] if (kept := _without_dead(plan, run, forget.numbers)) is not None]
+    merged = [_newest(plan, merge(some, since), forget.newest)] if some else []
+    return (*alive[:first], *(run for run in merged if run.bounds.rows))
+
+
+def _reach(runs: Sequence[Bucket], forget: Forget) -> int | None:
+    """How much time closes a run; twice what a batch covers if, by disorder, there are many that are closed."""
+    if forget.reach is None or len(runs) <= 3 * FANOUT:
+        return forget.reach
+    bounds = runs[-1].bounds
+    span = 0 if bounds.min_time is None or bounds.max_time is None else bounds.max_time - bounds.min_time
+    return max(forget.reach, 2 * span)
+
+
+def _without_dead(plan: StorePlan, run: Bucket, numbers: Mapping[str, int]) -> Bucket | None:
+    """A run of an intermediate result without rows whose tuples have left their `ROWS` windows."""
+    alive = np.ones(run.bounds.rows, np.bool_)
+    for name, oldest in numbers.items():
+        alive &= longs(column(run.batch, name)) >= oldest
+    return _only(plan, run, alive) if alive.any() else None
+
+
+def _newest(plan: StorePlan, run: Bucket, count: int | None) -> Bucket:
+    """A run without tuples that so many newer ones of their key follow."""
+    if count is None or plan.per_key is None:
+        return run
+    return _only(plan, run, ranks_within(plan, run.batch) <= count)
+
+
+def _only(plan: StorePlan, run: Bucket, alive: Mask) -> Bucket:
+    if alive.all():
+        return run
+    rows = np.flatnonzero(alive).astype(np.int32)
+    columns = {
+        name: taken(values, rows)
+        for name, values in zip(run.batch.schema.names, run.batch.columns, strict=True)
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    return build(batch, layout=run.layout, indexes=plan.orders[1:], event_time=plan.clock)

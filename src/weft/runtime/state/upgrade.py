@@ -1,0 +1,172 @@
+"""Stored runs as the queries of today need them.
+
+Guarantees: a run written for other queries has, refreshed, the columns, orders and query-sets that this graph expects.
+A query that came after the run was written is in the set of a row iff its sight covers the row and its filters let it
+pass (design, D7 and section 3). Columns that were not kept are NULL; no query's sight covers rows that lack what it
+reads. Files are not rewritten for it: a run is refreshed when it is opened, and written so when it is merged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weft.bucket.bucket import Bucket, assemble, build, column
+from weft.bucket.columns import longs
+from weft.bucket.compiled import Longs, Mask
+from weft.errors import FunctionError
+from weft.kernels.expr.arrow import arrow_type
+from weft.kernels.expr.select import Columns, passing
+from weft.kernels.expr.user_functions import current
+from weft.kernels.query_sets.query_set import columns_of, nonempty, only, set_bit
+from weft.logical.expr import all_of as conjunction
+from weft.logical.expr import columns
+from weft.logical.query import PRESENT
+from weft.plan.derive import filters_of
+from weft.plan.graph import Member
+from weft.plan.join_plan import Names
+from weft.plan.rules import Users
+from weft.runtime.model.columns import BATCH, FOREVER, UNTIL, full, full_name, key_name, seq_name, values_of
+from weft.runtime.program.executable import Program
+from weft.runtime.program.store_plans import StorePlan
+
+__all__ = ["past_rows", "refreshed"]
+
+# The batch, as it were, of a stored tuple that nobody sees who came after it.
+COPIED = -1
+
+
+def refreshed(program: Program, plan: StorePlan, run: Bucket, written: int) -> Bucket:
+    """A run that was written in some batch, for this program; the same object if it is as it should be."""
+    newcomers = _newcomers(program, plan.node.users, written)
+    names = set(run.batch.schema.names)
+    wanted = {*plan.columns, *(key_name(expr) for expr in plan.computed)}
+    if (
+        names == wanted
+        and not newcomers
+        and run.layout == _layout(plan)
+        and set(run.orders) == set(plan.orders)
+    ):
+        return run
+    batch = _with_columns(program, plan, run.batch)
+    if plan.sets:
+        sets = _old_sets(program, run.batch, newcomers)
+        if len(plan.node.aliases) == 1:
+            _add_newcomers(sets, newcomers, plan.node.aliases[0], plan.clock, batch)
+        batch = _with_sets(batch, sets)
+    return _arranged(plan, run, batch.select([*plan.columns, *map(key_name, plan.computed)]))
+
+
+def past_rows(
+    program: Program, alias: str, rows: pa.RecordBatch, written: int, users: Users, copies: bool
+) -> pa.RecordBatch:
+    """What a run of an input's store, whoever kept it, holds for some queries: as if it arrived now.
+
+    Copies of tuples that are read elsewhere too came, for those who come later, before all batches.
+    """
+    time, clock = program.clock(alias)
+    numbers = (seq_name(alias),) if alias in program.counted else ()
+    names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, *numbers, BATCH))
+    batch = pa.RecordBatch.from_pydict({name: _column(program, (alias,), name, rows) for name in names})
+    newcomers = _newcomers(program, users, written)
+    sets = _old_sets(program, rows, newcomers)
+    _add_newcomers(sets, newcomers, alias, clock, batch)
+    sets = only(sets, program.slots(users))
+    kept = np.ones(rows.num_rows, np.bool_) if program.apart(alias) else nonempty(sets)
+    if copies:
+        place = batch.schema.get_field_index(BATCH)
+        batch = batch.set_column(place, BATCH, pa.array(full(batch.num_rows, COPIED)))
+    made = _with_sets(batch, sets)
+    return made if kept.all() else made.filter(pa.array(kept))
+
+
+def _newcomers(program: Program, users: Users, written: int) -> list[Member]:
+    return [member for name in users if (member := program.members[name]).first > written]
+
+
+def _layout(plan: StorePlan) -> Any:
+    return plan.orders[0] if plan.orders else None
+
+
+def _with_columns(program: Program, plan: StorePlan, batch: pa.RecordBatch) -> pa.RecordBatch:
+    plain = [name for name in plan.columns if name not in plan.sets]
+    made = pa.RecordBatch.from_pydict({n: _column(program, plan.node.aliases, n, batch) for n in plain})
+    for expr in plan.computed:
+        known = key_name(expr)
+        there = known in batch.schema.names
+        made = made.append_column(known, column(batch, known) if there else values_of(made, expr))
+    return made
+
+
+def _column(program: Program, aliases: Names, name: str, batch: pa.RecordBatch) -> Any:
+    """A column; one that was not kept is NULL, but what was not counted came first, and what has no end lasts."""
+    if name in batch.schema.names:
+        return column(batch, name)
+    rows = batch.num_rows
+    if name in (BATCH, UNTIL):
+        return pa.array(full(rows, 0 if name == BATCH else FOREVER))
+    for alias in aliases:
+        for item in program.source(alias).columns:
+            if full_name(item) == name and item.name == PRESENT:
+                return pa.array(np.ones(rows, np.bool_))
+            if full_name(item) == name:
+                return pa.nulls(rows, arrow_type(item.type))
+    return pa.array(full(rows, 0))
+
+
+def _with_sets(batch: pa.RecordBatch, sets: Longs) -> pa.RecordBatch:
+    for name, values in columns_of(sets).items():
+        batch = batch.append_column(name, values)
+    return batch
+
+
+def _old_sets(program: Program, old: pa.RecordBatch, newcomers: list[Member]) -> Longs:
+    """The query-sets of those who were there; without any, all rows were for the one query there was."""
+    sets = np.zeros((program.words, old.num_rows), np.int64)
+    present = [member.slot for member in program.graph.members if member not in newcomers]
+    names = [name for name in program.sets if name in old.schema.names]
+    for word, name in enumerate(names):
+        sets[word] = longs(column(old, name))
+    if not names:
+        sets[:] = -1
+    return only(sets, present)
+
+
+def _add_newcomers(
+    sets: Longs, newcomers: list[Member], alias: str, clock: str, batch: pa.RecordBatch
+) -> None:
+    for member in newcomers:
+        set_bit(sets, member.slot, _seen(member, alias, clock, batch))
+
+
+def _seen(member: Member, alias: str, clock: str, batch: pa.RecordBatch) -> Mask:
+    """Which rows of an input's past a query sees that came after them."""
+    sight = member.sight(alias)
+    if sight.batch >= member.first:
+        return np.zeros(batch.num_rows, np.bool_)
+    seen: Mask = longs(column(batch, BATCH)) >= sight.batch
+    if sight.since is not None:
+        seen &= longs(column(batch, clock)) >= sight.since
+    filters = filters_of(member.query, alias)
+    if filters and seen.any():
+        named = columns(conjunction(filters))
+        found: Columns = {(c.alias, c.name): column(batch, full_name(c)) for c in named}
+        try:
+            seen &= passing(filters, found, batch.num_rows)
+        except FunctionError as error:  # it is this query's, and the others see their rows
+            current().failed.setdefault(member.name, error)
+            seen[:] = False
+    return seen
+
+
+def _arranged(plan: StorePlan, run: Bucket, batch: pa.RecordBatch) -> Bucket:
+    """The rows with the orders they are looked up by; laid out anew only if the first is another."""
+    bounds = run.bounds
+    span = None if bounds.first is None or bounds.last is None else (bounds.first, bounds.last)
+    others = plan.orders[1:]
+    if run.layout == _layout(plan):
+        index = run.index(plan.orders[0]) if plan.orders else None
+        return assemble(batch, index, others, plan.clock, span)
+    return build(batch, layout=_layout(plan), indexes=others, event_time=plan.clock, span=span)

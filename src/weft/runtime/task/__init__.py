@@ -1,0 +1,1 @@
+"""What a task of a batch is given, does and reports; how tasks exchange tuples and keep segments."""

@@ -1,0 +1,137 @@
+"""What every task of a batch is given.
+
+Guarantees: `Setup` is what stays the same from batch to batch, and travels once; a `Job` is one batch, small enough to
+be sent to every task, and goes through JSON, so that it can travel over a channel that carries nothing that runs. What
+a job only names, the graph of its queries, is read from the log, once in each process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from weft.logical.schema import Stream
+from weft.ports.source import Source
+from weft.runtime.hop.interpret import LIMIT
+from weft.runtime.hop.probe_step import PORTION_BYTES
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import Manifest, Plan
+from weft.runtime.program.executable import Program, program_of
+from weft.runtime.task.messages import Exchange
+from weft.storage.storage import LocalDisk, Memory, Storage
+
+__all__ = ["Job", "Setup"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What tasks know from the beginning: the log, and what reads, writes and computes.
+
+    ``make_sink`` makes a sink of its description; ``sinks`` are those that have none. ``functions`` are users'.
+    """
+
+    storage: Storage
+    identity: str  # of the log: the directory may have been another's before
+    sources: Mapping[str, Source]
+    streams: Mapping[str, Stream]
+    make_sink: Callable[[Mapping[str, Any]], Any] | None = None
+    sinks: Mapping[str, Any] = field(default_factory=dict)
+    functions: Mapping[str, bytes | Callable[..., Any]] = field(default_factory=dict)
+
+    def program(self, blueprint: str) -> Program:
+        """What a blueprint is executed as."""
+        if isinstance(self.storage, Memory):
+            programs = self.storage.objects.setdefault("programs", {})
+            if blueprint not in programs:
+                programs[blueprint] = program_of(Checkpoint(self.storage).blueprint(blueprint).graph)
+            found: Program = programs[blueprint]
+            return found
+        if not isinstance(self.storage, LocalDisk):
+            return program_of(Checkpoint(self.storage).blueprint(blueprint).graph)
+        return _program(self.storage, self.identity, blueprint)
+
+
+@lru_cache(maxsize=8)
+def _program(storage: LocalDisk, identity: str, blueprint: str) -> Program:  # noqa: ARG001
+    return program_of(Checkpoint(storage).blueprint(blueprint).graph)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A batch, as its tasks are told of it: its plan, what it begins with, and where results go.
+
+    ``sinks`` are those that tasks write to, by query; of the queries in ``counting``, results are only counted. A job
+    at a ``boundary`` runs what is stored through the graphs that the batch will have. No key of an outer join on one
+    key has more than ``limit`` results.
+    """
+
+    setup: Setup
+    plan: Plan
+    before: Manifest
+    sinks: Mapping[str, Any] = field(default_factory=dict)
+    counting: frozenset[str] = frozenset()
+    exchange: Exchange = field(default_factory=Exchange)
+    boundary: bool = False
+    limit: int = LIMIT
+    portion_bytes: int = PORTION_BYTES  # about so much is looked at, and given away, together
+    result_limit: int | None = None  # of one query in one batch
+
+    @property
+    def number(self) -> int:
+        """The batch's."""
+        return self.plan.number
+
+    def program(self, blueprint: str) -> Program:
+        """What a blueprint is executed as."""
+        return self.setup.program(blueprint)
+
+    def for_task(self, partition: int | None = None) -> Job:
+        """The same with no more of the log's values than tasks use; of one partition's files, if any is given."""
+        plan = replace(self.plan, inputs={}, cursors={})
+        runs = {
+            graph: {
+                store: {part: found for part, found in parts.items() if partition in (None, part)}
+                for store, parts in stores.items()
+            }
+            for graph, stores in self.before.runs.items()
+        }
+        known = self.before
+        before = Manifest(known.number, runs, marks=known.marks, arrived=known.arrived, dealt=known.dealt)
+        return replace(self, plan=plan, before=before)
+
+    def to_dict(self, describe: Callable[[Any], Mapping[str, Any] | None]) -> dict[str, Any]:
+        """As plain data but for what is set up; sinks by their descriptions, those that have none by their names."""
+        return {
+            "plan": self.plan.to_dict(),
+            "before": self.before.to_dict(),
+            "sinks": {name: describe(sink) for name, sink in self.sinks.items()},
+            "counting": sorted(self.counting),
+            "exchange": self.exchange.folder,
+            "boundary": self.boundary,
+            "limit": self.limit,
+            "portion_bytes": self.portion_bytes,
+            "result_limit": self.result_limit,
+        }
+
+    @classmethod
+    def from_dict(cls, setup: Setup, data: Mapping[str, Any]) -> Job:
+        """What `to_dict` made, where the same is set up."""
+        make = setup.make_sink
+        sinks = {
+            name: setup.sinks[name] if description is None or make is None else make(description)
+            for name, description in data["sinks"].items()
+        }
+        return cls(
+            setup,
+            Plan.from_dict(data["plan"]),
+            Manifest.from_dict(data["before"]),
+            sinks,
+            frozenset(data["counting"]),
+            Exchange(data["exchange"]),
+            data["boundary"],
+            data["limit"],
+            data["portion_bytes"],
+            data["result_limit"],
+        )

@@ -1,0 +1,74 @@
+"""Results on their way to the driver, or to a sink that takes them all at once.
+
+Guarantees: a task holds few of them: what is more than a portion is in a file of the exchange, which whoever gets it
+maps. Batches stay as they were given, since those of ordered results are sorted runs. Without a
+folder, they are held as bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from weft.runtime.task.messages import FILE, Exchange
+
+__all__ = ["Spill"]
+
+Packed = tuple[str, Any]  # how a message says what, and what
+
+
+@dataclass
+class Spill:
+    """Batches of the same columns: in memory up to ``size`` bytes, beyond that in a file."""
+
+    exchange: Exchange
+    size: int
+    _held: list[pa.RecordBatch] = field(default_factory=list)
+    _bytes: int = 0
+    _packed: list[Packed] = field(default_factory=list)
+    _path: str | None = None
+    _file: Any = None
+    _writer: Any = None
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Add a batch."""
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes > self.size:
+            self._put_down()
+
+    def _put_down(self) -> None:
+        if self.exchange.folder is None:
+            self._packed.append(self.exchange.pack(*self._held))
+        else:
+            if self._writer is None:
+                self._path = self.exchange.path()
+                self._file = pa.OSFile(self._path, "wb")
+                self._writer = pa.ipc.new_stream(self._file, self._held[0].schema)
+            for batch in self._held:
+                self._writer.write_batch(batch)
+        self._held, self._bytes = [], 0
+
+    def close(self) -> list[Packed]:
+        """All batches, as messages say them."""
+        if self._writer is not None and self._path is not None:
+            self._put_down()
+            self._shut()
+            return [(FILE, pa.py_buffer(self._path.encode()))]
+        last = [self.exchange.pack(*self._held)] if self._held else []
+        return [*self._packed, *last]
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+        self._shut()
+        if self._path is not None:
+            Path(self._path).unlink(missing_ok=True)
+
+    def _shut(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._file.close()
+            self._writer = None
