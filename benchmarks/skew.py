@@ -73,7 +73,7 @@ def measure(way: str, data: Path, work: Path, zipf: Zipf, options: argparse.Name
     by_number = {batch.number: batch for batch in session.progress["skew"]}
     done, seconds = [by_number[number] for number, _, _ in timed], [alone for _, alone, _ in timed]
     running: Any = session._run
-    stores = running.loop.standing.program.graph.stores
+    stores = running.loop.active_queries.program.graph.stores
     session.stop()
     counted = done[options.drop :]
     return Run(

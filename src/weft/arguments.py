@@ -23,7 +23,7 @@ from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.window import Rows, parse_duration
 from weft.paths import local_path
-from weft.runtime.queries.request import Asked
+from weft.runtime.queries.request import QueryRequest
 from weft.sinks.describe import same_place
 from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterLimit
@@ -188,9 +188,9 @@ def ordering_for(
     return replace(ordering, inputs=input_order(said, catalog)) if ordering.is_inner else ordering
 
 
-def check_readable(asked: Mapping[str, Asked], sources: Collection[str]) -> None:
+def check_readable(requests: Mapping[str, QueryRequest], sources: Collection[str]) -> None:
     """Refuse queries over streams that have no source."""
-    for stream in sorted({i.stream.name for one in asked.values() for i in one.query.inputs}):
+    for stream in sorted({i.stream.name for one in requests.values() for i in one.query.inputs}):
         if stream not in sources:
             raise CatalogError(
                 f"stream {stream} has a schema but no source",

@@ -31,11 +31,11 @@ from weft.patience import deadline_of
 from weft.plan.join_plan import Store
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, SharedStore, WorkloadPlan
-from weft.runtime.program.executable import Program
-from weft.runtime.queries.active import Decision, Samples, Standing
-from weft.runtime.queries.migration import relay_of
-from weft.runtime.queries.request import Asked
-from weft.runtime.queries.visibility import Facts, newcomers
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.active import ActiveQueries, Decision, Samples
+from weft.runtime.queries.migration import migration_between
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.visibility import StateFacts, newcomers
 from weft.stats.skew import HeavyValue, key_column
 from weft.stats.statistics import Statistics
 
@@ -57,19 +57,19 @@ class Planner:
 
     def __call__(
         self,
-        standing: Standing,
-        asked: Mapping[str, Asked],
-        facts: Facts,
+        active_queries: ActiveQueries,
+        requests: Mapping[str, QueryRequest],
+        facts: StateFacts,
         samples: Samples | None = None,
         afresh: bool = False,
     ) -> Decision:
         """The plan for the queries that are to run, given those that do; ``afresh``, though these have not changed."""
         try:
-            return self._decision(standing, asked, facts, samples, afresh)
+            return self._decision(active_queries, requests, facts, samples, afresh)
         except Exception as error:
             if afresh:
                 raise  # there is a plan already
-            found = self._decision(standing, asked, facts, None, afresh, alone=True)
+            found = self._decision(active_queries, requests, facts, None, afresh, alone=True)
             name = type(error).__name__
             _LOG.warning(
                 "the queries cannot be planned together, new ones are planned alone: %s: %s", name, error
@@ -79,56 +79,58 @@ class Planner:
 
     def _decision(
         self,
-        standing: Standing,
-        asked: Mapping[str, Asked],
-        facts: Facts,
+        active_queries: ActiveQueries,
+        requests: Mapping[str, QueryRequest],
+        facts: StateFacts,
         samples: Samples | None,
         afresh: bool,
         *,
         alone: bool = False,
     ) -> Decision:
         """As `__call__`; ``alone``: new queries are planned alone, and the others go on as they are."""
-        parts = {name: taken_apart(one.query) for name, one in sorted(asked.items())}
+        parts = {name: taken_apart(one.query) for name, one in sorted(requests.items())}
         queries = {name: core for name, (core, _) in parts.items()}
         statistics = self._statistics()
-        if standing.plan is not None and not afresh:
-            statistics = _as_laid_out(statistics, standing.plan)
-        groups, regrouped = self._groups(standing, queries, statistics, samples)
-        walked = {name: one for name, one in asked.items() if _is_walked(parts[name][1])}
+        if active_queries.plan is not None and not afresh:
+            statistics = _as_laid_out(statistics, active_queries.plan)
+        groups, regrouped = self._groups(active_queries, queries, statistics, samples)
+        walked = {name: one for name, one in requests.items() if _is_walked(parts[name][1])}
         cores = {name: replace(one, query=queries[name]) for name, one in walked.items()}
-        plan, changes = self._plan(standing, cores, groups, statistics, afresh or regrouped, alone)
-        plan = self._closed(standing.plan, plan, parts, groups, statistics)
-        new = [name for name in queries if name not in standing.asked]
-        backfill = [name for name in new if asked[name].backfill]
-        orders = {name: one.ordering for name, one in asked.items() if one.ordering is not None}
-        members = newcomers(standing.program, plan, facts, backfill, orders)
+        plan, changes = self._plan(active_queries, cores, groups, statistics, afresh or regrouped, alone)
+        plan = self._closed(active_queries.plan, plan, parts, groups, statistics)
+        new = [name for name in queries if name not in active_queries.requests]
+        backfill = [name for name in new if requests[name].backfill]
+        orders = {name: one.ordering for name, one in requests.items() if one.ordering is not None}
+        members = newcomers(active_queries.program, plan, facts, backfill, orders)
         tracked = facts.number > 0 or len(queries) > 1
-        ranks = ranked(queries.values(), statistics, standing.program.graph if standing.program else None)
+        ranks = ranked(
+            queries.values(), statistics, active_queries.program.graph if active_queries.program else None
+        )
         graph = lower_workload(plan, members, tracked=tracked, ranked=ranks)
-        relay = relay_of(standing.program, Program(graph), backfill)
-        return Decision(plan, graph, relay, changes)
+        migration = migration_between(active_queries.program, ExecutableGraph(graph), backfill)
+        return Decision(plan, graph, migration, changes)
 
     def _groups(
         self,
-        standing: Standing,
+        active_queries: ActiveQueries,
         queries: Mapping[str, Query],
         statistics: Statistics,
         samples: Samples | None,
     ) -> tuple[dict[str, str], bool]:
         """The group of every query, and whether all were grouped anew."""
-        running = standing.plan
+        running = active_queries.plan
         known = {a.name: running.group_of(a.name) for a in running.answers} if running else {}
         stay = {name: group for name, group in known.items() if name in queries}
         gone, came = len(known) - len(stay), len(queries) - len(stay)
-        if samples is not None and changed_too_much(standing.fresh + gone + came, len(queries)):
+        if samples is not None and changed_too_much(active_queries.fresh + gone + came, len(queries)):
             measured = Measured(samples.names, samples.sets, Estimated(queries, statistics))
             return apart(queries, measured, statistics), True
         return {n: stay[n] if n in stay else closest(q, queries, stay) for n, q in queries.items()}, False
 
     def _plan(
         self,
-        standing: Standing,
-        asked: Mapping[str, Asked],
+        active_queries: ActiveQueries,
+        requests: Mapping[str, QueryRequest],
         groups: Mapping[str, str],
         statistics: Statistics,
         fresh: bool,
@@ -136,14 +138,14 @@ class Planner:
     ) -> tuple[WorkloadPlan, int]:
         """The plans of all groups together, and how many changes there were since they were fresh."""
         plan, changes, deadline = WorkloadPlan(()), 0, deadline_of(self._options, self._method)
-        every = sorted({groups[name] for name in asked})
+        every = sorted({groups[name] for name in requests})
         for count, group in enumerate(every):
-            mine = {name: one for name, one in sorted(asked.items()) if groups[name] == group}
+            mine = {name: one for name, one in sorted(requests.items()) if groups[name] == group}
             running, until = (
-                None if fresh else _part(standing.plan, group),
+                None if fresh else _part(active_queries.plan, group),
                 deadline.part(1 / (len(every) - count)),
             )
-            found = self._optimised(mine, running, standing.fresh, statistics, group, until, alone)
+            found = self._optimised(mine, running, active_queries.fresh, statistics, group, until, alone)
             part = found.plan.in_group(group) if group else found.plan
             plan = plan.with_answers(part.answers, part.upkeep)
             changes = max(changes, found.changes)
@@ -176,7 +178,7 @@ class Planner:
 
     def _optimised(
         self,
-        asked: Mapping[str, Asked],
+        requests: Mapping[str, QueryRequest],
         running: WorkloadPlan | None,
         changes: int,
         statistics: Statistics,
@@ -184,8 +186,8 @@ class Planner:
         deadline: Deadline,
         alone: bool,
     ) -> JointResult:
-        queries = {name: one.query for name, one in asked.items()}
-        own = {n: replace(self._options, strategy=a.strategy) for n, a in asked.items() if a.strategy}
+        queries = {name: one.query for name, one in requests.items()}
+        own = {n: replace(self._options, strategy=a.strategy) for n, a in requests.items() if a.strategy}
         if alone:
             found = optimise_alone(
                 queries,

@@ -23,7 +23,7 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
-from weft.runtime.queries.request import Asked
+from weft.runtime.queries.request import QueryRequest
 from weft.runtime.task.functions import PackedFunction
 from weft.settings import Settings
 from weft.sinks.describe import made, portable
@@ -40,7 +40,7 @@ def run(
     settings: Settings,
     catalog: Catalog,
     sources: Mapping[str, Source],
-    queries: Mapping[str, tuple[Asked, Any]],
+    queries: Mapping[str, tuple[QueryRequest, Any]],
     measured: Callable[[], Statistics],
     options: Options,
     functions: Mapping[str, PackedFunction],

@@ -46,7 +46,7 @@ from weft.registering import expected, packed
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.observe.feedback import heavy_known, measured
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
-from weft.runtime.queries.request import Asked
+from weft.runtime.queries.request import QueryRequest
 from weft.runtime.task.functions import PackedFunction
 from weft.settings import Settings
 from weft.sinks.describe import described, in_order
@@ -125,7 +125,7 @@ class Session:
         self._running: Running | None = None  # while it runs
         self._run: Running | None = None  # the last one, also when it is over
         self._queries: dict[str, PlannedQuery] = {}
-        self._asked: dict[str, Asked] = {}
+        self._requests: dict[str, QueryRequest] = {}
         self._ends = False  # whether the input is taken to end, some day
 
     def stream(
@@ -256,28 +256,28 @@ class Session:
         """Have a query run: at the start, or from the next batch on."""
         common = canonical(planned.query)
         ordering = planned.ordering and planned.ordering.renamed({old: new for new, old in common.names})
-        asked = Asked(common.query, common.names, strategy, backfill, described(sink), ordering)
+        request = QueryRequest(common.query, common.names, strategy, backfill, described(sink), ordering)
         if self._running is not None:
             if not self._ends:
                 check_closing(planned.query, planned.name)
-            check_readable({planned.name: asked}, self._sources)
-            self._running.loop.add(planned.name, asked, sink)
-        self._asked[planned.name], self._sinks[planned.name] = asked, sink
+            check_readable({planned.name: request}, self._sources)
+            self._running.loop.add(planned.name, request, sink)
+        self._requests[planned.name], self._sinks[planned.name] = request, sink
 
     def start(self, *, available_now: bool = False, ends: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more.
 
         With ``ends``, the input will end, and rows of outer joins may wait for that: `end` says when.
         """
-        for name, asked in self._asked.items() if not ends else ():
-            check_closing(asked.query.renamed(dict(asked.names)), name)
+        for name, request in self._requests.items() if not ends else ():
+            check_closing(request.query.renamed(dict(request.names)), name)
         self._start(available_now=available_now, ends=ends)
 
     def end(self) -> None:
         """Process what is there and take it for all there is: what waits for a partner, or for its time, is given."""
         loop = self._runs().loop
         self.process_all_available()
-        if any(asked.waits for asked in self._asked.values()):
+        if any(request.waits for request in self._requests.values()):
             loop.end_input()
             self.process_all_available()
 
@@ -303,7 +303,7 @@ class Session:
             raise ConfigError("the session is running already", hint="stop() it first")
         if not self._sinks:
             raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
-        check_readable(self._asked, self._sources)
+        check_readable(self._requests, self._sources)
         from weft.runtime.spark.session import create_spark  # only running needs Spark, and kernels
         from weft.runtime.spark.workers import check_workers, start_workers
 
@@ -318,7 +318,7 @@ class Session:
             settings,
             self.catalog,
             self._sources,
-            {name: (asked, self._sinks[name]) for name, asked in self._asked.items()},
+            {name: (request, self._sinks[name]) for name, request in self._requests.items()},
             self.measured,
             self.options,
             self._functions,
@@ -329,7 +329,7 @@ class Session:
 
     def _chosen(self, name: str | None, sink: Sink | None) -> str:
         """A query's name, if it and its sink are free."""
-        stopped = self._run.loop.standing.stopped if self._run else {}
+        stopped = self._run.loop.active_queries.stopped if self._run else {}
         chosen = free_name(name, [known for known in self._queries if known not in stopped])
         if sink is not None:
             check_free(sink, self._sinks, stopped, self._settings.query_limit)
@@ -338,11 +338,11 @@ class Session:
     def _restore(self) -> None:
         """Queries that were added while an earlier run went on, and run again now."""
         loop = self._runs().loop
-        for name, asked in loop.standing.asked.items():
+        for name, request in loop.active_queries.requests.items():
             if name not in self._queries:
-                query = asked.query.renamed(dict(asked.names))
-                self._asked[name], self._sinks[name] = asked, loop.sinks[name]
-                order = asked.ordering and asked.ordering.renamed(dict(asked.names))
+                query = request.query.renamed(dict(request.names))
+                self._requests[name], self._sinks[name] = request, loop.sinks[name]
+                order = request.ordering and request.ordering.renamed(dict(request.names))
                 self._queries[name] = self._plan(query, name, self.options, loop.sinks[name], order)
 
     def stop_query(self, name: str) -> None:
@@ -356,7 +356,7 @@ class Session:
         if self._run is None:
             return QueryProgress(name, "planned")
         loop = self._run.loop
-        return progress_of(name, loop.standing, loop.history, loop.state_of)
+        return progress_of(name, loop.active_queries, loop.history, loop.state_of)
 
     def process_all_available(self) -> None:
         """Wait until all that was there when this was called is processed."""
@@ -377,7 +377,7 @@ class Session:
         """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
         if self._run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
-        return OwnProgress(self._run.loop.history, dict(self._asked))
+        return OwnProgress(self._run.loop.history, dict(self._requests))
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:
@@ -393,7 +393,7 @@ class Session:
 
     def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
-        return self._run.loop.history.since_planned(self._asked, most) if self._run else {}
+        return self._run.loop.history.since_planned(self._requests, most) if self._run else {}
 
     def _runs(self) -> Running:
         if self._running is None:
@@ -407,7 +407,7 @@ class Session:
 
     def explain(self) -> str:
         """The plans of all queries: what is expected of every step and, once it has run, what was observed."""
-        runs = self._run.loop.standing.program if self._run else None
+        runs = self._run.loop.active_queries.program if self._run else None
         graph = runs.graph if runs else None
         return explained(self.queries, self._seen(), graph, self.statistics, self.options)
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from tests.equivalence.oracle import PERIOD
 from tests.equivalence.portions import random_portion
-from tests.equivalence.sights import PAST
 from tests.equivalence.test_plans import random_options
+from tests.equivalence.visibilities import PAST
 from tests.equivalence.workloads import Change, Workload
 from tests.random_statistics import random_statistics
 from weft.optimizer.space import Options
@@ -19,11 +19,11 @@ from weft.plan.graph import Member
 from weft.planning import Planner
 from weft.runtime.loop.driver import POLICIES
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.program.executable import Program
-from weft.runtime.queries.active import Decision, Samples, Standing
-from weft.runtime.queries.migration import Relay
-from weft.runtime.queries.request import Asked
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.active import ActiveQueries, Decision, Samples
+from weft.runtime.queries.migration import StateMigration
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.visibility import StateFacts
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing.local import LocalRunner
 
@@ -45,8 +45,8 @@ class Boundary:
     """A change of queries as it was decided: what ran before, and what was made of it."""
 
     number: int
-    before: Program | None
-    facts: Facts
+    before: ExecutableGraph | None
+    facts: StateFacts
     decision: Decision
 
 
@@ -112,7 +112,7 @@ class _Drive:
     def __init__(self, workload: Workload, setting: Setting) -> None:
         self.workload, self.setting = workload, setting
         self.decide = Planner(setting.statistics, setting.options, setting.method)
-        self.standing = Standing()
+        self.active_queries = ActiveQueries()
         self.rng = random.Random(setting.seed)
         self.runner: LocalRunner | None = None
         self.course = Course()
@@ -123,16 +123,16 @@ class _Drive:
             again = self.setting.afresh > 0 and self.rng.random() < self.setting.afresh
             if change.begin or change.stop:
                 self._change(number, change)
-            elif again and self.standing.program is not None:
-                self._decided(number, self.standing.asked, None, True)
-            if self.standing.program is not None and self.runner is not None:
+            elif again and self.active_queries.program is not None:
+                self._decided(number, self.active_queries.requests, None, True)
+            if self.active_queries.program is not None and self.runner is not None:
                 tables, batch = self.workload.streams.tables, self.workload.streams.batches[number]
                 data = {
                     name: tables[name].slice(first, last - first) for name, (first, last) in batch.items()
                 }
                 self._process(number, self.runner.process_all(data, now=number * PERIOD))
                 self.course.metrics[number] = self.runner.metrics[-1]
-        if self.standing.program is not None and self.runner is not None:
+        if self.active_queries.program is not None and self.runner is not None:
             number = len(self.workload.changes)
             self._process(number, self.runner.end(now=number * PERIOD))
         return self.course
@@ -147,41 +147,45 @@ class _Drive:
         self.course.take(number, rest)
 
     def _change(self, number: int, change: Change) -> None:
-        asked = {name: one for name, one in self.standing.asked.items() if name not in change.stop}
+        requests = {
+            name: one for name, one in self.active_queries.requests.items() if name not in change.stop
+        }
         for name, wish in change.begin.items():
-            asked[name] = Asked(wish.query, (), wish.strategy, wish.backfill, None, wish.ordering)
-        if not asked:
-            self.standing = Standing()
+            requests[name] = QueryRequest(wish.query, (), wish.strategy, wish.backfill, None, wish.ordering)
+        if not requests:
+            self.active_queries = ActiveQueries()
             self.course.pauses += 1
             return
-        self._decided(number, asked, self._samples(asked), False)
+        self._decided(number, requests, self._samples(requests), False)
 
     def _decided(
-        self, number: int, asked: Mapping[str, Asked], samples: Samples | None, afresh: bool
+        self, number: int, requests: Mapping[str, QueryRequest], samples: Samples | None, afresh: bool
     ) -> None:
         facts = self._facts(number)
-        decision = self.decide(self.standing, asked, facts, samples, afresh)
-        self.course.boundaries.append(Boundary(number, self.standing.program, facts, decision))
+        decision = self.decide(self.active_queries, requests, facts, samples, afresh)
+        self.course.boundaries.append(Boundary(number, self.active_queries.program, facts, decision))
         self._go_on(number, decision)
         for member in decision.graph.members:
             self.course.members.setdefault(member.name, member)
-        self.standing = Standing(asked, decision.plan, Program(decision.graph), {}, decision.fresh)
+        self.active_queries = ActiveQueries(
+            requests, decision.plan, ExecutableGraph(decision.graph), {}, decision.fresh
+        )
 
-    def _samples(self, asked: Mapping[str, Asked]) -> Samples | None:
+    def _samples(self, requests: Mapping[str, QueryRequest]) -> Samples | None:
         """At times, as if tuples had been seen that are for some of the queries or for the others, never for both."""
         if self.rng.random() < 0.5:
             return None
-        names = tuple(asked)
+        names = tuple(requests)
         some = self.rng.randrange(1 << len(names))
         halves = {some: 50.0, (1 << len(names)) - 1 - some: 50.0}
-        return Samples(names, {alias: halves for one in asked.values() for alias in one.query.aliases})
+        return Samples(names, {alias: halves for one in requests.values() for alias in one.query.aliases})
 
-    def _facts(self, number: int) -> Facts:
+    def _facts(self, number: int) -> StateFacts:
         """What is known; if no query ran, of the streams only."""
         if self.runner is None:
-            return Facts()
+            return StateFacts()
         facts = self.runner.facts
-        return facts if self.standing.program else replace(facts, number=number, kept={}, evicted={})
+        return facts if self.active_queries.program else replace(facts, number=number, kept={}, evicted={})
 
     def _go_on(self, number: int, decision: Decision) -> None:
         partitions, driver = self.setting.options.partitions, self.setting.driver
@@ -190,13 +194,13 @@ class _Drive:
             self.runner = LocalRunner(
                 decision.graph, partitions=partitions, driver=driver, portion_bytes=portion
             )
-        elif self.standing.program is None:
-            assert decision.relay == Relay()
+        elif self.active_queries.program is None:
+            assert decision.migration == StateMigration()
             self.runner = self.runner.resumed(decision.graph, number)
         else:
-            self.runner.change(decision.graph, decision.relay)
+            self.runner.change(decision.graph, decision.migration)
             self.backfill = tuple(
                 member.name
                 for member in decision.graph.members
-                if member.name in decision.relay.backfill and not member.held
+                if member.name in decision.migration.backfill and not member.held
             )

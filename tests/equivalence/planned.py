@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Plan
+from weft.runtime.log.values import BatchPlan
 
 
 class Planned(Checkpoint):
@@ -14,7 +14,7 @@ class Planned(Checkpoint):
 
     inputs: Mapping[int, Mapping[str, tuple[Part, ...]]] = {}  # by batch and stream
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: BatchPlan) -> None:
         """Remember it."""
         self.inputs = {**self.inputs, plan.number: plan.inputs}
         super().write_plan(plan)

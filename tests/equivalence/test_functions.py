@@ -21,9 +21,9 @@ from weft.logical.catalog import Catalog
 from weft.logical.schema import DataType
 from weft.logical.user_functions import UserFunction, has_user_call
 from weft.planning import Planner
-from weft.runtime.queries.active import Standing
-from weft.runtime.queries.request import Asked
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.queries.active import ActiveQueries
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.visibility import StateFacts
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing.local import LocalRunner
@@ -161,9 +161,9 @@ def test_queries_that_share_what_they_can_answer_each_like_the_definition(block:
         rng = random.Random(seed)
         rates = {name: StreamStatistics(rate=10 ** rng.uniform(0, 4)) for name in joins["q0"].tables}
         options = random_options(seed, "auto")
-        asked = {name: Asked(join.query) for name, join in joins.items()}
+        requests = {name: QueryRequest(join.query) for name, join in joins.items()}
         planner = Planner(lambda rates=rates: Statistics(rates), options)  # type: ignore[misc]
-        decision = planner(Standing(), asked, Facts())
+        decision = planner(ActiveQueries(), requests, StateFacts())
         first = joins["q0"]
         runner = LocalRunner(decision.graph, partitions=options.partitions, functions=first.functions)
         for number, batch in enumerate(first.batches):

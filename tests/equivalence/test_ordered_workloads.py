@@ -12,7 +12,7 @@ import pyarrow as pa
 from tests.equivalence.drive import Course, random_setting, run
 from tests.equivalence.oracle import PERIOD
 from tests.equivalence.ordered import PRECISIONS, Longs
-from tests.equivalence.sights import Chronicle, came_in, difference, whenever
+from tests.equivalence.visibilities import Chronicle, came_in, difference, whenever
 from tests.equivalence.workloads import Wish, Workload, random_workload
 from weft.logical.ordering import Ordering
 from weft.logical.query import Output

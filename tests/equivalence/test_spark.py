@@ -32,10 +32,10 @@ from weft.runtime.loop.handle import launch
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import own_metrics
-from weft.runtime.queries.active import Decision, Samples, Standing
-from weft.runtime.queries.migration import Relay
-from weft.runtime.queries.request import Asked
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.queries.active import ActiveQueries, Decision, Samples
+from weft.runtime.queries.migration import StateMigration
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.visibility import StateFacts
 from weft.sinks import to_memory
 from weft.sinks.describe import made, portable
 from weft.stats.statistics import Statistics
@@ -56,10 +56,10 @@ class Case:
     sink: Any
 
     @property
-    def asked(self) -> Asked:
+    def requests(self) -> QueryRequest:
         """The join as it is asked for."""
         common = canonical(self.join.query)
-        return Asked(common.query, common.names)
+        return QueryRequest(common.query, common.names)
 
 
 def draw(number: int) -> tuple[Join, dict[str, Layout]]:
@@ -91,15 +91,20 @@ class Apart:
     options: Mapping[str, Options]
 
     def __call__(
-        self, _: Standing, asked: Mapping[str, Asked], __: Facts, ___: Samples | None, ____: bool
+        self,
+        _: ActiveQueries,
+        requests: Mapping[str, QueryRequest],
+        __: StateFacts,
+        ___: Samples | None,
+        ____: bool,
     ) -> Decision:
         plan = share(
             {
                 name: optimise(one.query, Statistics({}), self.options[name])
-                for name, one in sorted(asked.items())
+                for name, one in sorted(requests.items())
             }
         )
-        return Decision(plan, lower_workload(plan), Relay(), 0)
+        return Decision(plan, lower_workload(plan), StateMigration(), 0)
 
 
 def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: str, execution: str) -> Loop:
@@ -116,7 +121,7 @@ def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: 
     )
     executor = executor_for(spark, execution, partitions, min(partitions, 2))
     loop = Loop(config, Checkpoint.at(root / "ck"), executor)
-    running = launch(loop, {case.name: (case.asked, case.sink) for case in cases}, available_now=True)
+    running = launch(loop, {case.name: (case.requests, case.sink) for case in cases}, available_now=True)
     try:
         running.await_termination(300)
     finally:
@@ -128,7 +133,7 @@ def metrics_of(case: Case, loop: Loop) -> list[BatchMetrics]:
     """What every batch did for a case, under the names its query has."""
     found = []
     for number, metrics in loop.history.batches:
-        part = part_of(loop.history.graphs[number], case.name, dict(case.asked.names))
+        part = part_of(loop.history.graphs[number], case.name, dict(case.requests.names))
         found.append(own_metrics(metrics, case.name, part))
     return found
 

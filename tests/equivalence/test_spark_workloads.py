@@ -26,9 +26,9 @@ import weft.running
 from tests.equivalence.files import Layout, random_layouts, write
 from tests.equivalence.oracle import rows_of
 from tests.equivalence.planned import Planned
-from tests.equivalence.sights import Chronicle, difference
 from tests.equivalence.streams import Join
 from tests.equivalence.test_plans import random_options
+from tests.equivalence.visibilities import Chronicle, difference
 from tests.equivalence.workloads import Change, Life, Wish, Workload, random_workload
 from weft.optimizer.joint.methods import METHODS
 from weft.plan.graph import Member
@@ -251,7 +251,7 @@ class Stage:
 
     def _restart(self) -> None:
         """Stop, and go on by a session that is told of some queries only: those in files need not be."""
-        running = sorted(self.session._runs().loop.standing.asked)
+        running = sorted(self.session._runs().loop.active_queries.requests)
         self.session.stop()
         self.report.take(self.session)
         self.session = self._open()
@@ -288,5 +288,5 @@ def test_queries_that_come_and_go_answer_like_the_definition(
         stage.session.stop()
     assert not [text for case in stage.cases for text in report.wrong(case)]
     came = [m for members in report.members.values() for m in members.values() if m.first]
-    assert any(sight.batch < member.first for member in came for sight in member.sights)
+    assert any(visibility.batch < member.first for member in came for visibility in member.visibilities)
     assert sum(metrics.results for metrics in report.metrics.values()) > 5 * len(stage.cases)

@@ -17,7 +17,7 @@ import pytest
 from tests.equivalence.campaign import campaign
 from tests.equivalence.drive import Boundary, Course, Setting, random_setting, rates_only, run
 from tests.equivalence.oracle import PERIOD
-from tests.equivalence.sights import PAST, Chronicle, Expected, came_in, difference, whenever
+from tests.equivalence.visibilities import PAST, Chronicle, Expected, came_in, difference, whenever
 from tests.equivalence.workloads import PER_KEY, Change, Life, Workload, random_workload
 from weft.logical.expr import aliases
 from weft.logical.query import Query
@@ -290,12 +290,12 @@ def _counted(graph: PhysicalGraph) -> Iterator[str]:
 def _relayed(boundary: Boundary) -> Iterator[str]:
     if boundary.before is None:
         return
-    relay, graph = boundary.decision.relay, boundary.decision.graph
-    if relay.fills and relay.reads:
+    migration, graph = boundary.decision.migration, boundary.decision.graph
+    if migration.fills and migration.reads:
         yield "stores that are filled"
-    if any(len(store.aliases) > 1 and store.identity in relay.fills for store in graph.stores):
+    if any(len(store.aliases) > 1 and store.identity in migration.fills for store in graph.stores):
         yield "intermediate results that are filled"
-    if any(store.identity not in relay.fills for store in graph.stores):
+    if any(store.identity not in migration.fills for store in graph.stores):
         yield "stores that stay"
 
 
@@ -309,30 +309,30 @@ def _sights(boundary: Boundary) -> Iterator[str]:
             continue
         if member.slot in taken:
             yield "a place that is taken again"
-        if all(sight.batch == 0 and sight.since is None for sight in member.sights):
+        if all(visibility.batch == 0 and visibility.since is None for visibility in member.visibilities):
             yield "a newcomer that sees all"
-        elif all(sight.batch == boundary.number for sight in member.sights):
+        elif all(visibility.batch == boundary.number for visibility in member.visibilities):
             yield "a newcomer that sees nothing"
         else:
             yield "a newcomer that sees a part"
         if member.closing is None and has_twin(boundary, member):
             yield "a twin of a query that runs"
-            assert all(sight.batch == 0 and sight.since is None for sight in member.sights), (
-                f"{member.name} could see all that its twin has, and does not: {member}"
-            )
+            assert all(
+                visibility.batch == 0 and visibility.since is None for visibility in member.visibilities
+            ), f"{member.name} could see all that its twin has, and does not: {member}"
 
 
 def has_twin(boundary: Boundary, newcomer: Member) -> bool:
     """Whether a query like it, or wider, has run from the beginning, in stores that go on for both."""
     if boundary.before is None:
         return False
-    plan, relay = boundary.decision.plan, boundary.decision.relay
+    plan, migration = boundary.decision.plan, boundary.decision.migration
     wanted = {store.identity for store in plan.stores_of(newcomer.name) if store.is_input}
     for other in [one for one in boundary.before.members.values() if one.closing is None]:
         mine = {s.identity for s in boundary.before.graph.stores if other.name in s.users}
         since = [time for name in wanted for time in boundary.facts.kept.get(name, {}).values()]
-        stays = wanted <= mine and not wanted & set(relay.fills) and not any(since)
-        asks = boundary.decision.relay.backfill and newcomer.name in boundary.decision.relay.backfill
+        stays = wanted <= mine and not wanted & set(migration.fills) and not any(since)
+        asks = boundary.decision.migration.backfill and newcomer.name in boundary.decision.migration.backfill
         if other.first == 0 and stays and not asks and covers(other.query, newcomer.query):
             return True
     return False

@@ -247,7 +247,9 @@ class Answer:
         if query.outer is not None:
             whole = np.all([found >= 0 for found in rows.values()], axis=0)
             hides = query.visible != query.aliases  # those that a semi join asks for may be what is new
-            closed = is_last(root, life) and all(sight.complete is None for sight in life.member.sights)
+            closed = is_last(root, life) and all(
+                visibility.complete is None for visibility in life.member.visibilities
+            )
             must, may = must & (closed | (whole & (not hides))), may | hides
         if ask.order == "event" and not has_ended(root, life):
             newest = np.max([_at(times(tables[a]), rows[a], 0) for a in query.visible], axis=0)

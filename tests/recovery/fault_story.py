@@ -94,10 +94,10 @@ class Story:
 
     def _change_queries(self) -> None:
         """Ask for one more query, or stop one."""
-        world, asked = self.world, self.world.session._asked
-        more = [name for name in QUERIES if name not in (*asked, *LATER)] if "chain" in asked else []
+        world, requests = self.world, self.world.session._requests
+        more = [name for name in QUERIES if name not in (*requests, *LATER)] if "chain" in requests else []
         running = [
-            name for name in asked if name not in (*world.frozen, *LATER, "chain")
+            name for name in requests if name not in (*world.frozen, *LATER, "chain")
         ]  # which stores all streams
         if more and self.rng.random() < 0.25:
             self.lines.append(f"add {more[0]}")

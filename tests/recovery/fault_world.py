@@ -23,7 +23,7 @@ import weft
 from weft.planning import Planner
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Manifest, Plan
+from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
@@ -65,7 +65,7 @@ class WatchedLog(Checkpoint):
 
     hook: Hook = staticmethod(_ignore)
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: BatchPlan) -> None:
         """A batch is fixed."""
         files = {Path(part.what["file"]) for _, part in plan.parts}
         self.hook("before plan", plan.number, files)
@@ -186,7 +186,7 @@ class World:
         log.hook = executor.hook = self.hook
         self.loop = loop = Loop(config, log, executor, overlapping=self.overlapping)
         loop.intake.clock = lambda: time.time() + self.ahead
-        queries = {name: (asked, session._sinks[name]) for name, asked in session._asked.items()}
+        queries = {name: (requests, session._sinks[name]) for name, requests in session._requests.items()}
         try:
             loop.start(queries)
         except BaseException:
@@ -225,7 +225,7 @@ class World:
         """Ask for one more query, which also gives the results of the past."""
         assert self.loop is not None
         self._ask(name, backfill=True)
-        self.loop.add(name, self.session._asked[name], self.session._sinks[name])
+        self.loop.add(name, self.session._requests[name], self.session._sinks[name])
         self.added.append(name)
 
     def stop_query(self, name: str) -> None:
@@ -249,7 +249,7 @@ class World:
 
     def _is_limited(self, name: str) -> bool:
         """Whether a query that was added says that it does not see all of the past."""
-        program = self.loop.standing.program if self.loop is not None else None
+        program = self.loop.active_queries.program if self.loop is not None else None
         if name in self.added and program is not None and name in program.members:
             self._limited[name] = complete_from(program.members[name]) is not None
         return self._limited.get(name, False)
@@ -261,7 +261,7 @@ class World:
     def wrong(self) -> dict[str, tuple[Counter[Any], Counter[Any]]]:
         """Queries whose results are not what they have to be: what is too much, and what is missing."""
         found = {}
-        for name in self.session._asked:
+        for name in self.session._requests:
             given = self.given(name)
             wanted = self.frozen[name] if name in self.frozen else self.wanted(name)
             waits = (name in LATER and not self.ending) or self._is_limited(name)

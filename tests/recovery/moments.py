@@ -35,7 +35,7 @@ _ONCE = ("plan",)  # a replay does not write it again
 # says so ("relay"), and buckets ("laid") and results of the past ("answered") are written before the batch's own.
 CHANGES = {
     "blueprint": "ck/blueprints/*.json",
-    "relay": "ck/plan/*.json",
+    "migration": "ck/plan/*.json",
     "laid": "ck/state/buckets/*-*",
     "answered": "out/*/_weft/pending/*/*",
     "relaid": "ck/relaid/*.json",
@@ -130,12 +130,14 @@ def _plans(root: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _clocks(plan: dict[str, Any]) -> list[list[int]]:
-    return [clock for turn in plan["turns"].values() for clock in turn["clocks"].values()]
+    return [
+        clock for batch_order in plan["batch_orders"].values() for clock in batch_order["clocks"].values()
+    ]
 
 
 def _relayed(root: Path) -> set[int]:
     """The batches for which stored state is laid out anew."""
-    return {number for number, plan in _plans(root) if plan["relays"]}
+    return {number for number, plan in _plans(root) if plan["migrations"]}
 
 
 def _closing(root: Path) -> set[int]:
@@ -158,7 +160,7 @@ def _ending(root: Path) -> set[int]:
 
 # Which batches an event is of, where not of any.
 _ONLY: dict[str, Callable[[Path], set[int]]] = {
-    **dict.fromkeys(("relay", "laid", "answered"), _relayed),
+    **dict.fromkeys(("migration", "laid", "answered"), _relayed),
     **dict.fromkeys(("closing", "closed"), _closing),
     **dict.fromkeys(ENDS, _ending),
 }

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weft.plan.graph import Member
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import GRAPH, Manifest, Plan
+from weft.runtime.log.values import GRAPH, BatchPlan, Manifest
 from weft.runtime.loop.loop import Loop
 from weft.runtime.model.batch_order import ENDED
 from weft.runtime.program.executable import program_of
@@ -31,14 +31,14 @@ class Recorded(Checkpoint):
 
     before = Manifest()  # what the last batch left, which need not be committed yet
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: BatchPlan) -> None:
         """Record, then plan; a record without a plan is written again."""
-        blueprint = self.blueprint(plan.standing)
+        blueprint = self.blueprint(plan.blueprint)
         record = {
             "blueprint": asdict(blueprint),
             "evicted": self.before.evicted.get(GRAPH, {}),
-            "relays": plan.relays,
-            "turn": plan.turns.get(GRAPH, {}),
+            "migrations": plan.migrations,
+            "batch_order": plan.batch_orders.get(GRAPH, {}),
             "files": {
                 name: [Path(part.what["file"]).name for part in parts] for name, parts in plan.inputs.items()
             },
@@ -96,17 +96,17 @@ class Life:
 
     def sees(self, alias: str, table: pa.Table) -> NDArray[np.bool_]:
         """Which tuples of an input are there for it."""
-        sight = self.member.sight(self.names[alias])
+        visibility = self.member.visibility(self.names[alias])
         batch, time = table["batch"].to_numpy(), _times(table)
-        seen: NDArray[np.bool_] = batch >= sight.batch
-        if sight.since is not None:
-            seen &= time >= sight.since
+        seen: NDArray[np.bool_] = batch >= visibility.batch
+        if visibility.since is not None:
+            seen &= time >= visibility.since
         seen |= batch >= self.first
         return seen
 
     def is_kept(self, alias: str, table: pa.Table) -> NDArray[np.bool_]:
         """Which of them were certainly stored when it came."""
-        store = self.member.sight(self.names[alias]).store
+        store = self.member.visibility(self.names[alias]).store
         since = self.evicted.get(store) if store is not None else None
         times = _times(table)
         return np.ones(len(times), np.bool_) if since is None else times >= since
@@ -154,13 +154,13 @@ def lives(root: Path) -> dict[str, Life]:
 
 def ranks(root: Path, alias: str, life: Life) -> NDArray[np.int64]:
     """The rank of an input, by its common name, in every batch until a query's last; in those before its first, 0."""
-    orders = [recorded(root, number)["turn"]["order"] for number in range(life.first, life.last + 1)]
+    orders = [recorded(root, number)["batch_order"]["order"] for number in range(life.first, life.last + 1)]
     return np.array([0] * life.first + [order.index(alias) for order in orders])
 
 
 def has_ended(root: Path, life: Life) -> bool:
     """Whether a query was told that its input had ended."""
-    clocks = recorded(root, life.last)["turn"]["clocks"]
+    clocks = recorded(root, life.last)["batch_order"]["clocks"]
     return life.name in clocks and clocks[life.name][1] >= ENDED
 
 

@@ -23,7 +23,7 @@ from tests.recovery.program import run_case
 from tests.recovery.records import Recorded, RecordedLoop
 from tests.recovery.test_recovery import check
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Blueprint, Manifest, Plan
+from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.sinks.parquet import ParquetSink
 
 pytestmark = pytest.mark.xdist_group("spark")  # one Spark at a time
@@ -69,10 +69,10 @@ class Breaking(Recorded):
         with self.breaker.step("a blueprint"):
             return super().write_blueprint(blueprint)
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: BatchPlan) -> None:
         """The batch is fixed, or not."""
         with self.breaker.step(
-            f"plan {plan.number}{', which lays out anew' if plan.relays else ''}", _end(plan, "plan")
+            f"plan {plan.number}{', which lays out anew' if plan.migrations else ''}", _end(plan, "plan")
         ):
             super().write_plan(plan)
 
@@ -88,7 +88,7 @@ class Breaking(Recorded):
             super().commit(manifest)
 
 
-def _end(plan: Plan | None, step: str) -> str:
+def _end(plan: BatchPlan | None, step: str) -> str:
     """A step, if it is one of the batch that ends the input."""
     return step if plan is not None and is_ending(plan.to_dict()) else ""
 

@@ -16,7 +16,7 @@ from tests.recovery.queries import CLOSED, ENDED
 from weft.errors import QueryError, StateError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
-from weft.runtime.model import batch_order as turn
+from weft.runtime.model import batch_order as batch_order
 
 pytestmark = pytest.mark.xdist_group("spark")  # one Spark at a time
 
@@ -30,7 +30,7 @@ class Uncommitted(Checkpoint):
 
     def commit(self, manifest: Manifest) -> None:
         """Its results are in place by now."""
-        if turn.ENDED in manifest.closed.values():
+        if batch_order.ENDED in manifest.closed.values():
             raise RuntimeError("broken off")
         Checkpoint.commit(self, manifest)
 

@@ -283,14 +283,14 @@ def test_another_query_may_have_the_name_of_one_that_stopped(tmp_path: Path) -> 
     scene.stop_query("pair")
     scene.run()
     scene.stop()
-    del scene.session._asked["pair"]
+    del scene.session._requests["pair"]
     stopped = scene.given("pair")
-    asked, sinks = scene.session._asked, scene.session._sinks
-    asked["pair"], sinks["pair"] = asked["chain"], sinks["pair"]
+    requests, sinks = scene.session._requests, scene.session._sinks
+    requests["pair"], sinks["pair"] = requests["chain"], sinks["pair"]
     for _ in range(3):
         scene.run()
         scene.stop()
-    assert "pair" in Checkpoint.at(scene.checkpoint).blueprint(scene.manifest.standing).asked
+    assert "pair" in Checkpoint.at(scene.checkpoint).blueprint(scene.manifest.blueprint).requests
     assert scene.given("pair") != stopped
 
 

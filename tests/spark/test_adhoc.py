@@ -237,10 +237,10 @@ def test_what_is_refused_changes_nothing(spark: Any, tmp_path: Path) -> None:
 def without_bad(decide: Any) -> Any:
     """The planner, if it could not plan the query "bad"."""
 
-    def refuse(standing: Any, asked: Any, *known: Any) -> Any:
-        if "bad" in asked:
+    def refuse(active_queries: Any, requests: Any, *known: Any) -> Any:
+        if "bad" in requests:
             raise PlanError("nobody can plan this")
-        return decide(standing, asked, *known)
+        return decide(active_queries, requests, *known)
 
     return refuse
 

@@ -20,7 +20,7 @@ import weft
 import weft.running
 from tests.spark.sessions import running
 from weft.errors import SinkError, SourceError
-from weft.runtime.log.values import Plan
+from weft.runtime.log.values import BatchPlan
 from weft.runtime.loop.loop import Loop
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -120,7 +120,7 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 
     def lose(file: Path) -> None:
         class Losing(Loop):
-            def execute(self, plan: Plan) -> Any:
+            def execute(self, plan: BatchPlan) -> Any:
                 file.unlink(missing_ok=True)
                 return super().execute(plan)
 

@@ -62,7 +62,7 @@ def feed(session: weft.Session, root: Path, numbers: range) -> None:
 def scattered(session: weft.Session) -> list[tuple[str, ...]]:
     """The heavy values of every store that runs."""
     run: Any = session._run
-    return [tuple(map(str, store.layout.heavy)) for store in run.loop.standing.program.graph.stores]
+    return [tuple(map(str, store.layout.heavy)) for store in run.loop.active_queries.program.graph.stores]
 
 
 def test_a_heavy_key_is_found_and_scattered_while_the_session_runs(spark: Any, tmp_path: Path) -> None:

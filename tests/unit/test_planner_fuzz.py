@@ -18,10 +18,10 @@ import pytest
 from tests.unit.planner_cases import Case, random_case
 from weft.optimizer.joint.methods import METHODS
 from weft.planning import Planner
-from weft.runtime.program.executable import Program
-from weft.runtime.queries.active import Standing
-from weft.runtime.queries.request import Asked
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.active import ActiveQueries
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.visibility import StateFacts
 
 BLOCKS = 4
 
@@ -65,14 +65,16 @@ def check(seed: int) -> Counter[str]:
 
 def _planned(case: Case, method: str) -> Counter[str]:
     now = iter(case.statistics)
-    planner, standing = Planner(lambda: next(now), case.options, method), Standing()
+    planner, active_queries = Planner(lambda: next(now), case.options, method), ActiveQueries()
     met: Counter[str] = Counter()
     for number, names in enumerate(case.running):
-        asked = {name: Asked(case.queries[name], (), case.strategies.get(name)) for name in names}
-        afresh = standing.plan is not None and asked == standing.asked
-        decision = planner(standing, asked, Facts(number=number), None, afresh)
+        requests = {name: QueryRequest(case.queries[name], (), case.strategies.get(name)) for name in names}
+        afresh = active_queries.plan is not None and requests == active_queries.requests
+        decision = planner(active_queries, requests, StateFacts(number=number), None, afresh)
         assert [member.name for member in decision.graph.members] == sorted(names)
-        standing = Standing(asked, decision.plan, Program(decision.graph), {}, decision.fresh)
+        active_queries = ActiveQueries(
+            requests, decision.plan, ExecutableGraph(decision.graph), {}, decision.fresh
+        )
         met.update({result.method for result in planner.last.values()})
         met["an intermediate result"] += any(len(store.aliases) > 1 for store in decision.plan.stores)
     return met

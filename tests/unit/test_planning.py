@@ -13,11 +13,11 @@ import weft
 from weft.errors import PlanError
 from weft.logical.canonical import canonical
 from weft.planning import Planner
-from weft.runtime.program.executable import Program
-from weft.runtime.queries.active import Decision, Samples, Standing, changed, refused, relaid
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.active import ActiveQueries, Decision, Samples, changed, migrated, refused
 from weft.runtime.queries.changelog import Changes
-from weft.runtime.queries.request import Asked
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.visibility import StateFacts
 from weft.testing import reference_join
 from weft.testing.local import LocalRunner
 
@@ -32,15 +32,17 @@ def session() -> weft.Session:
     return found
 
 
-def asked(*conditions: str) -> dict[str, Asked]:
+def requests(*conditions: str) -> dict[str, QueryRequest]:
     """The same join under different filters."""
     sql = "SELECT v.x, w.x AS y FROM v, w WHERE v.k = w.k AND "
-    return {f"q{i}": Asked(canonical(session().parse(sql + c)).query) for i, c in enumerate(conditions)}
+    return {
+        f"q{i}": QueryRequest(canonical(session().parse(sql + c)).query) for i, c in enumerate(conditions)
+    }
 
 
-def standing(decision: Decision, wanted: Mapping[str, Asked]) -> Standing:
+def active_queries(decision: Decision, wanted: Mapping[str, QueryRequest]) -> ActiveQueries:
     """What runs after a decision."""
-    return Standing(wanted, decision.plan, Program(decision.graph), fresh=decision.fresh)
+    return ActiveQueries(wanted, decision.plan, ExecutableGraph(decision.graph), fresh=decision.fresh)
 
 
 def table(seed: int) -> pa.Table:
@@ -56,35 +58,35 @@ APART = {"v": {0b011: 50.0, 0b100: 50.0}, "w": {0b011: 50.0, 0b100: 50.0}}
 def test_queries_that_would_lose_by_sharing_get_stores_of_their_own() -> None:
     """Else every probe meets tuples that are for others only, and query-sets are computed to be empty."""
     planner = Planner(lambda: weft.Statistics(), weft.Options(partitions=2))
-    first = asked("v.x < 5 AND w.x < 5")
-    one = planner(Standing(), first, Facts())
-    many = asked("v.x < 5 AND w.x < 5", "v.x < 5 AND w.x < 5 AND w.x <> 3", "v.x > 5 AND w.x > 5")
+    first = requests("v.x < 5 AND w.x < 5")
+    one = planner(ActiveQueries(), first, StateFacts())
+    many = requests("v.x < 5 AND w.x < 5", "v.x < 5 AND w.x < 5 AND w.x <> 3", "v.x > 5 AND w.x > 5")
     samples = Samples(("q0", "q1", "q2"), APART)
-    apart = planner(standing(one, first), many, Facts(number=1), samples)
+    apart = planner(active_queries(one, first), many, StateFacts(number=1), samples)
     groups = {name: apart.plan.group_of(name) for name in many}
     assert groups["q0"] == groups["q1"] != groups["q2"]
     users = {node.users for node in apart.graph.stores}
     assert users == {("q0", "q1"), ("q2",)}
-    together = planner(standing(one, first), many, Facts(number=1), None)
+    together = planner(active_queries(one, first), many, StateFacts(number=1), None)
     assert {node.users for node in together.graph.stores} == {("q0", "q1", "q2")}
 
 
 def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
     """A query that moves to another group takes its stored tuples along."""
     planner = Planner(lambda: weft.Statistics(), weft.Options(partitions=2))
-    many = asked("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5")
-    first = planner(Standing(), many, Facts())
+    many = requests("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5")
+    first = planner(ActiveQueries(), many, StateFacts())
     runner = LocalRunner(first.graph, partitions=2)
     data = {name: [table(i + 3 * j) for i in range(4)] for j, name in enumerate(STREAMS)}
     for batch in range(2):
         runner.process_all({name: tables[batch] for name, tables in data.items()})
     others = [f"v.x > 5 AND w.x > {bound}" for bound in range(5, 9)]
-    more = asked("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5", *others)
+    more = requests("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5", *others)
     halves = {0b0000011: 50.0, 0b1111100: 50.0}
     samples = Samples(tuple(more), {"v": halves, "w": halves})
-    regrouped = planner(standing(first, many), more, runner.facts, samples)
+    regrouped = planner(active_queries(first, many), more, runner.facts, samples)
     assert len({regrouped.plan.group_of(name) for name in more}) > 1
-    runner.change(regrouped.graph, regrouped.relay)
+    runner.change(regrouped.graph, regrouped.migration)
     for batch in range(2, 4):
         runner.process_all({name: tables[batch] for name, tables in data.items()})
     for name in many:
@@ -95,10 +97,10 @@ def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
 
 def test_of_new_queries_only_those_that_cannot_be_planned_are_refused() -> None:
     """Another's mistake is no reason not to begin."""
-    many = asked("v.x < 5", "v.x < 6", "v.x < 7", "v.x < 8")
+    many = requests("v.x < 5", "v.x < 6", "v.x < 7", "v.x < 8")
     old, new = {"q0": many.pop("q0")}, many
 
-    def decide(wanted: Mapping[str, Asked]) -> None:
+    def decide(wanted: Mapping[str, QueryRequest]) -> None:
         if "q1" in wanted or {"q2", "q3"} <= wanted.keys():
             raise PlanError(f"too much with {max(wanted)}")
 
@@ -117,8 +119,8 @@ class TestWhateverIsThrown:
     def test_a_session_starts_with_separate_plans(self, caplog: pytest.LogCaptureFixture) -> None:
         """It would end before its first batch."""
         planner = Planner(weft.Statistics, weft.Options(partitions=2))
-        many = asked("v.x < 5", "w.x < 5")
-        decision = planner(Standing(), many, Facts())
+        many = requests("v.x < 5", "w.x < 5")
+        decision = planner(ActiveQueries(), many, StateFacts())
         assert [answer.name for answer in decision.plan.answers] == ["q0", "q1"]
         assert planner.last[""].method == "separate"
         assert "planned alone: KeyError: 4" in caplog.text
@@ -127,43 +129,43 @@ class TestWhateverIsThrown:
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """And a newcomer, planned alone, runs beside them."""
-        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), asked("v.x < 5", "w.x < 5")
+        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), requests("v.x < 5", "w.x < 5")
         first = {"q0": many["q0"]}
-        one = planner(Standing(), first, Facts())
+        one = planner(ActiveQueries(), first, StateFacts())
         _break(monkeypatch)
-        two = planner(standing(one, first), many, Facts(number=1))
+        two = planner(active_queries(one, first), many, StateFacts(number=1))
         assert two.plan.answer("q0") == one.plan.answer("q0")
         assert "KeyError" in caplog.text
 
     @pytest.mark.usefixtures("broken")
     def test_planning_afresh_that_fails_changes_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         """Separate plans would lay out all that is stored anew, for no gain."""
-        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), asked("v.x < 5", "w.x < 5")
-        now = standing(planner(Standing(), many, Facts()), many)
-        assert relaid(now, planner, Facts(number=1), None) is None
+        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), requests("v.x < 5", "w.x < 5")
+        now = active_queries(planner(ActiveQueries(), many, StateFacts()), many)
+        assert migrated(now, planner, StateFacts(number=1), None) is None
         assert "cannot be planned again, and go on as they are: KeyError: 4" in caplog.text
 
     def test_what_fails_alone_too_is_an_error(self, caplog: pytest.LogCaptureFixture) -> None:
         """The user's, with the remedy, and no talk of other plans."""
         planner = Planner(weft.Statistics, weft.Options(most_inputs=1))
         with pytest.raises(PlanError, match="most_inputs=1"):
-            planner(Standing(), asked("v.x < 5"), Facts())
+            planner(ActiveQueries(), requests("v.x < 5"), StateFacts())
         assert not caplog.text
 
     def test_a_newcomer_is_refused_whatever_is_thrown(self, caplog: pytest.LogCaptureFixture) -> None:
         """With the reason; the others go on."""
-        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), asked("v.x < 5", "w.x < 5")
+        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), requests("v.x < 5", "w.x < 5")
         first = {"q0": many["q0"]}
-        now = standing(planner(Standing(), first, Facts()), first)
+        now = active_queries(planner(ActiveQueries(), first, StateFacts()), first)
 
-        def decide(before: Standing, wanted: Mapping[str, Asked], *more: Any) -> Decision:
+        def decide(before: ActiveQueries, wanted: Mapping[str, QueryRequest], *more: Any) -> Decision:
             if "q1" in wanted:
                 raise ZeroDivisionError("what a surprise")
             return planner(before, wanted, *more)
 
         changes = Changes({"q1": (many["q1"], None)}, {})
-        after, _ = changed(now, changes, decide, Facts(number=1), None)
-        assert after.asked.keys() == {"q0"}
+        after, _ = changed(now, changes, decide, StateFacts(number=1), None)
+        assert after.requests.keys() == {"q0"}
         assert after.stopped == {"q1": "refused: ZeroDivisionError: what a surprise"}
         assert "query q1 is refused" in caplog.text
 
@@ -171,18 +173,18 @@ class TestWhateverIsThrown:
         """By the plan they have; newcomers are refused, and who was to stop does not."""
         planner, many = (
             Planner(weft.Statistics, weft.Options(partitions=2)),
-            asked("v.x < 5", "w.x < 5", "v.x < 6"),
+            requests("v.x < 5", "w.x < 5", "v.x < 6"),
         )
         first = {name: many[name] for name in ("q0", "q1")}
-        now = standing(planner(Standing(), first, Facts()), first)
+        now = active_queries(planner(ActiveQueries(), first, StateFacts()), first)
 
         def decide(*_: Any) -> Decision:
             raise KeyError(4)
 
         changes = Changes({"q2": (many["q2"], None)}, {"q1": "stopped"})
-        after, relay = changed(now, changes, decide, Facts(number=1), None)
-        assert (after.asked, after.plan, after.program) == (now.asked, now.plan, now.program)
-        assert (after.stopped, relay.reads) == ({"q2": "refused: KeyError: 4"}, ())
+        after, migration = changed(now, changes, decide, StateFacts(number=1), None)
+        assert (after.requests, after.plan, after.program) == (now.requests, now.plan, now.program)
+        assert (after.stopped, migration.reads) == ({"q2": "refused: KeyError: 4"}, ())
         assert "go on by the plan they have" in caplog.text
 
 

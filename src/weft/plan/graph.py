@@ -33,11 +33,11 @@ from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep,
 from weft.plan.validate import validate
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan, store_identity
 
-__all__ = ["CODEC", "Member", "PhysicalGraph", "Sight", "Source", "StoreNode"]
+__all__ = ["CODEC", "Member", "PhysicalGraph", "Source", "StoreNode", "Visibility"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Visibility:
     """What a query sees of the stored past of an input: what came in this batch or later, of this time or later.
 
     Clocks are in microseconds, or numbers of tuples where windows count them. Results of tuples that are all at or
@@ -63,7 +63,7 @@ class Member:
     query: Query
     slot: int = 0
     first: int = 0
-    sights: tuple[Sight, ...] = ()
+    visibilities: tuple[Visibility, ...] = ()
     closing: Closing | None = None
     backfill: bool = False  # whether results that lie wholly in the past are wanted
     ordering: Ordering | None = None
@@ -79,9 +79,11 @@ class Member:
         """Whether results are held back until the watermarks pass them."""
         return self.ordering is not None and not self.ordering.by_arrival
 
-    def sight(self, alias: str) -> Sight:
+    def visibility(self, alias: str) -> Visibility:
         """What it sees of an input's past."""
-        return next((sight for sight in self.sights if sight.alias == alias), Sight(alias))
+        return next(
+            (visibility for visibility in self.visibilities if visibility.alias == alias), Visibility(alias)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,6 @@ CODEC = Codec(
         *(Layout, Store, ProbeOrder, Operator, StepCost, StoreCost, Cost, JoinPlan),
         *(SharedStore, Walk, Upkeep, Answer, WorkloadPlan),
         *(Equality, Edge, StoreRule, ProbeRule, ResultRule, Sweep),
-        *(Source, StoreNode, Sight, Closing, Member, PhysicalGraph),
+        *(Source, StoreNode, Visibility, Closing, Member, PhysicalGraph),
     )
 )

@@ -28,20 +28,20 @@ from weft.runtime.hop.probe_step import PORTION_BYTES
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import GRAPH, Manifest
-from weft.runtime.loop.buffered import Held, opened
+from weft.runtime.loop.buffered import BufferedResults, opened
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.loop.ending import facts_of
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.queries.active import Standing
+from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.changelog import Changes
-from weft.runtime.queries.migration import Relay
-from weft.runtime.queries.request import Asked
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.queries.migration import StateMigration
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.task.functions import PackedFunction
 from weft.runtime.task.segments import shelf_of
 from weft.sources.tables import TableSource
@@ -82,9 +82,13 @@ class _Kept:
 class _Given(Decider):
     """Decides nothing: the next graph is given."""
 
-    given: tuple[Standing, Relay] | None = None
+    given: tuple[ActiveQueries, StateMigration] | None = None
 
-    def next_standing(self, changes: Changes, facts: Facts) -> tuple[Standing, Relay] | None:  # noqa: ARG002
+    def next_queries(
+        self,
+        changes: Changes,  # noqa: ARG002
+        facts: StateFacts,  # noqa: ARG002
+    ) -> tuple[ActiveQueries, StateMigration] | None:
         """What was given since the last batch."""
         found, self.given = self.given, None
         return found
@@ -100,7 +104,7 @@ class _Partition:
     def settled(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of a store, oldest first."""
         runs = self.loop.before.of(GRAPH, plan.identity, self.number)
-        shelf, program = shelf_of(self.loop.log.storage), self.loop.standing.program
+        shelf, program = shelf_of(self.loop.log.storage), self.loop.active_queries.program
         assert program is not None
         return [shelf.open_for(run.name, program, plan) for run in runs]
 
@@ -145,14 +149,14 @@ class LocalRunner:
         self._decider.clock = lambda: self._now
         self.loop.start({})
         self.loop.before = before or Manifest()
-        self._give(graph, Relay())
+        self._give(graph, StateMigration())
 
     @property
-    def program(self) -> Program:
+    def program(self) -> ExecutableGraph:
         """What runs."""
-        standing = self._decider.given[0] if self._decider.given else self.loop.standing
-        assert standing.program is not None
-        return standing.program
+        active_queries = self._decider.given[0] if self._decider.given else self.loop.active_queries
+        assert active_queries.program is not None
+        return active_queries.program
 
     @property
     def graph(self) -> PhysicalGraph:
@@ -165,7 +169,7 @@ class LocalRunner:
         return [metrics for _, metrics in self.loop.history.batches]
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> StateFacts:
         """What is known of the state before the next batch."""
         return facts_of(self.loop.before, GRAPH)
 
@@ -180,7 +184,7 @@ class LocalRunner:
         return {store: sum(tasks.values()) for store, tasks in self.loop.before.dealt.get(GRAPH, {}).items()}
 
     @property
-    def waiting(self) -> dict[str, list[Held]]:
+    def waiting(self) -> dict[str, list[BufferedResults]]:
         """Results that are held back, by query."""
         storage = self.loop.log.storage
         return {name: opened(storage, runs) for name, runs in self.loop.before.held.items()}
@@ -208,25 +212,25 @@ class LocalRunner:
             limit=self.limit,
             functions=self.functions,
             portion_bytes=self.loop.config.portion_bytes,
-            before=replace(before, standing=""),
+            before=replace(before, blueprint=""),
         )
         runner.loop.history.batches, runner.loop.history.graphs = self.loop.history.batches, {}
         return runner
 
-    def _give(self, graph: PhysicalGraph, relay: Relay) -> None:
+    def _give(self, graph: PhysicalGraph, migration: StateMigration) -> None:
         """Go on by a graph from the next batch on."""
-        asked = {member.name: _asked(member) for member in graph.members}
-        for name, one in asked.items():
+        requests = {member.name: _requests(member) for member in graph.members}
+        for name, one in requests.items():
             if name not in self.loop.sinks:
                 self.loop.sinks[name] = sink = _Kept()
                 sink.open(result_schema(one.query))
-        for input_ in (i for one in asked.values() for i in one.query.inputs):
+        for input_ in (i for one in requests.values() for i in one.query.inputs):
             name = input_.stream.name
             if name not in self.loop.config.streams:
                 self.loop.config.streams[name] = input_.stream
                 self.loop.config.sources[name] = TableSource(input_.stream.schema)
                 self.loop.intake.open(name, self.loop.config.sources[name], {})
-        self._decider.given = Standing(asked, None, Program(graph)), relay
+        self._decider.given = ActiveQueries(requests, None, ExecutableGraph(graph)), migration
 
     def process(self, data: Mapping[str, Data], *, now: datetime | int = 0) -> pa.Table:
         """The results of a batch of a graph of one query: tables by alias, or by stream for all of its aliases.
@@ -279,9 +283,9 @@ class LocalRunner:
         found = [tables[number] for number in sorted(tables)]
         return pa.concat_tables(found) if found else _empty(member.query)
 
-    def change(self, graph: PhysicalGraph, relay: Relay) -> None:
+    def change(self, graph: PhysicalGraph, migration: StateMigration) -> None:
         """Go on by another graph from the next batch on, which then also has what queries asked for of the past."""
-        self._give(graph, relay)
+        self._give(graph, migration)
 
     def past(self, name: str) -> pa.Table:
         """Of the last batch's results of a query, those that lie in the past it asked for and that are in no order."""
@@ -290,8 +294,8 @@ class LocalRunner:
         )
 
 
-def _asked(member: Member) -> Asked:
-    return Asked(member.query, (), None, bool(member.backfill), None, member.ordering)
+def _requests(member: Member) -> QueryRequest:
+    return QueryRequest(member.query, (), None, bool(member.backfill), None, member.ordering)
 
 
 def _empty(query: Query) -> pa.Table:

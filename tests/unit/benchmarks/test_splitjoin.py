@@ -136,13 +136,13 @@ def test_order_and_precision_are_handed_over() -> None:
     """Or all orders would cost nothing."""
     given: list[dict[str, Any]] = []
 
-    class Asked(weft.Session):
+    class QueryRequest(weft.Session):
         def query(self, *_: Any, **arguments: Any) -> Any:
             given.append({name: arguments[name] for name in ("order", "precision") if name in arguments})
 
     plain = WeftTask("", "", "count", 64, 100, cores=1, partitions=1)
     for task in (plain, replace(plain, order="outer", precision=8), replace(plain, order="inner")):
-        make_query(Asked(), task, None)
+        make_query(QueryRequest(), task, None)
     assert given == [{}, {"order": "outer", "precision": 8}, {"order": "inner"}]
 
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 from weft.optimizer.cost import DEFAULT_WEIGHTS
 from weft.optimizer.space import Options
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import leave_source, run_hop
-from weft.runtime.log.values import Manifest, Plan
-from weft.runtime.model.batch_order import Turn
-from weft.runtime.program.executable import Program
+from weft.runtime.hop.interpret import route_input, run_hop
+from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import PartitionState
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import NOTE, Exchange, Message, unpacked
@@ -68,23 +68,25 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
     for name in "abc":
         session.stream(name, "k long, x long")
     text = CHAIN if kind in ("chain", "local") else PAIR
-    program = Program(session.query(text, name="q", strategy="flat").graph)
-    turn, state = Turn(0, ("c", "a", "b"), 1), PartitionState()
+    program = ExecutableGraph(session.query(text, name="q", strategy="flat").graph)
+    batch_order, state = BatchOrder(0, ("c", "a", "b"), 1), PartitionState()
     tables = {name: pa.table({"k": np.zeros(rows, np.int64), "x": np.arange(rows)}) for name in "ab"}
     tables["c"] = pa.table({"k": [0], "x": [0]})
     arrived: dict[str, list[pa.RecordBatch]] = {}  # by edge; a hop takes what is for it
     for alias in program.graph.aliases:
-        for parcel in leave_source(program, alias, admit(program, alias, tables[alias]).batch, turn).sent:
+        for parcel in route_input(
+            program, alias, admit(program, alias, tables[alias]).batch, batch_order
+        ).sent:
             arrived.setdefault(parcel.edge, []).append(parcel.batch)
     sinks: dict[str, Any] = {"q": to_parquet(folder / "out")} if kind == "parquet" else {}
     counting = frozenset("q" if kind == "count" else "")
-    exchange, plan = Exchange(str(folder)), Plan(0, 0, "", {}, {})
+    exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "", {}, {})
     job = Job(Setup(Memory(), "", {}, {}), plan, Manifest(), sinks, counting, exchange, portion_bytes=portion)
     said: list[Message] = []
     for number in range(1, len(program.hops)):
         with TaskOutlet(job, "queries", Sender(number, 0)) as outlet:
             outcome = run_hop(
-                program, number, arrived, state, turn, counting, outlet=outlet, portion_bytes=portion
+                program, number, arrived, state, batch_order, counting, outlet=outlet, portion_bytes=portion
             )
             said += outlet.messages(outcome)
         arrived = {}

@@ -7,9 +7,9 @@ import threading
 
 from tests.unit.plan.workloads import PAIR, query
 from weft.runtime.queries.changelog import Changelog
-from weft.runtime.queries.request import Asked
+from weft.runtime.queries.request import QueryRequest
 
-ASKED = Asked(query(PAIR))
+ASKED = QueryRequest(query(PAIR))
 
 
 def test_what_is_asked_for_is_taken_once() -> None:
@@ -64,5 +64,5 @@ def test_many_threads_lose_nothing() -> None:
 
 def test_an_asked_query_survives_json() -> None:
     """It runs again after a crash."""
-    asked = Asked(query(PAIR), (("v", "x"), ("w", "y")), "flat", True, {"kind": "memory"})
-    assert Asked.from_dict(json.loads(json.dumps(asked.to_dict()))) == asked
+    requests = QueryRequest(query(PAIR), (("v", "x"), ("w", "y")), "flat", True, {"kind": "memory"})
+    assert QueryRequest.from_dict(json.loads(json.dumps(requests.to_dict()))) == requests

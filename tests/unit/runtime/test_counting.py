@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.runtime.joins import graph
 from weft.bucket.bucket import build
 from weft.kernels.probe.ranges import Matches
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.counting import ranks_of, ranks_within
 
@@ -23,7 +23,7 @@ FLOATS = st.sampled_from([0.0, -0.0, 1.5, NAN, None])
 
 def plan_of() -> StorePlan:
     """A store of v that is counted per vid and x, which stand for any columns here."""
-    program = Program(graph("SELECT v.x FROM v [ROWS 2 PER vid, x], w WHERE v.vid = w.vid"))
+    program = ExecutableGraph(graph("SELECT v.x FROM v [ROWS 2 PER vid, x], w WHERE v.vid = w.vid"))
     return next(plan for plan in program.stores.values() if plan.node.aliases == ("v",))
 
 

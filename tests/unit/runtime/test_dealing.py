@@ -13,11 +13,11 @@ from tests.unit.runtime.joins import graph, v, w
 from weft.plan.graph import PhysicalGraph
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Blueprint, Manifest, Plan
+from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.loop.ending import next_manifest
-from weft.runtime.loop.task_reports import Told
-from weft.runtime.model.batch_order import Turn
-from weft.runtime.program.executable import Program
+from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import NOTE, Message, unpacked
 from weft.runtime.task.worker import read_task
@@ -70,7 +70,7 @@ class Made:
 
 def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
     """Without coordination, over many batches: partitions differ by the number of read tasks at most."""
-    program = Program(scattered())
+    program = ExecutableGraph(scattered())
     streams = {name: program.graph.input(name).stream for name in "vw"}
     checkpoint = Checkpoint.at(tmp_path)
     identity = checkpoint.open({})
@@ -78,8 +78,8 @@ def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
     held = {store.name: [0] * PARTITIONS for store in program.graph.stores}
     manifest, sources = Manifest(), cast("dict[str, Any]", dict.fromkeys("vw", Made()))
     for number in range(BATCHES):
-        turn = Turn(number, ("v", "w"), PARTITIONS)
-        plan = Plan(number, 0, blueprint, {"queries": blueprint}, {"queries": turn.to_dict()})
+        batch_order = BatchOrder(number, ("v", "w"), PARTITIONS)
+        plan = BatchPlan(number, 0, blueprint, {"queries": blueprint}, {"queries": batch_order.to_dict()})
         checkpoint.write_plan(plan)
         job = Job(Setup(checkpoint.storage, identity, sources, streams), plan, manifest)
         sent = [m for task in range(TASKS) for m in read_task(job, task, _parts(number, task))]
@@ -87,7 +87,7 @@ def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
         assert _parcels(sent) == _parcels(again)
         for message in sent:
             _count(program, held, message)
-        told = Told.of(m for m in sent if m.target.startswith(NOTE) and m.target != f"{NOTE}count")
+        told = TaskReports.of(m for m in sent if m.target.startswith(NOTE) and m.target != f"{NOTE}count")
         manifest = next_manifest(plan, manifest, told, {"queries": program}, {})
         checkpoint.commit(manifest)
         for counts in held.values():
@@ -104,7 +104,7 @@ def _parcels(messages: list[Message]) -> list[tuple[int, str, bytes]]:
     return [(m.partition, m.target, m.data.to_pybytes()) for m in messages if not m.target.startswith(NOTE)]
 
 
-def _count(program: Program, held: dict[str, list[int]], message: Message) -> None:
+def _count(program: ExecutableGraph, held: dict[str, list[int]], message: Message) -> None:
     if not message.target.startswith(NOTE):
         _, edge, _, how = message.target.split("\t")
         target = program.edges[edge].target

@@ -20,15 +20,15 @@ from weft.plan.lower import lower_workload
 from weft.planning import Planner
 from weft.registering import packed
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import leave_source, run_hop
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.hop.interpret import route_input, run_hop
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.observe.feedback import measured
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observed import observed
-from weft.runtime.program.executable import Program
-from weft.runtime.queries.active import Standing
-from weft.runtime.queries.request import Asked
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.active import ActiveQueries
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.state.stores import PartitionState
 from weft.runtime.task.functions import check_registered, loaded
 from weft.session import PlannedQuery, Session
@@ -133,12 +133,12 @@ def test_outer_joins_call_functions_as_the_definition_does(text: str) -> None:
     assert expected.num_rows > 50
 
 
-def program_of(**texts: str) -> tuple[Program, dict[str, Any]]:
+def program_of(**texts: str) -> tuple[ExecutableGraph, dict[str, Any]]:
     """The graph of several queries planned together, and the queries."""
     made = opened()
-    asked = {name: Asked(canonical(made.parse(text)).query) for name, text in texts.items()}
-    decision = Planner(Statistics, made.options)(Standing(), asked, Facts())
-    return Program(decision.graph), {name: one.query for name, one in asked.items()}
+    requests = {name: QueryRequest(canonical(made.parse(text)).query) for name, text in texts.items()}
+    decision = Planner(Statistics, made.options)(ActiveQueries(), requests, StateFacts())
+    return ExecutableGraph(decision.graph), {name: one.query for name, one in requests.items()}
 
 
 def test_queries_with_the_same_call_share_it() -> None:
@@ -166,21 +166,21 @@ def check_failures(texts: dict[str, str]) -> dict[str, Exception]:
     """The queries that fail, and why; another one beside them must not, and must have all of its results."""
     program, queries = program_of(good=PAIR, **texts)
     data = tables(np.random.default_rng(3), 0, 1)
-    state, turn = PartitionState(), Turn(0, program.graph.aliases, 1)
+    state, batch_order = PartitionState(), BatchOrder(0, program.graph.aliases, 1)
     failed: dict[str, Exception] = {}
     arrived: dict[str, list[pa.RecordBatch]] = {}
     results: list[pa.RecordBatch] = []
     with calling(FUNCTIONS):
         for alias in program.graph.aliases:
             table = data[program.graph.input(alias).stream.name]
-            left = leave_source(
-                program, alias, admit(program, alias, table, now=0, watermark=None).batch, turn
+            left = route_input(
+                program, alias, admit(program, alias, table, now=0, watermark=None).batch, batch_order
             )
             failed |= left.failed
             for parcel in left.sent:
                 arrived.setdefault(parcel.edge, []).append(parcel.batch)
         for hop in range(1, len(program.hops)):
-            outcome = run_hop(program, hop, arrived, state, turn)
+            outcome = run_hop(program, hop, arrived, state, batch_order)
             failed |= outcome.failed
             results += outcome.results.get("good", [])
     query = queries["good"]
@@ -225,16 +225,16 @@ def test_a_newcomer_whose_filter_fails_on_the_past_fails_alone() -> None:
     """Stored rows that nobody sees any more, because somebody who came later cannot."""
     made = opened()
     pair = "SELECT v.x, w.uid FROM v [RANGE 30 SECONDS], w [RANGE 30 SECONDS] WHERE v.vid = w.vid"
-    asked = {"old": Asked(canonical(made.parse(pair)).query)}
+    requests = {"old": QueryRequest(canonical(made.parse(pair)).query)}
     planner = Planner(Statistics, made.options)
-    first = planner(Standing(), asked, Facts())
+    first = planner(ActiveQueries(), requests, StateFacts())
     first = replace(first, graph=lower_workload(first.plan, tracked=True))
-    standing = Standing(asked, first.plan, Program(first.graph), fresh=first.fresh)
+    active_queries = ActiveQueries(requests, first.plan, ExecutableGraph(first.graph), fresh=first.fresh)
     runner, rng = LocalRunner(first.graph, functions=FUNCTIONS), np.random.default_rng(3)
     runner.process_all(tables(rng, 0, 1))
-    both = {**asked, "new": Asked(canonical(made.parse(f"{pair} AND bad(v.x)")).query)}
-    second = planner(standing, both, runner.facts)
-    runner.change(second.graph, second.relay)
+    both = {**requests, "new": QueryRequest(canonical(made.parse(f"{pair} AND bad(v.x)")).query)}
+    second = planner(active_queries, both, runner.facts)
+    runner.change(second.graph, second.migration)
     with pytest.raises(FunctionError, match="function bad raised RuntimeError: bad"):
         runner.process_all(tables(rng, 1, 2))
     assert runner.results("old").num_rows > 0

@@ -21,12 +21,12 @@ from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
 from weft.runtime.loop.deliver import deliver
 from weft.runtime.loop.ordered_output import Gathered, gathered, placed
-from weft.runtime.loop.task_reports import Told
+from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
-from weft.runtime.model.batch_order import Clock, Count, Turn
+from weft.runtime.model.batch_order import BatchOrder, Clock, Count
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import state_of
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.sinks import to_count, to_memory
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics
@@ -59,10 +59,10 @@ def run_of(keys: list[int]) -> pa.RecordBatch:
 def test_what_read_tasks_number_for_themselves_gets_its_place() -> None:
     """Task 0 read 10 tuples, and 6 came in earlier batches: blocks of 4 go on from there."""
     member = replace(ALONE.members[0], began=100)
-    turn = Turn(1, ("a",), 2, {"a": Count(106, 30)})
-    runs = placed(member, turn, [(1, run_of([0, 1, 7])), (0, run_of([2, 9]))], {0: 10, 1: 20})
+    batch_order = BatchOrder(1, ("a",), 2, {"a": Count(106, 30)})
+    runs = placed(member, batch_order, [(1, run_of([0, 1, 7])), (0, run_of([2, 9]))], {0: 10, 1: 20})
     assert [run.column(0).to_pylist() for run in runs] == [[4, 4, 5], [2, 3]]
-    found = gathered(member, runs, turn, 3, Watermarks())
+    found = gathered(member, runs, batch_order, 3, Watermarks())
     assert found.table["id"].to_pylist() == [2, 9, 0, 1, 7]
     assert found.punctuations.rows.tolist() == [3, 4, 5, 7, 8]
     assert found.punctuations.marks.tolist() == [8, 12, 16, 20, 36]
@@ -102,7 +102,7 @@ def test_a_batch_follows_when_time_alone_lets_results_leave(
     streams: dict[str, str | None], idle: timedelta | None, marks: dict[str, int], wanted: float | None
 ) -> None:
     """Otherwise they would wait for the next tuple, which may never come."""
-    program = Program(graph_of(PAIR, EVENT, idle, **streams))
+    program = ExecutableGraph(graph_of(PAIR, EVENT, idle, **streams))
     waiting = {"query": (HeldRun("0-held-x", 0, 3, 5, 100),)}
     assert until_next(program, Manifest(marks=marks, held=waiting), "g", 5) == wanted
     assert until_next(program, Manifest(marks=marks), "g", 5) is None
@@ -111,7 +111,7 @@ def test_a_batch_follows_when_time_alone_lets_results_leave(
 
 def test_results_of_a_distant_future_are_not_looked_for_every_second() -> None:
     """A stream whose clock is far ahead of ours."""
-    program = Program(graph_of(PAIR, EVENT, a="ts", b=None))
+    program = ExecutableGraph(graph_of(PAIR, EVENT, a="ts", b=None))
     waiting = {"query": (HeldRun("0-held-x", 0, 3, 10**15, 100),)}
     assert until_next(program, Manifest(marks={"a": 10**15, "b": 5}, held=waiting), "g", 5) == LONGEST
 
@@ -120,9 +120,9 @@ def test_clocks_say_when_everything_may_leave() -> None:
     """The end of the input is part of the plan of a batch, so a replay knows of it."""
     graph = graph_of(PAIR, EVENT, a="ts", b="ts")
     assert clocks(graph, Watermarks({"a": 7, "b": 9}), {}, ended=False)["query"].now == 7
-    turn = Turn(0, ("a", "b"), 1, clocks=clocks(graph, Watermarks(), {}, ended=True))
-    assert gathered(graph.members[0], [], turn, 0, Watermarks()).punctuations[0].rows == 0
-    assert isinstance(turn.clocks["query"], Clock)
+    batch_order = BatchOrder(0, ("a", "b"), 1, clocks=clocks(graph, Watermarks(), {}, ended=True))
+    assert gathered(graph.members[0], [], batch_order, 0, Watermarks()).punctuations[0].rows == 0
+    assert isinstance(batch_order.clocks["query"], Clock)
 
 
 def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
@@ -141,14 +141,14 @@ def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
 def test_a_query_that_failed_has_no_results_and_one_that_counts_has_no_order() -> None:
     """Its sink is told of the batch all the same."""
     member = ALONE.members[0]
-    turn = Turn(0, ("a",), 1, {"a": Count(0, 3)})
-    found: Gathered = gathered(member, [run_of([0, 1])], turn, 0, Watermarks())
+    batch_order = BatchOrder(0, ("a",), 1, {"a": Count(0, 3)})
+    found: Gathered = gathered(member, [run_of([0, 1])], batch_order, 0, Watermarks())
     kept: Any = to_memory()
     kept.open(found.table.schema)
-    deliver(kept, "q", 0, Told(failed={"q": "why"}), found)
+    deliver(kept, "q", 0, TaskReports(failed={"q": "why"}), found)
     assert (kept.results().num_rows, len(kept.punctuations())) == (0, 0)
-    deliver(kept, "q", 0, Told(), found)
+    deliver(kept, "q", 0, TaskReports(), found)
     assert kept.results()["id"].to_pylist() == [0, 1]
     counted = to_count()
-    deliver(counted, "q", 0, Told(counts={"q": 5}), None)
+    deliver(counted, "q", 0, TaskReports(counts={"q": 5}), None)
     assert counted.count() == 5

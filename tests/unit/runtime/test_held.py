@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.runtime.loop.buffered import Held, opened, release, written
+from weft.runtime.loop.buffered import BufferedResults, opened, release, written
 from weft.storage.storage import LocalDisk
 
 BATCH = st.tuples(st.lists(st.lists(st.integers(0, 20), max_size=6), max_size=3), st.integers(0, 12))
@@ -28,7 +28,7 @@ def run_of(times: list[int], first: int) -> pa.RecordBatch:
 @given(st.lists(BATCH, max_size=6))
 def test_everything_leaves_once_and_in_order(batches: list[tuple[list[list[int]], int]]) -> None:
     """What is found is never of a time before the clock, which rises by so much."""
-    held: list[Held] = []
+    held: list[BufferedResults] = []
     left: list[pa.RecordBatch] = []
     clock = count = 0
     for found, rise in batches:
@@ -48,7 +48,7 @@ def test_everything_leaves_once_and_in_order(batches: list[tuple[list[list[int]]
 
 def test_what_waits_is_in_few_runs() -> None:
     """A watermark that does not move must not make every batch slower than the one before."""
-    held: list[Held] = []
+    held: list[BufferedResults] = []
     for batch in range(100):
         _, held = release(held, [run_of([batch + 1_000, batch], 0)], 0)
     assert sum(one.run.num_rows for one in held) == 200

@@ -21,9 +21,9 @@ from weft.plan.lower import lower_workload
 from weft.plan.workload import share
 from weft.runtime.log.checkpoint import BUCKETS, FORMAT, Checkpoint
 from weft.runtime.log.record import read_record, write_record
-from weft.runtime.log.values import Blueprint, Manifest, Plan, RunFile, Runs
+from weft.runtime.log.values import BatchPlan, Blueprint, Manifest, RunFile, Runs
 from weft.runtime.observe.inspect import Files, QueryState, StoreState, StreamState, inspect
-from weft.runtime.queries.request import Asked
+from weft.runtime.queries.request import QueryRequest
 
 COUNTED = "SELECT a.x AS x, b.uid AS uid FROM v [RANGE 5 SECONDS] AS a, w [ROWS 10] AS b WHERE a.vid = b.vid"
 PAIR = "SELECT v.x AS x, w.uid AS uid FROM v [RANGE 5 SECONDS], w [RANGE 3 SECONDS] WHERE v.vid = w.vid"
@@ -43,8 +43,8 @@ def blueprint() -> Blueprint:
     made = {name: canonical(session().parse(text)) for name, text in QUERIES.items()}
     options = Options(partitions=2, strategy="flat")
     plan = share({name: optimise(one.query, session().statistics, options) for name, one in made.items()})
-    asked = {name: Asked(one.query, one.names).to_dict() for name, one in made.items()}
-    return Blueprint(lower_workload(plan).to_json(), CODEC.dumps(plan), asked, STOPPED)
+    requests = {name: QueryRequest(one.query, one.names).to_dict() for name, one in made.items()}
+    return Blueprint(lower_workload(plan).to_json(), CODEC.dumps(plan), requests, STOPPED)
 
 
 def checkpoint(root: Path) -> Checkpoint:
@@ -61,7 +61,7 @@ def checkpoint(root: Path) -> Checkpoint:
 
 def _write_plan(made: Checkpoint, number: int) -> None:
     name = made.write_blueprint(blueprint())
-    made.write_plan(Plan(number, 0, name, {"queries": name}, {}))
+    made.write_plan(BatchPlan(number, 0, name, {"queries": name}, {}))
 
 
 def _manifest(made: Checkpoint, number: int) -> Manifest:
@@ -76,8 +76,8 @@ def _manifest(made: Checkpoint, number: int) -> Manifest:
             ROWS: {1: (run(f"{number}-d", 6, 90, 95),)},
         }
     }
-    standing = blueprint().name
-    return Manifest(number, runs, {"v": 7}, arrived={"v": 9, "w": 6}, results={"pair": 12}, standing=standing)
+    name = blueprint().name
+    return Manifest(number, runs, {"v": 7}, arrived={"v": 9, "w": 6}, results={"pair": 12}, blueprint=name)
 
 
 def test_a_checkpoint_is_shown_as_its_last_manifest_says(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_a_session_all_of_whose_queries_stopped_has_no_stores(tmp_path: Path) ->
     """It goes on, and waits for others."""
     made = checkpoint(tmp_path)
     name = made.write_blueprint(Blueprint("", "", {}, STOPPED))
-    made.write_plan(Plan(3, 0, name, {}, {}))
-    made.commit(Manifest(3, {}, {"v": 7}, standing=name))
+    made.write_plan(BatchPlan(3, 0, name, {}, {}))
+    made.commit(Manifest(3, {}, {"v": 7}, blueprint=name))
     made.close()
     found = inspect(tmp_path)
     assert (found.stores, found.queries, found.stopped) == ((), (), STOPPED)

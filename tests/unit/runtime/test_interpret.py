@@ -14,10 +14,10 @@ from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
 from weft.errors import PlanError
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import leave_source, run_hop
+from weft.runtime.hop.interpret import route_input, run_hop
 from weft.runtime.hop.outcome import Parcel
-from weft.runtime.model.batch_order import Count, Turn
-from weft.runtime.program.executable import Program
+from weft.runtime.model.batch_order import BatchOrder, Count
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.stores import PartitionState
 from weft.testing.local import LocalRunner
@@ -55,20 +55,20 @@ class Files:
 def test_hops_work_on_additions_that_are_files(strategy: str, tmp_path: Path) -> None:
     """Every task reads the graph from JSON and the state from disk; nothing is passed on in memory."""
     text = graph(CHAIN, strategy)
-    turn, partitions = Turn(0, ("w", "v", "c"), 2), [tmp_path / "0", tmp_path / "1"]
+    batch_order, partitions = BatchOrder(0, ("w", "v", "c"), 2), [tmp_path / "0", tmp_path / "1"]
     parcels: list[Parcel] = []
     results: list[pa.RecordBatch] = []
     for folder in partitions:
         folder.mkdir()
     for alias, table in DATA.items():
-        program = Program(text)
-        parcels += leave_source(program, alias, admit(program, alias, table).batch, turn).sent
-    for hop in range(1, len(Program(text).hops)):
+        program = ExecutableGraph(text)
+        parcels += route_input(program, alias, admit(program, alias, table).batch, batch_order).sent
+    for hop in range(1, len(ExecutableGraph(text).hops)):
         for number, folder in enumerate(partitions):
-            program = pickle.loads(pickle.dumps(Program(text)))
+            program = pickle.loads(pickle.dumps(ExecutableGraph(text)))
             mine = [p for p in parcels if p.partition == number and program.edges[p.edge].hop == hop]
             arrived = {p.edge: [q.batch for q in mine if q.edge == p.edge] for p in mine}
-            outcome = run_hop(program, hop, arrived, Files(folder), turn)
+            outcome = run_hop(program, hop, arrived, Files(folder), batch_order)
             parcels += pickle.loads(pickle.dumps(outcome.sent))
             results += outcome.results.get(text.members[0].name, [])
     table = pa.Table.from_batches(results)
@@ -88,25 +88,25 @@ def test_null_keys_join_nothing(strategy: str, partitions: int) -> None:
 
 def test_a_turn_travels_as_plain_data() -> None:
     """It is part of the plan of a batch, which a replay reads."""
-    turn = Turn(3, ("b", "a"), 4, {"a": Count(10, 5)})
-    assert Turn.from_dict(pickle.loads(pickle.dumps(turn.to_dict()))) == turn
+    batch_order = BatchOrder(3, ("b", "a"), 4, {"a": Count(10, 5)})
+    assert BatchOrder.from_dict(pickle.loads(pickle.dumps(batch_order.to_dict()))) == batch_order
 
 
 def test_a_turn_says_who_comes_before_whom() -> None:
     """Of 15 tuples of a, b sees none of this batch's 5 and c sees all."""
-    turn = Turn(3, ("b", "a", "c"), 4, {"a": Count(10, 5)})
-    assert (turn.sees("a", "b"), turn.sees("b", "a")) == (True, False)
-    assert (turn.oldest("a", 3, "b"), turn.oldest("a", 3, "c")) == (7, 12)
+    batch_order = BatchOrder(3, ("b", "a", "c"), 4, {"a": Count(10, 5)})
+    assert (batch_order.sees("a", "b"), batch_order.sees("b", "a")) == (True, False)
+    assert (batch_order.oldest("a", 3, "b"), batch_order.oldest("a", 3, "c")) == (7, 12)
 
 
 def test_an_impossible_turn_is_refused() -> None:
     """It would give results twice."""
     with pytest.raises(PlanError, match="twice"):
-        Turn(0, ("a", "a"), 1)
+        BatchOrder(0, ("a", "a"), 1)
 
 
 def test_beyond_the_last_hop_nothing_happens() -> None:
     """Queries that run together have different numbers of hops, and the tasks of a hop are told of all."""
-    program = Program(graph(CHAIN, "flat"))
-    outcome = run_hop(program, len(program.hops), {}, PartitionState(), Turn(0, ("w", "v", "c"), 2))
+    program = ExecutableGraph(graph(CHAIN, "flat"))
+    outcome = run_hop(program, len(program.hops), {}, PartitionState(), BatchOrder(0, ("w", "v", "c"), 2))
     assert (outcome.sent, outcome.results, outcome.steps) == ([], {}, [])

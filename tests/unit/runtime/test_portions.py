@@ -19,12 +19,12 @@ import weft
 from tests.unit.runtime import hotkey
 from weft.errors import QueryError, SinkError
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import leave_source, run_hop
+from weft.runtime.hop.interpret import route_input, run_hop
 from weft.runtime.hop.outcome import Outcome, too_many_results
 from weft.runtime.hop.probe_step import PORTION_BYTES
-from weft.runtime.log.values import Manifest, Plan
-from weft.runtime.model.batch_order import Turn
-from weft.runtime.program.executable import Program
+from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import PartitionState
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import NOTE, Exchange, Message, unpacked
@@ -120,13 +120,13 @@ def test_the_size_of_portions_changes_no_answer(condition: str, window: str) -> 
 
 def hop_of(session: weft.Session, counting: tuple[str, ...] = (), **options: Any) -> Outcome:
     """One hop over one batch of both streams."""
-    program = Program(session.queries[0].graph)
-    turn, arrived = Turn(0, ("a", "b"), 1), dict[str, list[pa.RecordBatch]]()
+    program = ExecutableGraph(session.queries[0].graph)
+    batch_order, arrived = BatchOrder(0, ("a", "b"), 1), dict[str, list[pa.RecordBatch]]()
     for number, alias in enumerate("ab"):
         source = admit(program, alias, batch(number)).batch
-        for parcel in leave_source(program, alias, source, turn).sent:
+        for parcel in route_input(program, alias, source, batch_order).sent:
             arrived.setdefault(parcel.edge, []).append(parcel.batch)
-    return run_hop(program, 1, arrived, PartitionState(), turn, counting, **options)
+    return run_hop(program, 1, arrived, PartitionState(), batch_order, counting, **options)
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
@@ -172,7 +172,7 @@ def test_the_drivers_error_for_too_many_results_names_the_remedy() -> None:
 
 def job_of(folder: Path, sinks: dict[str, Any], exchange: Exchange | None = None) -> Job:
     """What a task is told."""
-    setup, plan = Setup(Memory(), "", {}, {}), Plan(0, 0, "", {}, {})
+    setup, plan = Setup(Memory(), "", {}, {}), BatchPlan(0, 0, "", {}, {})
     return Job(setup, plan, Manifest(), sinks, exchange=exchange or Exchange(str(folder)), portion_bytes=FEW)
 
 

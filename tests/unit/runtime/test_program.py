@@ -9,7 +9,7 @@ import pytest
 from tests.unit.runtime.joins import graph
 from weft.bucket.index import by_hash, by_value
 from weft.runtime.program.access_paths import Access
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 
 CHAIN = """
     SELECT v.x, c.t FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS], c [RANGE 5 SECONDS]
@@ -19,13 +19,13 @@ CHAIN = """
 
 def access(where: str, inputs: str = "v, w") -> Access:
     """How tuples of v find those of w."""
-    program = Program(graph(f"SELECT v.x FROM {inputs} WHERE {where}"))
+    program = ExecutableGraph(graph(f"SELECT v.x FROM {inputs} WHERE {where}"))
     return next(step.access for step in program.steps.values() if step.rule.start == "v")
 
 
 def test_only_columns_that_are_read_later_are_kept() -> None:
     """A column nobody reads would be shuffled and stored for nothing."""
-    program = Program(graph(CHAIN, "left_deep"))
+    program = ExecutableGraph(graph(CHAIN, "left_deep"))
     assert program.stores["w"].columns == ("w.ts", "w.uid", "w.vid")
     assert "w.s" not in {name for names in program.carried.values() for name in names}
     last = next(step for step in program.steps.values() if set(step.joined) == {"c", "v", "w"})
@@ -38,7 +38,7 @@ def test_only_columns_that_are_read_later_are_kept() -> None:
 
 def test_a_program_travels_as_json() -> None:
     """Spark pickles what it sends to its workers."""
-    program = Program(graph(CHAIN))
+    program = ExecutableGraph(graph(CHAIN))
     again = pickle.loads(pickle.dumps(program))
     assert (again.graph, again.stores, again.steps) == (program.graph, program.stores, program.steps)
 
@@ -57,7 +57,7 @@ def test_a_value_between_two_bounds_is_found_by_its_order() -> None:
 
 def test_a_band_is_found_from_either_side() -> None:
     """`v.x - 1 <= w.uid` has an order for v only as `v.x <= w.uid + 1`; it is checked, since that may overflow."""
-    program = Program(graph("SELECT v.x FROM v, w WHERE w.uid BETWEEN v.x - 1 AND v.x + 1"))
+    program = ExecutableGraph(graph("SELECT v.x FROM v, w WHERE w.uid BETWEEN v.x - 1 AND v.x + 1"))
     found = next(step.access for step in program.steps.values() if step.rule.start == "w")
     assert (found.kind, found.order) == ("band", by_value("v.x"))
     assert found.rest is not None

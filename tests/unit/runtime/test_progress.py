@@ -10,7 +10,7 @@ import pytest
 from tests.unit.plan.workloads import PAIR, query
 from tests.unit.runtime.joins import SECOND
 from tests.unit.runtime.workload import session
-from weft.plan.graph import Member, PhysicalGraph, Sight
+from weft.plan.graph import Member, PhysicalGraph, Visibility
 from weft.runtime.observe import progress
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import History, complete_from
@@ -81,10 +81,12 @@ def test_parts_beyond_the_room_for_them_are_worked_out_again(
 @pytest.mark.parametrize("text", [PAIR, "SELECT v.x FROM v"])
 def test_results_are_complete_from_where_all_inputs_are_seen(text: str, backfill: bool) -> None:
     """Whoever relies on results would else take what is left of the past for all of it."""
-    asked = query(text)
-    sights = [Sight(alias, 5, None, (5 + n) * SECOND) for n, alias in enumerate(asked.aliases, 2)]
-    member = Member("new", asked, 0, 5, tuple(sights), backfill=backfill)
-    needs_the_past = len(asked.aliases) > 1 or backfill
-    last = LATER + timedelta(seconds=len(asked.aliases) - 1)
+    requests = query(text)
+    visibilities = [
+        Visibility(alias, 5, None, (5 + n) * SECOND) for n, alias in enumerate(requests.aliases, 2)
+    ]
+    member = Member("new", requests, 0, 5, tuple(visibilities), backfill=backfill)
+    needs_the_past = len(requests.aliases) > 1 or backfill
+    last = LATER + timedelta(seconds=len(requests.aliases) - 1)
     assert complete_from(member) == (last if needs_the_past else None)
-    assert complete_from(Member("first", asked, 0, backfill=backfill)) is None
+    assert complete_from(Member("first", requests, 0, backfill=backfill)) is None

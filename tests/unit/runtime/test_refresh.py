@@ -11,21 +11,21 @@ from tests.unit.runtime.joins import SECOND, times
 from tests.unit.runtime.test_relay import BELOW, OLD, pairs, program, stored
 from weft.bucket.bucket import Bucket
 from weft.kernels.query_sets.query_set import bits_of, sets_of
-from weft.plan.graph import Member, Sight
+from weft.plan.graph import Member, Visibility
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, Walk, WorkloadPlan
-from weft.runtime.hop.interpret import leave_past
+from weft.runtime.hop.interpret import route_stored
 from weft.runtime.hop.outcome import Boundary
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import make_run
 from weft.runtime.state.upgrade import past_rows, refreshed
 
 STORE = OLD.stores["v"]
 
 
-def run(*rows: tuple[int, int], number: int = 1, of: Program = OLD) -> Bucket:
+def run(*rows: tuple[int, int], number: int = 1, of: ExecutableGraph = OLD) -> Bucket:
     """Tuples of v (x, second), all for the query in the first place."""
     xs, seconds = zip(*rows, strict=True)
     columns = {
@@ -37,13 +37,13 @@ def run(*rows: tuple[int, int], number: int = 1, of: Program = OLD) -> Bucket:
     return make_run(of.stores["v"], pa.RecordBatch.from_pydict({**columns, **sets}), number)
 
 
-def beside(sql: str, *sights: Sight, first: int = 5, slot: int = 1) -> Program:
+def beside(sql: str, *visibilities: Visibility, first: int = 5, slot: int = 1) -> ExecutableGraph:
     """The old query and a new one, in the same stores."""
     both = pairs(stored("v"), stored("w"), new=sql, old=BELOW.format(5))
-    return program(both, Member("new", query(sql), slot, first, sights), OLD.members["old"])
+    return program(both, Member("new", query(sql), slot, first, visibilities), OLD.members["old"])
 
 
-def seen(batch: pa.RecordBatch, program_: Program, slot: int) -> list[Any]:
+def seen(batch: pa.RecordBatch, program_: ExecutableGraph, slot: int) -> list[Any]:
     """The x of the rows that are for a query."""
     sets = sets_of([batch.column(name) for name in program_.sets])
     mask = (sets & bits_of([slot], program_.words)[:, None]).any(axis=0)
@@ -58,7 +58,7 @@ def test_a_run_that_is_as_it_should_be_is_the_same_object() -> None:
 
 def test_a_newcomer_is_in_the_sets_of_what_its_filter_lets_pass() -> None:
     """And those who were there stay in."""
-    new = beside(BELOW.format(3), Sight("v", 0))
+    new = beside(BELOW.format(3), Visibility("v", 0))
     found = refreshed(new, new.stores["v"], run((1, 0), (4, 0), (2, 0)), 1)
     assert seen(found.batch, new, 1) == [1, 2]
     assert seen(found.batch, new, 0) == [1, 2, 4]
@@ -67,26 +67,26 @@ def test_a_newcomer_is_in_the_sets_of_what_its_filter_lets_pass() -> None:
 def test_a_newcomer_sees_no_more_than_its_sight() -> None:
     """By the batch in which a row came, and by its time; without sight, nothing."""
     rows = run((1, 10), (2, 20), (3, 30), number=2)
-    for sight, expected in (
-        (Sight("v", 2), [1, 2, 3]),
-        (Sight("v", 3), []),
-        (Sight("v", 0, 20 * SECOND), [2, 3]),
-        (Sight("v", 5), []),
+    for visibility, expected in (
+        (Visibility("v", 2), [1, 2, 3]),
+        (Visibility("v", 3), []),
+        (Visibility("v", 0, 20 * SECOND), [2, 3]),
+        (Visibility("v", 5), []),
     ):
-        new = beside(BELOW.format(4), sight)
-        assert seen(refreshed(new, new.stores["v"], rows, 2).batch, new, 1) == expected, sight
+        new = beside(BELOW.format(4), visibility)
+        assert seen(refreshed(new, new.stores["v"], rows, 2).batch, new, 1) == expected, visibility
 
 
 def test_a_run_written_since_it_came_knows_it() -> None:
     """Its rows were filtered when they came."""
-    new = beside(BELOW.format(3), Sight("v", 0))
+    new = beside(BELOW.format(3), Visibility("v", 0))
     rows = run((1, 0), number=6, of=new)
     assert seen(refreshed(new, new.stores["v"], rows, 6).batch, new, 1) == []
 
 
 def test_a_place_that_is_taken_again_is_empty_first() -> None:
     """Rows of the one who had it before are not the newcomer's."""
-    member = Member("new", query(BELOW.format(3)), 0, 5, (Sight("v", 5),))
+    member = Member("new", query(BELOW.format(3)), 0, 5, (Visibility("v", 5),))
     new = program(pairs(stored("v"), stored("w"), new=BELOW.format(3)), member)
     assert seen(refreshed(new, new.stores["v"], run((1, 0), (2, 0)), 1).batch, new, 0) == []
 
@@ -105,7 +105,7 @@ def test_a_column_that_was_not_kept_is_null() -> None:
 
 def test_past_rows_are_those_of_the_queries_asked_for() -> None:
     """Others have theirs from another store, and would have them twice."""
-    new = beside(BELOW.format(3), Sight("v", 0))
+    new = beside(BELOW.format(3), Visibility("v", 0))
     rows = run((1, 0), (4, 0)).batch
     assert seen(past_rows(new, "v", rows, 1, ("new",), False), new, 1) == [1]
     assert past_rows(new, "v", rows, 1, ("new",), False).num_rows == 1
@@ -117,12 +117,12 @@ def test_results_of_the_past_are_counted_for_those_alone_who_asked_for_them() ->
     """The others have counted them already."""
     alone = query("SELECT v.x FROM v")
     answers = tuple(Answer(name, alone, (Walk("v", ()),)) for name in ("new", "old"))
-    both = Program(lower_workload(WorkloadPlan(answers)))
+    both = ExecutableGraph(lower_workload(WorkloadPlan(answers)))
     rows = run((1, 0), (4, 0)).batch
     columns = {name: rows.column(name) for name in ("v.x", "v.ts")}
     batch = pa.RecordBatch.from_pydict({**columns, both.sets[0]: pa.array([3, 3], pa.int64())})
-    turn = Turn(5, ("v",), 2)
-    counted = leave_past(both, "v", batch, turn, Boundary(["v: result"], ["new"], ["new", "old"]))
+    batch_order = BatchOrder(5, ("v",), 2)
+    counted = route_stored(both, "v", batch, batch_order, Boundary(["v: result"], ["new"], ["new", "old"]))
     assert (counted.counts, counted.results) == ({"new": 2}, {})
-    made = leave_past(both, "v", batch, turn, Boundary(["v: result"], ["new"]))
+    made = route_stored(both, "v", batch, batch_order, Boundary(["v: result"], ["new"]))
     assert (made.counts, list(made.results)) == ({"new": 2}, ["new"])

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.runtime.joins import SECOND, graph, v
 from weft.errors import CatalogError
 from weft.runtime.hop.admit import admit, numbered
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 
-PROGRAM = Program(graph("SELECT v.x FROM v [ROWS 5], w WHERE v.vid = w.vid"))
+PROGRAM = ExecutableGraph(graph("SELECT v.x FROM v [ROWS 5], w WHERE v.vid = w.vid"))
 
 
 def test_late_tuples_are_set_aside_and_counted() -> None:
@@ -18,7 +18,7 @@ def test_late_tuples_are_set_aside_and_counted() -> None:
     data = v((1, 1, 3), (2, 2, 4), (3, 3, 5))
     found = admit(PROGRAM, "v", data, watermark=4 * SECOND)
     assert (found.batch.num_rows, found.late, found.oldest, found.newest) == (2, 1, 4 * SECOND, 5 * SECOND)
-    joins = Program(graph("SELECT v.x FROM v [ROWS 5], w WHERE v.vid = w.vid", late="join"))
+    joins = ExecutableGraph(graph("SELECT v.x FROM v [ROWS 5], w WHERE v.vid = w.vid", late="join"))
     assert admit(joins, "v", data, watermark=4 * SECOND).batch.num_rows == 3
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.stores import FANOUT, Forget, PartitionState, make_run, settle
 from weft.testing import reference_join
@@ -21,7 +21,7 @@ PAIR = "SELECT v.x, w.uid FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS] WHERE v.
 
 @pytest.fixture
 def plan() -> StorePlan:
-    return Program(graph(PAIR)).stores["v"]
+    return ExecutableGraph(graph(PAIR)).stores["v"]
 
 
 def run_of(plan: StorePlan, first: int, rows: int) -> Bucket:

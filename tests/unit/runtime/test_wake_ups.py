@@ -21,16 +21,16 @@ from weft.runtime.loop.wake_ups import closable, until_next
 from weft.runtime.model.batch_order import ENDED, NEVER, UNKNOWN, Clock
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import History
-from weft.runtime.program.executable import Program
-from weft.runtime.queries.active import Standing
-from weft.runtime.queries.request import Asked
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.active import ActiveQueries
+from weft.runtime.queries.request import QueryRequest
 
 LEFT = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS] LEFT JOIN w ON v.vid = w.vid"
 ARRIVED = "SELECT a.x FROM u [RANGE 5 SECONDS] AS a LEFT JOIN u AS b ON a.vid = b.x"
 
 
 def manifest(
-    program: Program,
+    program: ExecutableGraph,
     *seconds: float,
     marks: dict[str, float],
     active: dict[str, float] | None = None,
@@ -66,13 +66,13 @@ def test_rows_whose_wait_is_over(
     seconds: tuple[float, ...], marks: dict[str, float], closed: float, expected: bool
 ) -> None:
     """A batch too few keeps them in until the next input; a batch too many comes again and again, for ever."""
-    program = Program(graph(LEFT))
+    program = ExecutableGraph(graph(LEFT))
     assert closable(program, manifest(program, *seconds, marks=marks, closed=closed), "g") is expected
 
 
 def test_after_the_end_nothing_is_left_to_close() -> None:
     """Batches would follow each other without end, since streams stay where they were."""
-    program = Program(graph(LEFT))
+    program = ExecutableGraph(graph(LEFT))
     done = manifest(program, 1, 3, marks={"v": 9, "w": 9}, closed=ENDED / SECOND)
     assert not closable(program, done, "g")
     assert until_next(program, done, "g", 0) is None
@@ -97,7 +97,7 @@ def test_rows_that_wait_for_the_clock(
     sql: str, idle_after: str | None, active: dict[str, float], expected: float | None
 ) -> None:
     """Without input nobody would look at the clock; with input to wait for, to look at it is in vain."""
-    program = Program(graph(sql, idle_after=idle_after) if idle_after else graph(sql))
+    program = ExecutableGraph(graph(sql, idle_after=idle_after) if idle_after else graph(sql))
     left = manifest(program, 1, 3, marks={}, active=active)
     assert until_next(program, left, "g", 6 * SECOND) == expected
     assert until_next(program, manifest(program, marks={}, active=active), "g", 6 * SECOND) is None
@@ -105,7 +105,7 @@ def test_rows_that_wait_for_the_clock(
 
 def test_an_inner_join_asks_for_no_batch() -> None:
     """It has nothing to do without input."""
-    program = Program(graph(INNER))
+    program = ExecutableGraph(graph(INNER))
     assert not closable(program, Manifest(marks={"v": 9, "w": 9}), "g")
     assert until_next(program, Manifest(), "g", 0) is None
 
@@ -116,11 +116,11 @@ class TestDue:
     def decider(self, sql: str) -> Decider:
         config = RunConfig({}, {}, unused, unused, unused, partitions=1)
         made = Decider(config, Checkpoint.in_memory(), History())
-        made.standing = Standing(program=Program(graph(sql)))
+        made.active_queries = ActiveQueries(program=ExecutableGraph(graph(sql)))
         return made
 
     def left(self, decider: Decider, **marks: float) -> Manifest:
-        program = decider.standing.program
+        program = decider.active_queries.program
         assert program is not None
         found = manifest(program, 1, 3, marks=marks)
         return replace(found, runs={GRAPH: found.runs["g"]})
@@ -134,12 +134,12 @@ class TestDue:
             assert decider.is_due(left) is expected
         quiet = self.left(decider, v=9, w=1)
         decider.schedule(quiet, 0)
-        decider.requests.begin("new", Asked(query(INNER)), None)
+        decider.changelog.begin("new", QueryRequest(query(INNER)), None)
         assert decider.is_due(quiet)
-        decider.requests.take()
-        decider.requests.stop("old", "stopped")
+        decider.changelog.take()
+        decider.changelog.stop("old", "stopped")
         assert decider.is_due(quiet)
-        decider.requests.take()
+        decider.changelog.take()
         assert not decider.is_due(quiet)
         decider.ending = True
         assert decider.is_due(quiet)

@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.runtime.joins import SECOND, graph
 from weft.plan.graph import PhysicalGraph
-from weft.runtime.model.batch_order import Count, Turn
+from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.model.watermarks import Watermarks, connected_streams
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.expiry import forgettable
 
 PAIR = "SELECT v.x FROM v [RANGE 10 SECONDS], w [RANGE 4 SECONDS] WHERE v.vid = w.vid"
@@ -71,21 +71,21 @@ def test_when_all_are_idle_nothing_moves() -> None:
 
 def test_a_store_forgets_what_no_partner_on_time_can_reach(pair: PhysicalGraph) -> None:
     """v lives 10 s beyond the watermark of w, w 4 s beyond that of v."""
-    program, turn = Program(pair), Turn(0, ("v", "w"), 1)
+    program, batch_order = ExecutableGraph(pair), BatchOrder(0, ("v", "w"), 1)
     marks = Watermarks({"v": 100 * SECOND, "w": 50 * SECOND})
-    assert forgettable(program.stores["v"], marks, turn).since == 40 * SECOND
-    assert forgettable(program.stores["w"], marks, turn).since == 96 * SECOND
+    assert forgettable(program.stores["v"], marks, batch_order).since == 40 * SECOND
+    assert forgettable(program.stores["w"], marks, batch_order).since == 96 * SECOND
 
 
 def test_nothing_is_forgotten_for_a_partner_not_yet_seen(pair: PhysicalGraph) -> None:
     """Its first tuple may be as old as it likes."""
-    program, turn = Program(pair), Turn(0, ("v", "w"), 1)
-    assert forgettable(program.stores["v"], Watermarks({"v": 5}), turn).since is None
+    program, batch_order = ExecutableGraph(pair), BatchOrder(0, ("v", "w"), 1)
+    assert forgettable(program.stores["v"], Watermarks({"v": 5}), batch_order).since is None
 
 
 def test_a_count_window_forgets_by_number() -> None:
     """Of 100 tuples, the last 3 are seen."""
-    program = Program(graph("SELECT v.x FROM v [ROWS 3], w WHERE v.vid = w.vid"))
-    turn = Turn(4, ("v", "w"), 1, {"v": Count(90, 10)})
-    assert forgettable(program.stores["v"], Watermarks(), turn).since == 97
-    assert forgettable(program.stores["w"], Watermarks(), turn).since is None
+    program = ExecutableGraph(graph("SELECT v.x FROM v [ROWS 3], w WHERE v.vid = w.vid"))
+    batch_order = BatchOrder(4, ("v", "w"), 1, {"v": Count(90, 10)})
+    assert forgettable(program.stores["v"], Watermarks(), batch_order).since == 97
+    assert forgettable(program.stores["w"], Watermarks(), batch_order).since is None

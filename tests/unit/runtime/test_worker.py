@@ -21,9 +21,9 @@ from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
-from weft.runtime.log.values import Blueprint, Manifest, Plan, RunFile
-from weft.runtime.model.batch_order import Turn
-from weft.runtime.queries.migration import Read, Relay
+from weft.runtime.log.values import BatchPlan, Blueprint, Manifest, RunFile
+from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.queries.migration import StateMigration, StoreScan
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import NOTE, Message, error_of
 from weft.runtime.task.worker import hop_task, past_task, read_task
@@ -60,9 +60,9 @@ def begin(root: Path, query: PlannedQuery, now: int = 0) -> Job:
     """A new checkpoint with its first batch planned."""
     checkpoint = Checkpoint.at(root)
     identity = checkpoint.open({})
-    turn = Turn(0, tuple("abcd"), PARTITIONS)
+    batch_order = BatchOrder(0, tuple("abcd"), PARTITIONS)
     name = checkpoint.write_blueprint(Blueprint(query.graph.to_json(), "", {}))
-    plan = Plan(0, now, name, {"queries": name}, {"queries": turn.to_dict()})
+    plan = BatchPlan(0, now, name, {"queries": name}, {"queries": batch_order.to_dict()})
     checkpoint.close()
     streams = {name: query.query.input(name).stream for name in "abcd"}
     sources: dict[str, Any] = dict.fromkeys(streams, Made())
@@ -96,9 +96,9 @@ def test_a_damaged_file_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
     """Spark would run a task that fails four times, and then say nothing of the cause."""
     query = planned()
     job, store = begin(tmp_path, query), query.graph.stores[0]
-    relay = Relay((Read(store.aliases[0], store.identity, ("q",)),))
+    migration = StateMigration((StoreScan(store.aliases[0], store.identity, ("q",)),))
     before = Manifest(0, {"queries": {store.identity: {0: (RunFile("0-run", Bounds(1, 9)),)}}})
-    plan = replace(job.plan, number=1, relays={"queries": asdict(relay)}, changed=("queries",))
+    plan = replace(job.plan, number=1, migrations={"queries": asdict(migration)}, changed=("queries",))
     job.setup.storage.put(f"{BUCKETS}/0-run", b"nonsense")
     (told,) = past_task(replace(job, plan=plan, before=before, boundary=True), 0)
     error = error_of(told.content())
@@ -110,12 +110,12 @@ def test_a_worker_does_not_take_an_old_checkpoint_for_a_new_one(tmp_path: Path) 
     """Python workers live on: a checkpoint deleted and begun anew would run by the graph of the old one."""
     query, root = planned(), tmp_path / "ck"
     first = begin(root, query)
-    first.program(first.plan.standing)
+    first.program(first.plan.blueprint)
     shutil.rmtree(root)
     second = begin(root, query)
-    second.setup.storage.delete(f"blueprints/{second.plan.standing}.json")
-    with pytest.raises(StateError, match=f"{second.plan.standing}.json is missing"):
-        second.program(second.plan.standing)
+    second.setup.storage.delete(f"blueprints/{second.plan.blueprint}.json")
+    with pytest.raises(StateError, match=f"{second.plan.blueprint}.json is missing"):
+        second.program(second.plan.blueprint)
 
 
 def test_a_job_goes_through_json(tmp_path: Path) -> None:
@@ -124,4 +124,4 @@ def test_a_job_goes_through_json(tmp_path: Path) -> None:
     before = Manifest(0, {"queries": {"s": {0: (RunFile("0-x", Bounds(1, 9)),)}}}, {"a": 5}, arrived={"a": 7})
     lean = replace(job, before=before, counting=frozenset("q"), limit=3).for_task()
     told = json.loads(json.dumps(lean.to_dict(lambda _: None)))
-    assert Job.from_dict(job.setup, told) == replace(lean, plan=Plan.from_dict(told["plan"]))
+    assert Job.from_dict(job.setup, told) == replace(lean, plan=BatchPlan.from_dict(told["plan"]))

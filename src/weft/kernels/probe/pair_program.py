@@ -23,7 +23,7 @@ from weft.kernels.probe.machine import OPERATIONS, Banks, run
 from weft.kernels.probe.machine_steps import BLOCK
 from weft.logical.expr import Call, Column, Expr, Literal
 
-__all__ = ["Loaded", "Program", "program"]
+__all__ = ["Loaded", "PairProgram", "program"]
 
 Key = tuple[str, str]
 _BITS = {"byte": 8, "short": 16, "int": 32}
@@ -38,7 +38,7 @@ class _Unsupported(Exception):  # noqa: N818 — not an error: the predicate is 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class PairProgram:
     """Instructions, the columns they load, and the constants that registers hold from the start."""
 
     code: Longs
@@ -88,7 +88,7 @@ def _located(column: Column, ours: Mapping[Key, Any], theirs: Mapping[Key, Any])
 
 
 @lru_cache(maxsize=256)
-def program(predicate: Expr) -> Program | None:
+def program(predicate: Expr) -> PairProgram | None:
     """The program of a predicate, if it has one."""
     writer = _Writer()
     try:
@@ -98,7 +98,7 @@ def program(predicate: Expr) -> Program | None:
     if not writer.code or writer.code[-1][1] != result:
         return None  # a constant alone
     code = np.array(writer.code, np.int64).reshape(-1, 5)
-    return Program(code, tuple(writer.columns), tuple(writer.constants), writer.registers)
+    return PairProgram(code, tuple(writer.columns), tuple(writer.constants), writer.registers)
 
 
 class _Writer:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from weft.optimizer.joint.alone import best_alone, best_ways
 from weft.optimizer.joint.relevant import usable_steps
-from weft.optimizer.joint.solver import Program
+from weft.optimizer.joint.solver import MilpModel
 from weft.optimizer.joint.workspace import Step, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
 
@@ -81,7 +81,7 @@ class Model:
         self.workspace = workspace
         self.names = tuple(names)
         self.steps = usable_steps(workspace, steps)
-        self.program = Program()
+        self.program = MilpModel()
         self.whole = whole or len(self.names) > FEW
         self.into: dict[Node, list[Step]] = {}
         for step in self.steps:

@@ -1,7 +1,7 @@
 """A mixed integer program and its solution, by HiGHS.
 
-Guarantees: the one place that knows the solver. `Program` is built row by row; `run` gives the best values found, what
-no solution can be below, and the seconds it took. It ends when that is proven, within the gap asked for, or at the
+Guarantees: the one place that knows the solver. `MilpModel` is built row by row; `run` gives the best values found,
+what no solution can be below, and the seconds it took. It ends when that is proven, within the gap asked for, or at the
 time limit, whichever comes first.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     import highspy
 
-__all__ = ["Program", "Result"]
+__all__ = ["MilpModel", "Result"]
 
 # Relative to the largest cost: HiGHS takes differences below 1e-6 for nothing.
 LARGEST_COST = 1e3
@@ -35,7 +35,7 @@ class Result:
     seconds: float
 
 
-class Program:
+class MilpModel:
     """Variables between 0 and 1, a cost for each to be kept low, and rows that bound sums of them."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from weft.kernels.expr.datum import as_type
 from weft.logical.expr import Column
 from weft.logical.query import PRESENT
 from weft.runtime.model.columns import full_name, seq_name
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 
 __all__ = ["Admitted", "admit", "numbered", "renumbered"]
 
@@ -41,7 +41,7 @@ class Admitted:
 
 
 def admit(
-    program: Program,
+    program: ExecutableGraph,
     alias: str,
     data: pa.RecordBatch | pa.Table,
     *,
@@ -71,7 +71,7 @@ def _timed(batch: pa.RecordBatch, name: str, watermark: int | None, untimed: int
     return Admitted(batch, late, untimed, int(times.min()), int(times.max()))
 
 
-def numbered(program: Program, alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+def numbered(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
     """The tuples with their numbers, if their window counts them; ``first`` came before."""
     if alias not in program.counted:
         return batch

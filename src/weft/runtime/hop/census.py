@@ -23,7 +23,7 @@ from weft.kernels.probe.equality import Keys, equal_ranges, in_order, probe_port
 from weft.kernels.query_sets.query_set import columns_of, only, sets_of
 from weft.runtime.hop.closing import own_rows
 from weft.runtime.model.columns import values_of
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan, SweepPlan
 from weft.runtime.state.stores import State
 
@@ -53,7 +53,7 @@ class Census:
 
 
 def count_keys(
-    program: Program, plan: SweepPlan, arrived: Arrivals, state: State, limit: int
+    program: ExecutableGraph, plan: SweepPlan, arrived: Arrivals, state: State, limit: int
 ) -> tuple[Census, dict[str, list[pa.RecordBatch]]]:
     """The census of what arrives for the inputs of a query, and what of it is not set aside."""
     names = [alias for alias, batches in arrived.items() if batches]
@@ -108,7 +108,9 @@ class _Distinct:
         return np.zeros(self.count, np.int64)
 
 
-def _stored(program: Program, plan: SweepPlan, store: StorePlan, keys: _Distinct, state: State) -> Longs:
+def _stored(
+    program: ExecutableGraph, plan: SweepPlan, store: StorePlan, keys: _Distinct, state: State
+) -> Longs:
     """How many tuples of each key an input has from earlier batches."""
     order, counts = by_hash(store.key), keys.none()
     for run in state.settled(store):
@@ -117,7 +119,7 @@ def _stored(program: Program, plan: SweepPlan, store: StorePlan, keys: _Distinct
     return counts
 
 
-def _in_run(program: Program, plan: SweepPlan, keys: _Distinct, run: Bucket, order: Order) -> Longs:
+def _in_run(program: ExecutableGraph, plan: SweepPlan, keys: _Distinct, run: Bucket, order: Order) -> Longs:
     if not program.sets:
         ranges = equal_ranges(keys.keys, run, order)
         sizes = (ranges.stop - ranges.start).astype(np.float64)
@@ -145,7 +147,7 @@ def _census(
 
 
 def _without(
-    program: Program,
+    program: ExecutableGraph,
     plan: SweepPlan,
     batches: list[pa.RecordBatch],
     places: Longs | None,
@@ -162,7 +164,7 @@ def _without(
     return found
 
 
-def _kept(program: Program, plan: SweepPlan, batch: pa.RecordBatch, aside: Mask) -> pa.RecordBatch:
+def _kept(program: ExecutableGraph, plan: SweepPlan, batch: pa.RecordBatch, aside: Mask) -> pa.RecordBatch:
     if not program.sets:
         return batch.filter(pa.array(~aside))
     sets = sets_of([column(batch, name) for name in program.sets])

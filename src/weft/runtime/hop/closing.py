@@ -2,7 +2,7 @@
 
 Guarantees: a row leaves once, in the first batch in which its tuples and the partners that semi joins ask for are there
 and no partner can come for what it misses; never earlier, so none is taken back. Which rows leave is a function of the
-stores, of the clocks before the batch and in it (`Turn.clocks`) and of the batch's number: there is nothing to
+stores, of the clocks before the batch and in it (`BatchOrder.clocks`) and of the batch's number: there is nothing to
 remember, so a replay, a restart and another plan give the same. Of a query that is probed for, rows that miss nothing
 are left to its probes.
 
@@ -32,9 +32,9 @@ from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.logical.expr import Column, Expr, columns
 from weft.logical.expr import all_of as conjunction
 from weft.runtime.hop.probe_step import PORTION_BYTES
-from weft.runtime.model.batch_order import ENDED, Clock, Turn
+from weft.runtime.model.batch_order import ENDED, BatchOrder, Clock
 from weft.runtime.model.columns import BATCH, FOREVER, full, full_name
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan, SweepPlan
 from weft.runtime.state.stores import State
 
@@ -44,19 +44,24 @@ Masks = list[Mask]  # per run
 
 
 def close_rows(
-    program: Program, plan: SweepPlan, state: State, turn: Turn, partition: int, portion: int = PORTION_BYTES
+    program: ExecutableGraph,
+    plan: SweepPlan,
+    state: State,
+    batch_order: BatchOrder,
+    partition: int,
+    portion: int = PORTION_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a query that leave in this batch, as it selects them, in portions of about so many bytes."""
-    clock = turn.clocks[plan.member.name]
+    clock = batch_order.clocks[plan.member.name]
     if (plan.everywhere and partition) or not plan.has_to_do(clock):
         return
     held = {alias: _Held.of(program, plan, store, alias, state) for alias, store in plan.homes.items()}
-    chosen = _Choice(plan, held, clock, turn).chosen()
+    chosen = _Choice(plan, held, clock, batch_order).chosen()
     if chosen is None:
         return
     picked = {alias: _Picked.of(one, chosen[alias]) for alias, one in held.items()}
-    rows = rows_of(plan.closing.tree, _relations(plan, picked, turn.number), plan.waits)
-    leaving = np.flatnonzero(_leaving(plan, rows, picked, clock, turn))
+    rows = rows_of(plan.closing.tree, _relations(plan, picked, batch_order.number), plan.waits)
+    leaving = np.flatnonzero(_leaving(plan, rows, picked, clock, batch_order))
     size = max(1, portion // sum(map(_width, held.values())))
     for first in range(0, leaving.size, size):
         made = _selected(plan, rows, picked, leaving[first : first + size])
@@ -79,7 +84,9 @@ class _Held:
     old: int  # runs of earlier batches; the others are of this one
 
     @classmethod
-    def of(cls, program: Program, plan: SweepPlan, store: StorePlan, alias: str, state: State) -> _Held:
+    def of(
+        cls, program: ExecutableGraph, plan: SweepPlan, store: StorePlan, alias: str, state: State
+    ) -> _Held:
         settled = list(state.settled(store))
         runs = [*settled, *state.added(store, alias)]
         return cls(store, runs, [own_rows(program, plan, run.batch) for run in runs], len(settled))
@@ -88,7 +95,7 @@ class _Held:
         return longs(column(run.batch, self.store.time))
 
 
-def own_rows(program: Program, plan: SweepPlan, batch: pa.RecordBatch) -> Mask:
+def own_rows(program: ExecutableGraph, plan: SweepPlan, batch: pa.RecordBatch) -> Mask:
     """Which rows are for the query."""
     if not program.sets:
         return np.ones(batch.num_rows, np.bool_)
@@ -103,7 +110,7 @@ class _Choice:
     plan: SweepPlan
     held: Mapping[str, _Held]
     clock: Clock
-    turn: Turn
+    batch_order: BatchOrder
 
     def chosen(self) -> dict[str, Sequence[Mask]] | None:
         """Per input the rows of its runs; None if nothing is decided in this batch."""
@@ -122,7 +129,7 @@ class _Choice:
     def _all(self) -> bool:
         """Whether the batch decides on everything: it is the last one, or the first of a query that wants the past."""
         member = self.plan.member
-        return self.clock.now >= ENDED or (member.backfill and self.turn.number == member.first)
+        return self.clock.now >= ENDED or (member.backfill and self.batch_order.number == member.first)
 
     def _seeds(self, alias: str) -> Masks:
         """The tuples that came, if it is not for probes to find what they make, and those whose wait ends."""
@@ -240,10 +247,12 @@ def _read(exprs: Iterable[Expr]) -> list[Column]:
     return list(dict.fromkeys(item for expr in exprs for item in columns(expr)))
 
 
-def _leaving(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: Clock, turn: Turn) -> Mask:
+def _leaving(
+    plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: Clock, batch_order: BatchOrder
+) -> Mask:
     """Which rows are there and final in this batch, and were not before it."""
     member = plan.member
-    before = (rows.arrived < turn.number) & (rows.final < clock.before)
+    before = (rows.arrived < batch_order.number) & (rows.final < clock.before)
     leaving: Mask = (rows.final < clock.now) & ~before
     lacking = rows.final > -FOREVER
     if plan.closing.walked:
@@ -255,7 +264,7 @@ def _leaving(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: 
 
 def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mask:
     """Which rows can have had no partner that was forgotten before the query came."""
-    complete = max((s.complete for s in plan.member.sights if s.complete is not None), default=None)
+    complete = max((s.complete for s in plan.member.visibilities if s.complete is not None), default=None)
     provable = np.ones(len(rows), np.bool_)
     if complete is None:
         return provable

@@ -36,13 +36,13 @@ from weft.runtime.hop.outcome import Boundary, Outcome, Outlet, Tuples, finish
 from weft.runtime.hop.probe_step import PORTION_BYTES
 from weft.runtime.hop.probing import Here, Probes
 from weft.runtime.hop.routing import kept, of_use, send
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH, concat, full_name, values_of
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import State, make_run
 from weft.stats import heavy
 
-__all__ = ["LIMIT", "leave_past", "leave_source", "run_hop"]
+__all__ = ["LIMIT", "route_input", "route_stored", "run_hop"]
 
 LIMIT = 10_000_000  # results of one key
 
@@ -54,11 +54,11 @@ SAMPLE = 500  # of about so many tuples per input and task are told
 Arrived = Mapping[str, Sequence[pa.RecordBatch]]
 
 
-def leave_source(
-    program: Program,
+def route_input(
+    program: ExecutableGraph,
     alias: str,
     batch: pa.RecordBatch,
-    turn: Turn,
+    batch_order: BatchOrder,
     counting: Collection[str] = (),
     dealt: Mapping[str, int] | None = None,
     outlet: Outlet | None = None,
@@ -70,17 +70,17 @@ def leave_source(
     ``outlet`` and ``result_limit`` are as in `run_hop`.
     """
     outcome = Outcome(counting, outlet=outlet, result_limit=result_limit)
-    if turn.partitions > 1 and turn.number % heavy.EVERY == 0 and batch.num_rows:
-        outcome.heavy = _counted(program, alias, batch, turn)
+    if batch_order.partitions > 1 and batch_order.number % heavy.EVERY == 0 and batch.num_rows:
+        outcome.heavy = _counted(program, alias, batch, batch_order)
     every = _with_sets(program, alias, batch, outcome)
     wanted = _wanted(program, alias, every, outcome)
-    if program.sets and wanted.num_rows and turn.number % SAMPLED == 0:
+    if program.sets and wanted.num_rows and batch_order.number % SAMPLED == 0:
         outcome.sample = _sampled(program, wanted)
-    _leave(program, alias, every if program.apart(alias) else wanted, turn, outcome, None, dealt or {})
+    _leave(program, alias, every if program.apart(alias) else wanted, batch_order, outcome, None, dealt or {})
     return _with_calls(outcome)
 
 
-def _sampled(program: Program, batch: pa.RecordBatch) -> dict[str, int]:
+def _sampled(program: ExecutableGraph, batch: pa.RecordBatch) -> dict[str, int]:
     """The query-sets of some tuples, as hexadecimal numbers, and how many have them."""
     step = max(1, batch.num_rows // SAMPLE)
     sets = sets_of([column(batch, name) for name in program.sets])[::-1, ::step]
@@ -89,22 +89,24 @@ def _sampled(program: Program, batch: pa.RecordBatch) -> dict[str, int]:
     return {"".join(f"{word:016x}" for word in one): n for one, n in zip(words, counts.tolist(), strict=True)}
 
 
-def _counted(program: Program, alias: str, batch: pa.RecordBatch, turn: Turn) -> list[heavy.Counted]:
+def _counted(
+    program: ExecutableGraph, alias: str, batch: pa.RecordBatch, batch_order: BatchOrder
+) -> list[heavy.Counted]:
     """The commonest values of the columns by which an input's tuples are placed."""
     stream, found = program.graph.input(alias).stream.name, []
     for item in program.watched(alias):
         values = column(batch, full_name(item))
-        sampled, counts = frequent(values, heavy.SAMPLE, heavy.TOLD, turn.number)
+        sampled, counts = frequent(values, heavy.SAMPLE, heavy.TOLD, batch_order.number)
         often = tuple((value, count) for value, count in counts if count >= heavy.SEVERAL)
         found.append(heavy.Counted(stream, item.name, batch.num_rows, sampled, often))
     return found
 
 
-def leave_past(
-    program: Program,
+def route_stored(
+    program: ExecutableGraph,
     alias: str,
     batch: pa.RecordBatch,
-    turn: Turn,
+    batch_order: BatchOrder,
     job: Boundary,
     dealt: Mapping[str, int] | None = None,
     outlet: Outlet | None = None,
@@ -112,7 +114,7 @@ def leave_past(
 ) -> Outcome:
     """Stored tuples of an input, as `weft.runtime.state.upgrade` gives them, sent on their ways once more."""
     outcome = Outcome(job.counting, job.answering, outlet, result_limit)
-    _leave(program, alias, batch, turn, outcome, job.edges, dealt or {})
+    _leave(program, alias, batch, batch_order, outcome, job.edges, dealt or {})
     return _with_calls(outcome)
 
 
@@ -126,10 +128,10 @@ def _with_calls(outcome: Outcome) -> Outcome:
 
 
 def _leave(
-    program: Program,
+    program: ExecutableGraph,
     alias: str,
     batch: pa.RecordBatch,
-    turn: Turn,
+    batch_order: BatchOrder,
     outcome: Outcome,
     edges: Collection[str] | None,
     dealt: Mapping[str, int],
@@ -146,14 +148,16 @@ def _leave(
             if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
                 store = program.stores[rule.store].identity
                 outcome.dealt[store] = some.num_rows
-                send(program, edge, some, turn, outcome, dealt.get(store, 0))
+                send(program, edge, some, batch_order, outcome, dealt.get(store, 0))
             elif edge.kind != LOCAL or edge.by is not None:
-                send(program, edge, some, turn, outcome)
+                send(program, edge, some, batch_order, outcome)
             elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
-                finish(program, rule, Tuples(some), turn, outcome)
+                finish(program, rule, Tuples(some), batch_order, outcome)
 
 
-def _with_sets(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
+def _with_sets(
+    program: ExecutableGraph, alias: str, batch: pa.RecordBatch, outcome: Outcome
+) -> pa.RecordBatch:
     """The tuples with the queries that want them, if there are many."""
     if program.sets:
         index, failed = program.filters[alias], dict[int, FunctionError]()
@@ -166,7 +170,7 @@ def _with_sets(program: Program, alias: str, batch: pa.RecordBatch, outcome: Out
     return batch
 
 
-def _wanted(program: Program, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
+def _wanted(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
     """The tuples that some query wants."""
     if program.sets:
         return kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
@@ -186,11 +190,11 @@ def _named(batch: pa.RecordBatch, items: Iterable[Column]) -> Columns:
 
 
 def run_hop(
-    program: Program,
+    program: ExecutableGraph,
     hop: int,
     arrived: Arrived,
     state: State,
-    turn: Turn,
+    batch_order: BatchOrder,
     counting: Collection[str] = (),
     job: Boundary | None = None,
     partition: int = 0,
@@ -211,11 +215,11 @@ def run_hop(
     if hop == CLOSING and job is None:
         _count(program, here, state, outcome, limit)
     for name in list(here):
-        for rider in program.riders[name]:
+        for rider in program.piggybacked[name]:
             here[rider] = [*_riding(program, rider, here[name]), *here.get(rider, ())]
     rules = program.hops[hop] if hop < len(program.hops) else ()  # other graphs of the batch may have more
     later = [rule.store for rule in rules if isinstance(rule, StoreRule)]
-    probes = Probes(program, state, turn, outcome, here, later, edges, portion_bytes)
+    probes = Probes(program, state, batch_order, outcome, here, later, edges, portion_bytes)
     for rule in rules:
         if isinstance(rule, StoreRule):
             later.remove(rule.store)
@@ -226,16 +230,16 @@ def run_hop(
             batch, plan = concat(batches), program.stores[rule.store]
             stored = batch if plan.per_key else of_use(program, rule.users, batch)
             with outcome.failing(rule.users):
-                state.add(plan, program.starts[rule.edge], make_run(plan, stored, turn.number))
+                state.add(plan, program.starts[rule.edge], make_run(plan, stored, batch_order.number))
         elif isinstance(rule, ProbeRule):
             with outcome.failing(rule.users):
                 probes.run(rule, batches)
     if hop == CLOSING and job is None:
-        _close(program, state, turn, partition, outcome, portion_bytes)
+        _close(program, state, batch_order, partition, outcome, portion_bytes)
     return _with_calls(outcome)
 
 
-def _count(program: Program, here: Here, state: State, outcome: Outcome, limit: int) -> None:
+def _count(program: ExecutableGraph, here: Here, state: State, outcome: Outcome, limit: int) -> None:
     """Count the keys of queries on one key, and set aside what would give too many results."""
     for sweep in program.sweeps:
         if sweep.on_one_key:
@@ -247,19 +251,26 @@ def _count(program: Program, here: Here, state: State, outcome: Outcome, limit: 
 
 
 def _close(
-    program: Program, state: State, turn: Turn, partition: int, outcome: Outcome, portion: int
+    program: ExecutableGraph,
+    state: State,
+    batch_order: BatchOrder,
+    partition: int,
+    outcome: Outcome,
+    portion: int,
 ) -> None:
     """Close rows of queries with outer joins; a query for which that fails is stopped, and the others go on."""
     for sweep in program.sweeps:
         name = sweep.member.name
         try:
-            for made in close_rows(program, sweep, state, turn, partition, portion):
+            for made in close_rows(program, sweep, state, batch_order, partition, portion):
                 outcome.close(name, made)
         except Exception as error:
             outcome.fail([name], error)
 
 
-def _riding(program: Program, rider: str, stored: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _riding(
+    program: ExecutableGraph, rider: str, stored: Sequence[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """What rides on an edge that stores: all of it, or all whose value is light; the source sends the others."""
     by, apart = program.edges[rider].by, program.heavy(rider)
     for batch in stored:

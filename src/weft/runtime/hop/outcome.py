@@ -27,9 +27,9 @@ from weft.plan.rules import ResultRule
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.probe_step import Found, Heaviest
 from weft.runtime.hop.sorting import arranged
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import full_name
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.window_limits import refined
 from weft.stats.heavy import Counted
 
@@ -190,12 +190,12 @@ class Outcome:
 
     def add(
         self,
-        program: Program,
+        program: ExecutableGraph,
         rule: ResultRule,
         name: str,
         found: Matches,
         rows: Ints | None,
-        turn: Turn,
+        batch_order: BatchOrder,
         why: Why = _unknown,
     ) -> None:
         """Results of a query: matches, or some of them; ``why`` says what made them so many, if they are too many."""
@@ -203,7 +203,7 @@ class Outcome:
         if not self.count(name, count, why) or name in self.counting:
             return
         try:
-            made = _made(program, program.members[name], rule.start, found, rows, count, turn)
+            made = _made(program, program.members[name], rule.start, found, rows, count, batch_order)
             self._give(name, made)
         except Exception as error:  # it is this query's, and the others go on
             self.failed[name] = error
@@ -242,15 +242,20 @@ class Tuples:
 
 
 def finish(
-    program: Program, rule: ResultRule, found: Matches, turn: Turn, outcome: Outcome, why: Why = _unknown
+    program: ExecutableGraph,
+    rule: ResultRule,
+    found: Matches,
+    batch_order: BatchOrder,
+    outcome: Outcome,
+    why: Why = _unknown,
 ) -> None:
     """Results, to every query they are for."""
     if not program.sets:
-        outcome.add(program, rule, rule.users[0], found, None, turn, why)
+        outcome.add(program, rule, rule.users[0], found, None, batch_order, why)
         return
     held = found.sets if isinstance(found, Found) else None
     sets = sets_of([found.column(name) for name in program.sets]) if held is None else held
-    sets = refined(program.limits[rule.edge], program.view, sets, found.column, turn, rule.start)
+    sets = refined(program.limits[rule.edge], program.view, sets, found.column, batch_order, rule.start)
     slots = program.slots(rule.users)
     if outcome.only_counts(rule.users):
         for name, count in zip(rule.users, count_per_query(sets, slots).tolist(), strict=True):
@@ -258,16 +263,22 @@ def finish(
         return
     offsets, rows = rows_per_query(sets, slots)
     for name, first, last in zip(rule.users, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        outcome.add(program, rule, name, found, rows[first:last], turn, why)
+        outcome.add(program, rule, name, found, rows[first:last], batch_order, why)
 
 
 def _made(
-    program: Program, member: Member, start: str, found: Matches, rows: Ints | None, count: int, turn: Turn
+    program: ExecutableGraph,
+    member: Member,
+    start: str,
+    found: Matches,
+    rows: Ints | None,
+    count: int,
+    batch_order: BatchOrder,
 ) -> pa.RecordBatch:
     """Results as they leave: if that is in an order, sorted, and with their keys."""
     if member.ordering is None:
         return pa.RecordBatch.from_pydict(_projected(member.query, found, rows, count))
-    keys, found, rows = arranged(member, program.view, start, found, rows, turn)
+    keys, found, rows = arranged(member, program.view, start, found, rows, batch_order)
     made = _projected(member.query, found, rows, count)
     names = [f"$key{number}" for number in range(len(keys))]
     return pa.RecordBatch.from_arrays([*map(pa.array, keys), *made.values()], [*names, *made])

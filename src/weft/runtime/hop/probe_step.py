@@ -22,7 +22,7 @@ from weft.kernels.probe.materialise import stored_column
 from weft.kernels.probe.ranges import Matches, match_portions
 from weft.kernels.query_sets.query_set import bits_of, columns_of, compact, meet, nonempty, only, sets_of
 from weft.runtime.hop.search import Search
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import FOREVER, MAX, UNTIL, full, per_key, seq_name, shortest_range, values_of
 from weft.runtime.program.store_plans import Step
 from weft.runtime.state.counting import ranks_of
@@ -104,11 +104,11 @@ class Heaviest:
         return f"key {shown}, of which one tuple has {self.matches:,} partners"
 
 
-def prepare(step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], turn: Turn) -> Probe:
+def prepare(step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], batch_order: BatchOrder) -> Probe:
     """A probe of the rows of a batch that are for any of its queries."""
     runs = [run for run in runs if run.bounds.rows]
     rows, probes = _of_use(step, batch)
-    search = Search(step, probes, turn) if probes.num_rows and runs else None
+    search = Search(step, probes, batch_order) if probes.num_rows and runs else None
     return Probe(step, batch, rows, runs, probes.num_rows, search)
 
 
@@ -193,7 +193,7 @@ class Found:
         """The numbers that tuples counted per key would have if no others had come since: so windows are told alike."""
         search = self.search
         (alias,) = search.step.store.node.aliases
-        return pa.array(search.turn.arrived(alias, search.step.rule.start) - ranks)
+        return pa.array(search.batch_order.arrived(alias, search.step.rule.start) - ranks)
 
     def only(self, rows: Ints | None) -> Matches:
         """All matches, or some of them, given by ascending numbers."""

@@ -22,9 +22,9 @@ from weft.plan.schedule import LOCAL
 from weft.runtime.hop.outcome import Outcome, finish
 from weft.runtime.hop.probe_step import PORTION_BYTES, Found, Heaviest, Probe, prepare
 from weft.runtime.hop.routing import of_use, send
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import concat
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import State
 
 __all__ = ["Here", "Probes", "visible"]
@@ -36,9 +36,9 @@ Here = dict[str, list[pa.RecordBatch]]  # what has arrived in a task, by edge
 class Probes:
     """The probes of a hop; ``here`` is what waits for its rules, ``later`` the stores that are still added to."""
 
-    program: Program
+    program: ExecutableGraph
     state: State
-    turn: Turn
+    batch_order: BatchOrder
     outcome: Outcome
     here: Here
     later: list[str]
@@ -55,8 +55,8 @@ class Probes:
         if self._nobody_waits(rule):
             return
         try:
-            runs = visible(self.program, rule, self.state, self.turn)
-            probe = prepare(self.program.steps[rule.edge], batch, runs, self.turn)
+            runs = visible(self.program, rule, self.state, self.batch_order)
+            probe = prepare(self.program.steps[rule.edge], batch, runs, self.batch_order)
             with self._under_way(probe):
                 self._found(rule, probe)
         except FunctionError as error:
@@ -108,26 +108,32 @@ class Probes:
 
     def _pass_on(self, found: Found, ends: Sequence[ResultRule], further: Sequence[str]) -> None:
         for end in ends:
-            finish(self.program, end, found, self.turn, self.outcome, self._heaviest)
+            finish(self.program, end, found, self.batch_order, self.outcome, self._heaviest)
         if not further:
             return
         matches = found.gathered()
         for name in further:
             edge, after = self.program.edges[name], self.program.rules[name]
             if edge.kind != LOCAL:
-                send(self.program, edge, of_use(self.program, after.users, matches), self.turn, self.outcome)
+                send(
+                    self.program,
+                    edge,
+                    of_use(self.program, after.users, matches),
+                    self.batch_order,
+                    self.outcome,
+                )
             elif isinstance(after, ProbeRule) and after.store not in self.later:
                 self._probe(after, matches)
             else:
                 self.here.setdefault(name, []).append(matches)
 
 
-def visible(program: Program, rule: ProbeRule, state: State, turn: Turn) -> list[Bucket]:
+def visible(program: ExecutableGraph, rule: ProbeRule, state: State, batch_order: BatchOrder) -> list[Bucket]:
     """The runs that a probe sees."""
     plan = program.stores[rule.store]
     runs = list(state.settled(plan))
     for start in plan.node.aliases:
-        if turn.sees(rule.start, start):
+        if batch_order.sees(rule.start, start):
             runs += state.added(plan, start)
     return runs
 

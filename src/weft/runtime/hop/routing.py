@@ -22,9 +22,9 @@ from weft.logical.limits import measured_in_cells
 from weft.plan.rules import Edge, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
 from weft.runtime.hop.outcome import Outcome, Parcel
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH, values_of
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 
 __all__ = ["kept", "of_use", "send"]
 
@@ -35,7 +35,7 @@ def kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
 
 
 def of_use(
-    program: Program, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
+    program: ExecutableGraph, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
 ) -> pa.RecordBatch:
     """The rows that are for any of some queries; there may be some that are for none at all."""
     everybody = len(users) == len(program.members) and not also_empty
@@ -46,10 +46,10 @@ def of_use(
 
 
 def send(
-    program: Program,
+    program: ExecutableGraph,
     edge: Edge,
     batch: pa.RecordBatch,
-    turn: Turn,
+    batch_order: BatchOrder,
     outcome: Outcome,
     begin: int | None = None,
 ) -> None:
@@ -58,55 +58,57 @@ def send(
     What may go anywhere is dealt out one by one, to begin with a given partition.
     """
     if batch.num_rows:
-        for parcel in _parcels(program, edge, batch, turn, outcome, begin):
+        for parcel in _parcels(program, edge, batch, batch_order, outcome, begin):
             outcome.send(parcel)
 
 
 def _parcels(
-    program: Program,
+    program: ExecutableGraph,
     edge: Edge,
     batch: pa.RecordBatch,
-    turn: Turn,
+    batch_order: BatchOrder,
     outcome: Outcome,
     begin: int | None,
 ) -> Iterator[Parcel]:
     past = (BATCH,) if BATCH in batch.schema.names else ()
     slim = batch.select([*program.carried[edge.name], *past])
     if edge.kind == ALL:
-        parts = route.everywhere(slim, turn.partitions)
+        parts = route.everywhere(slim, batch_order.partitions)
     elif edge.kind == SPAN:
         first, last = (values_of(batch, value) for value in edge.values)
-        parts = route.spanned(slim, first, last, turn.partitions)
+        parts = route.spanned(slim, first, last, batch_order.partitions)
     elif edge.by is not None and (edge.heavy or edge.kind == LOCAL):
-        yield from _send_apart(program, edge, edge.by, batch, slim, turn, outcome)
+        yield from _send_apart(program, edge, edge.by, batch, slim, batch_order, outcome)
         return
     elif edge.kind == GROUP_BY and edge.by is not None:
         values = values_of(batch, edge.by)
         place = route.by_cell if measured_in_cells(edge.by) else route.partitions
-        parts = route.split(slim, place([values], turn.partitions, nulls=edge.nulls), turn.partitions)
+        parts = route.split(
+            slim, place([values], batch_order.partitions, nulls=edge.nulls), batch_order.partitions
+        )
     else:
-        first = outcome.deal(edge.name, slim.num_rows, turn.number) if begin is None else begin
-        parts = route.round_robin(slim, turn.partitions, first)
+        first = outcome.deal(edge.name, slim.num_rows, batch_order.number) if begin is None else begin
+        parts = route.round_robin(slim, batch_order.partitions, first)
     for partition, part in enumerate(parts):
         if part.num_rows:
             yield Parcel(edge.name, partition, part)
 
 
 def _send_apart(
-    program: Program,
+    program: ExecutableGraph,
     edge: Edge,
     by: Expr,
     batch: pa.RecordBatch,
     slim: pa.RecordBatch,
-    turn: Turn,
+    batch_order: BatchOrder,
     outcome: Outcome,
 ) -> Iterator[Parcel]:
     """Tuples over an edge with heavy values: dealt out if they are stored at its end, else everywhere."""
-    values, apart, count = values_of(batch, by), program.heavy(edge.name), turn.partitions
+    values, apart, count = values_of(batch, by), program.heavy(edge.name), batch_order.partitions
     rows = heavy_rows(values, apart.words)
     targets = route.partitions([values], count, nulls=edge.nulls)
     if isinstance(program.rules[edge.name], StoreRule):
-        first = outcome.deal(edge.name, int(np.count_nonzero(rows)), turn.number)
+        first = outcome.deal(edge.name, int(np.count_nonzero(rows)), batch_order.number)
         parts = route.split(slim, dealt(targets, rows, count, first), count)
     else:
         alone = ~rows

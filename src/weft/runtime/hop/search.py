@@ -27,7 +27,7 @@ from weft.kernels.probe.ranges import NO_INTS, PORTION, Ranges, Window, pairs, r
 from weft.kernels.probe.theta import CANDIDATES, Sides, candidates, residual, theta_portions
 from weft.logical.expr import BOOLEAN, Expr, Literal, columns
 from weft.logical.limits import FINE, Limit
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import (
     FOREVER,
     UNTIL,
@@ -58,7 +58,7 @@ class Search:
 
     step: Step
     batch: pa.RecordBatch
-    turn: Turn
+    batch_order: BatchOrder
 
     def __post_init__(self) -> None:
         self.view, rule = self.step.view, self.step.rule
@@ -142,7 +142,7 @@ class Search:
 
     def _oldest(self, alias: str) -> int:
         rows = longest(self.view, alias)
-        return 0 if rows is None else self.turn.oldest(alias, rows, self.step.rule.start)
+        return 0 if rows is None else self.batch_order.oldest(alias, rows, self.step.rule.start)
 
     def _inside(self, pairs: Portions, run: Bucket) -> Portions:
         """The pairs that fulfil what the window on the clock does not say."""

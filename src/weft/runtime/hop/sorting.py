@@ -31,7 +31,7 @@ from weft.kernels.probe.ranges import Matches
 from weft.logical.ordering import OUTER, Ordering
 from weft.plan.graph import Member
 from weft.runtime.hop.probe_step import Found
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, full, seq_name
 
 __all__ = ["InOrder", "arranged", "in_place", "key_count", "tuples_before"]
@@ -99,18 +99,18 @@ def in_place(order: Ints) -> Ints:
 
 
 def arranged(
-    member: Member, view: View, start: str, found: Any, rows: Ints | None, turn: Turn
+    member: Member, view: View, start: str, found: Any, rows: Ints | None, batch_order: BatchOrder
 ) -> tuple[list[Longs], Any, Ints | None]:
     """The keys of results in order; what gives their columns, in order too, and of which rows."""
     ordering = member.ordering
     if ordering is not None and ordering.kind == OUTER and isinstance(found, Found):
         matches = found.only(rows)
-        numbers = _numbers(member, ordering.block, start, found.batch, turn)
+        numbers = _numbers(member, ordering.block, start, found.batch, batch_order)
         counted = counted_places(numbers, found.origins(matches))
         if counted is not None:
             places, blocks, counts = counted
             return [np.repeat(blocks, counts)], InOrder(found, matches, places), None
-    keys = _keys(member, view, start, found, rows, turn)
+    keys = _keys(member, view, start, found, rows, batch_order)
     order = sort_rows(keys)
     if order is None:
         return keys, found, rows
@@ -120,32 +120,36 @@ def arranged(
     return keys, found, order if rows is None else take(rows, order)
 
 
-def _keys(member: Member, view: View, start: str, found: Any, rows: Ints | None, turn: Turn) -> list[Longs]:
+def _keys(
+    member: Member, view: View, start: str, found: Any, rows: Ints | None, batch_order: BatchOrder
+) -> list[Longs]:
     ordering = member.ordering
     if ordering is None or not ordering.by_arrival:
         time = MAX if isinstance(found, Found) else view.times[start]
         return [longs(found.column(time, rows))]
-    last = _last(member, ordering.block, start, found, rows, turn)
+    last = _last(member, ordering.block, start, found, rows, batch_order)
     if not ordering.is_inner:
         return [last]
     return [last, *(_partner(ordering, alias, start, found, rows, last.size) for alias in ordering.inputs)]
 
 
-def _last(member: Member, block: int, start: str, found: Any, rows: Ints | None, turn: Turn) -> Longs:
+def _last(
+    member: Member, block: int, start: str, found: Any, rows: Ints | None, batch_order: BatchOrder
+) -> Longs:
     """The blocks of the last tuples of results."""
-    numbers = _numbers(member, block, start, found.batch, turn)
+    numbers = _numbers(member, block, start, found.batch, batch_order)
     if isinstance(found, Found):
         return take(numbers, found.origins(found.only(rows)))
     return numbers if rows is None else take(numbers, rows)
 
 
-def _numbers(member: Member, block: int, start: str, batch: pa.RecordBatch, turn: Turn) -> Longs:
+def _numbers(member: Member, block: int, start: str, batch: pa.RecordBatch, batch_order: BatchOrder) -> Longs:
     """The blocks of tuples that set out, which are fewer than their results."""
     numbers = longs(column(batch, seq_name(start)))
-    before = turn.counts.get(start)
+    before = batch_order.counts.get(start)
     if before is None:
         return numbers
-    first = tuples_before(member, turn) + _ahead(member, start, turn) - before.before
+    first = tuples_before(member, batch_order) + _ahead(member, start, batch_order) - before.before
     return _blocks(numbers + first, block)
 
 
@@ -160,12 +164,12 @@ def _blocks(numbers: Longs, precision: int) -> Longs:
     return numbers if precision == 1 else numbers // precision
 
 
-def tuples_before(member: Member, turn: Turn) -> int:
+def tuples_before(member: Member, batch_order: BatchOrder) -> int:
     """How many tuples of its inputs a query has had in earlier batches."""
-    return sum(turn.counts[alias].before for alias in member.query.aliases) - member.began
+    return sum(batch_order.counts[alias].before for alias in member.query.aliases) - member.began
 
 
-def _ahead(member: Member, start: str, turn: Turn) -> int:
+def _ahead(member: Member, start: str, batch_order: BatchOrder) -> int:
     """How many tuples of a query's inputs come before those of ``start`` in a batch."""
-    others = [alias for alias in member.query.aliases if alias != start and turn.sees(start, alias)]
-    return sum(turn.counts[alias].arrived for alias in others)
+    others = [alias for alias in member.query.aliases if alias != start and batch_order.sees(start, alias)]
+    return sum(batch_order.counts[alias].arrived for alias in others)

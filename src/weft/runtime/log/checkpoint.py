@@ -33,7 +33,7 @@ from typing import Any
 from weft.errors import StateError
 from weft.runtime.log.locking import lock_directory, unlock
 from weft.runtime.log.record import read_record, write_record
-from weft.runtime.log.values import Blueprint, Manifest, Plan
+from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.storage.storage import LocalDisk, Memory, Storage
 
 __all__ = ["BUCKETS", "FORMAT", "Checkpoint"]
@@ -57,7 +57,7 @@ class Checkpoint:
     _owned: dict[str, Any] = field(default_factory=dict)
     _claimed: dict[str, Any] = field(default_factory=dict)
     _kept: dict[int, Manifest] = field(default_factory=dict)  # as they were written
-    _plans: dict[int, Plan] = field(default_factory=dict)
+    _plans: dict[int, BatchPlan] = field(default_factory=dict)
     _pinned: set[str] = field(default_factory=set)  # entries that the next plan will name
     _guard: threading.Lock = field(
         default_factory=threading.Lock
@@ -188,7 +188,7 @@ class Checkpoint:
             self._kept[number] = Manifest.from_dict(data)
         return self._kept[number]
 
-    def relaid(self, number: int) -> Manifest | None:
+    def migrated(self, number: int) -> Manifest | None:
         """What a batch begins with, where its plan is another than that of the batch before."""
         data = read_record(
             self.storage,
@@ -257,7 +257,7 @@ class Checkpoint:
                     self.storage.delete(_entry(kind, number))
         manifests = [self.manifest(number) for number in self._numbers("state")]
         with contextlib.suppress(StateError):  # one that is damaged is made again
-            manifests += [self.relaid(number) for number in self._numbers("relaid")]
+            manifests += [self.migrated(number) for number in self._numbers("relaid")]
         self._clean_buckets(last, [one for one in manifests if one is not None])
         plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
         named = _entries_of(plans) | _entries_of(one for one in manifests if one is not None)
@@ -273,13 +273,13 @@ class Checkpoint:
             if name not in named and _batch_of(name) <= last:
                 self.storage.delete(f"{BUCKETS}/{name}")
 
-    def plan(self, number: int) -> Plan | None:
+    def plan(self, number: int) -> BatchPlan | None:
         """What a batch was planned to do."""
         if number not in self._plans:
             data = read_record(self.storage, _entry("plan", number))
             if data is None:
                 return None
-            self._plans[number] = Plan.from_dict(data)
+            self._plans[number] = BatchPlan.from_dict(data)
         return self._plans[number]
 
     def forget_plans_beyond(self, committed: int) -> None:
@@ -315,7 +315,7 @@ class Checkpoint:
                 write_record(self.storage, f"blueprints/{name}.json", blueprint.to_dict())
         return name
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: BatchPlan) -> None:
         """Fix what a batch will do, for this attempt and all later ones."""
         write_record(self.storage, _entry("plan", plan.number), plan.to_dict(), flush=False)
         with self._guard:
@@ -394,8 +394,8 @@ def _format_of(data: bytes) -> int | None:
     return None
 
 
-def _entries_of(values: Iterable[Plan | Manifest]) -> set[str]:
+def _entries_of(values: Iterable[BatchPlan | Manifest]) -> set[str]:
     """The blueprints and blobs that plans and manifests name."""
     every = list(values)
     blobs = {blob for one in every for cursor in one.cursors.values() for blob in cursor.get("blobs", ())}
-    return {f"blueprints/{one.standing}.json" for one in every} | {f"blobs/{blob}" for blob in blobs}
+    return {f"blueprints/{one.blueprint}.json" for one in every} | {f"blobs/{blob}" for blob in blobs}

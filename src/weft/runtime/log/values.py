@@ -15,7 +15,7 @@ from typing import Any
 from weft.bucket.bounds import Bounds
 from weft.ports.source import Part
 
-__all__ = ["GRAPH", "Blueprint", "HeldRun", "Inputs", "Manifest", "Plan", "RunFile", "Runs"]
+__all__ = ["GRAPH", "BatchPlan", "Blueprint", "HeldRun", "Inputs", "Manifest", "RunFile", "Runs"]
 
 # The one graph that all queries share.
 GRAPH = "queries"
@@ -60,11 +60,11 @@ Runs = dict[str, dict[str, dict[int, tuple[RunFile, ...]]]]
 class Manifest:
     """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics.
 
-    ``marks`` to ``oldest`` are by stream, ``kept`` and ``evicted`` by graph and store (`relay.Facts`), ``results`` by
-    query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them; ``closed`` up to
-    which time rows of queries with outer joins are closed; ``dealt`` how many tuples have been dealt out to the
-    partitions of stores, by graph, store and read task; ``held`` are results that wait to leave, by query. ``standing``
-    names the blueprint that the batch ran by, ``cursors`` how far each stream has been taken.
+    ``marks`` to ``oldest`` are by stream, ``kept`` and ``evicted`` by graph and store (`migration.StateFacts`),
+    ``results`` by query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them;
+    ``closed`` up to which time rows of queries with outer joins are closed; ``dealt`` how many tuples have been dealt
+    out to the partitions of stores, by graph, store and read task; ``held`` are results that wait to leave, by query.
+    ``blueprint`` names the blueprint that the batch ran by, ``cursors`` how far each stream has been taken.
     """
 
     number: int = -1
@@ -83,7 +83,7 @@ class Manifest:
     closed: Mapping[str, int] = field(default_factory=dict)
     dealt: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     held: Mapping[str, tuple[HeldRun, ...]] = field(default_factory=dict)
-    standing: str = ""
+    blueprint: str = ""
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def files(self) -> set[str]:
@@ -138,20 +138,20 @@ _PLAIN = tuple(name for name in Manifest.__slots__ if name not in ("runs", "held
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """What a batch will do: the time it began at, the queries that stand, and per graph its blueprint and its turn.
 
-    ``relays`` are the jobs to be done before it, by graph; ``changed`` the graphs that are others than before.
+    ``migrations`` are the jobs to be done before it, by graph; ``changed`` the graphs that are others than before.
     ``inputs`` are the parts of each stream that it takes, ``cursors`` how far the streams are taken with it. ``begun``
     are the queries of which it is the first batch.
     """
 
     number: int
     now: int
-    standing: str
+    blueprint: str
     graphs: Mapping[str, str]
-    turns: Mapping[str, Mapping[str, Any]]
-    relays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    batch_orders: Mapping[str, Mapping[str, Any]]
+    migrations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
     inputs: Inputs = field(default_factory=dict)
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -160,11 +160,11 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         inputs = {name: [part.to_dict() for part in parts] for name, parts in self.inputs.items()}
-        plain = {name: getattr(self, name) for name in Plan.__slots__ if name != "inputs"}
+        plain = {name: getattr(self, name) for name in BatchPlan.__slots__ if name != "inputs"}
         return {**plain, "inputs": inputs}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
+    def from_dict(cls, data: Mapping[str, Any]) -> BatchPlan:
         """What `to_dict` made, also after a way through JSON."""
         inputs = {name: tuple(map(Part.from_dict, parts)) for name, parts in data["inputs"].items()}
         lists = {name: tuple(data[name]) for name in ("changed", "begun")}
@@ -187,7 +187,7 @@ class Blueprint:
 
     graph: str
     plan: str
-    asked: Mapping[str, Mapping[str, Any]]
+    requests: Mapping[str, Mapping[str, Any]]
     stopped: Mapping[str, str] = field(default_factory=dict)  # name ↦ why
     former: Mapping[str, str] = field(default_factory=dict)  # name of one that stopped ↦ its fingerprint
     fresh: int = 0

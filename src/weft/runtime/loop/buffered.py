@@ -26,11 +26,11 @@ from weft.runtime.log.checkpoint import BUCKETS
 from weft.runtime.log.values import HeldRun
 from weft.storage.storage import Memory, Storage
 
-__all__ = ["Held", "opened", "release", "written"]
+__all__ = ["BufferedResults", "opened", "release", "written"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class BufferedResults:
     """A run that waits; ``file`` is where it is, from row ``first`` on, if it is in one."""
 
     run: pa.RecordBatch
@@ -44,24 +44,24 @@ class Held:
 
 
 def release(
-    waiting: Iterable[Held], new: Sequence[pa.RecordBatch], clock: int
-) -> tuple[list[pa.RecordBatch], list[Held]]:
+    waiting: Iterable[BufferedResults], new: Sequence[pa.RecordBatch], clock: int
+) -> tuple[list[pa.RecordBatch], list[BufferedResults]]:
     """The results of times before a clock, in order and without these, and what waits on; ``new`` are sorted runs."""
     leaving, staying, late = [], [], []
     for one in waiting:
         cut = _cut(one.run, clock)
         leaving.append(one.run.slice(0, cut))
         if cut < one.run.num_rows:
-            staying.append(Held(one.run.slice(cut), one.file, one.first + cut))
+            staying.append(BufferedResults(one.run.slice(cut), one.file, one.first + cut))
     for run in new:
         cut = _cut(run, clock)
         leaving.append(run.slice(0, cut))
         late.append(run.slice(cut))
     if any(run.num_rows for run in late):
-        staying.append(Held(_one(late)))
+        staying.append(BufferedResults(_one(late)))
     while len(staying) > 1 and staying[-2].run.num_rows < 2 * staying[-1].run.num_rows:
         last = [one.run for one in staying[-2:]]  # so there are few runs, and a row is copied a few times
-        staying[-2:] = [Held(_one(last))]
+        staying[-2:] = [BufferedResults(_one(last))]
     return merge(leaving, 1).batches, staying
 
 
@@ -73,9 +73,9 @@ def _cut(run: pa.RecordBatch, clock: int) -> int:
     return int(np.searchsorted(longs(run.column(0)), clock, "left"))
 
 
-def opened(storage: Storage, runs: Iterable[HeldRun]) -> list[Held]:
+def opened(storage: Storage, runs: Iterable[HeldRun]) -> list[BufferedResults]:
     """What waits in files."""
-    return [Held(_read(storage, run.name).slice(run.first), run.name, run.first) for run in runs]
+    return [BufferedResults(_read(storage, run.name).slice(run.first), run.name, run.first) for run in runs]
 
 
 def _read(storage: Storage, name: str) -> pa.RecordBatch:
@@ -109,7 +109,7 @@ def _checksum(path: str, size: int, modified: int, inode: int) -> int:  # noqa: 
         return found
 
 
-def written(storage: Storage, number: int, waiting: Iterable[Held]) -> tuple[HeldRun, ...]:
+def written(storage: Storage, number: int, waiting: Iterable[BufferedResults]) -> tuple[HeldRun, ...]:
     """Where what waits is; what is in no file gets one, under a name that no other attempt at the batch has."""
     found = []
     for one in waiting:

@@ -16,10 +16,10 @@ from typing import Any
 
 from weft.errors import SinkError, WeftError
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Manifest, Plan
+from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.deliver import deliver
 from weft.runtime.loop.ordered_output import Gathered
-from weft.runtime.loop.task_reports import Told
+from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.queries.changelog import Changelog
 
 __all__ = ["Committer", "Ended"]
@@ -31,8 +31,8 @@ _LOG = logging.getLogger("weft")
 class Ended:
     """A batch whose tasks are done: what they told, what it leaves, and the results that the driver put in order."""
 
-    plan: Plan
-    told: Told
+    plan: BatchPlan
+    told: TaskReports
     manifest: Manifest
     ordered: Mapping[str, Gathered]
     sinks: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Committer:
     """Commits batches in a thread of its own, at most one ahead of which tasks run."""
 
     log: Checkpoint
-    requests: Changelog
+    changelog: Changelog
     overlapping: bool = True
     broken: dict[str, str] = field(default_factory=dict)  # queries whose sink failed ↦ why
     last: int = -1  # the last batch that is committed
@@ -112,7 +112,7 @@ class Committer:
         for name, why in failed.items():
             if name not in self.broken:
                 _LOG.warning("query %s is stopped: %s", name, why)
-                self.requests.stop(name, f"failed: {why}")
+                self.changelog.stop(name, f"failed: {why}")
         self.broken |= failed
 
 

@@ -15,19 +15,19 @@ from dataclasses import asdict, dataclass, field, replace
 from weft.errors import StateError
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import GRAPH, Manifest, Plan
+from weft.runtime.log.values import GRAPH, BatchPlan, Manifest
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver import driver_order, expected
 from weft.runtime.loop.ending import facts_of
 from weft.runtime.loop.wake_ups import closable, until_next
-from weft.runtime.model.batch_order import ENDED, Turn
+from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import History
-from weft.runtime.program.executable import Program
-from weft.runtime.queries.active import Samples, Standing, changed, relaid
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.active import ActiveQueries, Samples, changed, migrated
 from weft.runtime.queries.changelog import Changelog, Changes
-from weft.runtime.queries.migration import Relay
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.queries.migration import StateMigration
+from weft.runtime.queries.visibility import StateFacts
 from weft.storage.storage import Memory
 
 __all__ = ["Decider"]
@@ -42,88 +42,90 @@ class Decider:
     config: RunConfig
     log: Checkpoint
     history: History
-    requests: Changelog = field(default_factory=Changelog)
-    standing: Standing = field(default_factory=Standing)
+    changelog: Changelog = field(default_factory=Changelog)
+    active_queries: ActiveQueries = field(default_factory=ActiveQueries)
     samples: Samples | None = None
     ending: bool = False  # whether all input has come
     clock: Callable[[], int] = lambda: time.time_ns() // 1000
     blueprint: str = ""  # of what stands
-    _known: dict[str, Standing] = field(default_factory=dict)  # by blueprint, the last ones
+    _known: dict[str, ActiveQueries] = field(default_factory=dict)  # by blueprint, the last ones
     _due: float | None = None  # when a batch is due though nothing comes, by the monotonic clock
 
-    def standing_of(self, blueprint: str) -> Standing:
+    def queries_of(self, blueprint: str) -> ActiveQueries:
         """What a blueprint says; the last ones are known without reading them."""
-        return self._known.get(blueprint) or Standing.read(self.log, blueprint)
+        return self._known.get(blueprint) or ActiveQueries.read(self.log, blueprint)
 
-    def known(self, before: Manifest) -> Plan | None:
+    def known(self, before: Manifest) -> BatchPlan | None:
         """The plan that was written for the next batch, if one was."""
         plan = self.log.plan(before.number + 1)
-        if plan is not None and plan.standing != self.blueprint:
-            self.standing, self.blueprint = self.standing_of(plan.standing), plan.standing
+        if plan is not None and plan.blueprint != self.blueprint:
+            self.active_queries, self.blueprint = self.queries_of(plan.blueprint), plan.blueprint
         return plan
 
     def is_due(self, before: Manifest) -> bool:
         """Whether there is something to do though no stream brings anything."""
-        if self.requests.stopping():
+        if self.changelog.stopping():
             return True
-        if self.requests.waiting() and self.standing.program is not None:
+        if self.changelog.waiting() and self.active_queries.program is not None:
             return True  # where nothing runs, nothing is stored that a query could begin with
         if self.ending and not self._has_ended(before):
             return True
         return self._due is not None and time.monotonic() >= self._due
 
     def _has_ended(self, before: Manifest) -> bool:
-        program = self.standing.program
+        program = self.active_queries.program
         names = () if program is None else clocks(program.graph, Watermarks(before.marks), before.closed)
         return all(before.closed.get(name, 0) >= ENDED for name in names)
 
     def schedule(self, before: Manifest, now: int) -> None:
         """Work out when the next batch is due, if nothing comes; called after a batch, whose time is given."""
-        program, pause = self.standing.program, None
+        program, pause = self.active_queries.program, None
         if program is not None:
             pause = 0.0 if closable(program, before, GRAPH) else until_next(program, before, GRAPH, now)
         self._due = None if pause is None else time.monotonic() + pause
 
-    def new(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> Plan:
+    def new(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> BatchPlan:
         """The plan of the next batch, over some input; queries that were asked for, or stopped, are in it."""
         self._check_open(before, inputs)
         number = before.number + 1
-        changes, relay = self.requests.take(), None
-        found = self.next_standing(changes, facts_of(before, GRAPH))
+        changes, migration = self.changelog.take(), None
+        found = self.next_queries(changes, facts_of(before, GRAPH))
         if found is not None:
-            self.standing, relay = found
-        if relay is not None or not self.blueprint:
-            self.blueprint = self.log.write_blueprint(self.standing.to_blueprint())
-            self._known = {**dict(list(self._known.items())[-1:]), self.blueprint: self.standing}
-            if isinstance(self.log.storage, Memory) and self.standing.program is not None:
+            self.active_queries, migration = found
+        if migration is not None or not self.blueprint:
+            self.blueprint = self.log.write_blueprint(self.active_queries.to_blueprint())
+            self._known = {**dict(list(self._known.items())[-1:]), self.blueprint: self.active_queries}
+            if isinstance(self.log.storage, Memory) and self.active_queries.program is not None:
                 programs = self.log.storage.objects.setdefault("programs", {})
-                programs[self.blueprint] = self.standing.program  # tasks are in this process
-        program, turns = self.standing.program, {}
+                programs[self.blueprint] = self.active_queries.program  # tasks are in this process
+        program, batch_orders = self.active_queries.program, {}
         if program is not None:
             ended = self.ending and not any(inputs.values())  # input that fails can still be taken back
-            turns[GRAPH] = self._turn(program, number, before, ended=ended).to_dict()
-        begun = tuple(sorted(name for name in changes.begin if name in self.standing.asked))
-        plan = Plan(
+            batch_orders[GRAPH] = self._turn(program, number, before, ended=ended).to_dict()
+        begun = tuple(sorted(name for name in changes.begin if name in self.active_queries.requests))
+        plan = BatchPlan(
             number,
             self._now(before),
             self.blueprint,
-            dict.fromkeys(turns, self.blueprint),
-            turns,
+            dict.fromkeys(batch_orders, self.blueprint),
+            batch_orders,
             inputs=inputs,
             begun=begun,
         )
-        if relay is None:
+        if migration is None:
             return plan
-        relays = {GRAPH: asdict(relay)} if relay.is_needed else {}
-        return replace(plan, relays=relays, changed=(GRAPH,))
+        migrations = {GRAPH: asdict(migration)} if migration.is_needed else {}
+        return replace(plan, migrations=migrations, changed=(GRAPH,))
 
-    def next_standing(self, changes: Changes, facts: Facts) -> tuple[Standing, Relay] | None:
+    def next_queries(
+        self, changes: Changes, facts: StateFacts
+    ) -> tuple[ActiveQueries, StateMigration] | None:
         """Other queries, or the same ones by another plan, and what becomes of the state; None: all stays as it is."""
         if changes:
-            return changed(self.standing, changes, self.config.decide, facts, self.samples)
+            return changed(self.active_queries, changes, self.config.decide, facts, self.samples)
         if not self._sees_heavy(facts.number):
             return None
-        found = relaid(self.standing, self.config.decide, facts, self.samples)
+        found = migrated(self.active_queries, self.config.decide, facts, self.samples)
         if found is not None:
             _LOG.info(
                 "heavy keys have come or gone: what is stored is laid out anew before batch %d", facts.number
@@ -141,7 +143,7 @@ class Decider:
 
     def _sees_heavy(self, number: int) -> bool:
         """Whether keys have become heavy, or are no more, since the queries were planned."""
-        program, last = self.standing.program, self.history.last
+        program, last = self.active_queries.program, self.history.last
         return (
             program is not None and last is not None and self.config.asks(program.graph, last.heavy, number)
         )
@@ -152,9 +154,11 @@ class Decider:
         known = [before.marks[name] for name in untimed if name in before.marks]
         return max([self.clock(), *known])
 
-    def _turn(self, program: Program, number: int, before: Manifest, *, ended: bool) -> Turn:
+    def _turn(self, program: ExecutableGraph, number: int, before: Manifest, *, ended: bool) -> BatchOrder:
         """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""
         results = sum(before.results.values())
         seen = expected(number, program.graph, self.history.last, before.arrived, results)
         times = clocks(program.graph, Watermarks(before.marks), before.closed, ended=ended)
-        return Turn(number, driver_order(self.config.driver, seen), self.config.partitions, clocks=times)
+        return BatchOrder(
+            number, driver_order(self.config.driver, seen), self.config.partitions, clocks=times
+        )

@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 
 from weft.plan.graph import Member
-from weft.runtime.log.values import HeldRun, Manifest, Plan
+from weft.runtime.log.values import BatchPlan, HeldRun, Manifest
 from weft.runtime.loop.buffered import opened, written
 from weft.runtime.loop.ending import after
 from weft.runtime.loop.ordered_output import Gathered, gathered, placed
-from weft.runtime.loop.task_reports import Told
-from weft.runtime.model.batch_order import Turn
-from weft.runtime.program.executable import Program
+from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.program.executable import ExecutableGraph
 from weft.storage.storage import Storage
 
 __all__ = ["deliver", "figures_of", "gather_all", "hold"]
 
 
-def deliver(sink: Any, name: str, number: int, told: Told, ordered: Gathered | None = None) -> None:
+def deliver(sink: Any, name: str, number: int, told: TaskReports, ordered: Gathered | None = None) -> None:
     """Commit what a batch told of a query's results."""
     failed = name in told.failed
     if hasattr(sink, "commit_count"):
@@ -47,43 +47,47 @@ def _deliver_ordered(sink: Any, number: int, ordered: Gathered) -> None:
 
 
 def gather_all(
-    plan: Plan,
+    plan: BatchPlan,
     before: Manifest,
-    told: Told,
-    programs: Mapping[str, Program],
+    told: TaskReports,
+    programs: Mapping[str, ExecutableGraph],
     names: Iterable[str],
     storage: Storage,
 ) -> dict[str, Gathered]:
     """The results of ordered queries as they leave; of those that hold some back, only what leaves is counted."""
     found: dict[str, Gathered] = {}
     for graph, program in programs.items():
-        water, turn = after(plan, before, told, programs, graph)
+        water, batch_order = after(plan, before, told, programs, graph)
         for name in names:
             member = program.members[name]
             waiting = opened(storage, before.held.get(name, ()))
-            runs = [] if name in told.failed else _runs(member, turn, told)
-            found[name] = gathered(member, runs, turn, _rows_before(name, plan, before), water, waiting)
+            runs = [] if name in told.failed else _runs(member, batch_order, told)
+            found[name] = gathered(
+                member, runs, batch_order, _rows_before(name, plan, before), water, waiting
+            )
             if member.held:
                 told.counts[name] = found[name].table.num_rows
     return found
 
 
-def _rows_before(name: str, plan: Plan, before: Manifest) -> int:
+def _rows_before(name: str, plan: BatchPlan, before: Manifest) -> int:
     """How many results of a query have left; another that had its name before does not count."""
     return 0 if name in plan.begun else before.results.get(name, 0)
 
 
-def _runs(member: Member, turn: Turn, told: Told) -> list[pa.RecordBatch]:
+def _runs(member: Member, batch_order: BatchOrder, told: TaskReports) -> list[pa.RecordBatch]:
     """The sorted runs of a query, in an order that does not depend on which message came first."""
     sent = sorted(told.sent.get(member.name, []), key=lambda one: one[0])
     ordering, aliases = member.ordering, member.query.aliases
     if ordering is not None and ordering.by_arrival and len(aliases) == 1:  # read tasks gave them
         runs = [(sender[1], batch) for sender, batches in sent for batch in batches]
-        return placed(member, turn, runs, told.read.get(aliases[0], {}))
+        return placed(member, batch_order, runs, told.read.get(aliases[0], {}))
     return [batch for _, batches in sent for batch in batches]
 
 
-def hold(manifest: Manifest, ordered: Mapping[str, Gathered], told: Told, storage: Storage) -> Manifest:
+def hold(
+    manifest: Manifest, ordered: Mapping[str, Gathered], told: TaskReports, storage: Storage
+) -> Manifest:
     """The manifest with what is held back of the queries that go on."""
     held: dict[str, tuple[HeldRun, ...]] = {}
     for name, one in ordered.items():

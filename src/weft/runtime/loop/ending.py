@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from weft.runtime.log.values import Manifest, Plan, Runs
-from weft.runtime.loop.task_reports import Told
-from weft.runtime.model.batch_order import ENDED, Count, Turn
+from weft.runtime.log.values import BatchPlan, Manifest, Runs
+from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.model.batch_order import ENDED, BatchOrder, Count
 from weft.runtime.model.watermarks import Watermarks, connected_streams
 from weft.runtime.observe.metrics import (
     BatchMetrics,
@@ -24,10 +24,10 @@ from weft.runtime.observe.metrics import (
     sum_steps,
     sum_stores,
 )
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import Samples
-from weft.runtime.queries.migration import Relay, evicted_after, kept_after
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.queries.migration import StateMigration, evicted_after, kept_after
+from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.state.expiry import forgettable
 from weft.stats.heavy import next_heavy
 from weft.stats.skew import HeavyShares
@@ -36,8 +36,8 @@ __all__ = ["after", "facts_of", "next_manifest", "relaid_manifest", "samples_of"
 
 
 def after(
-    plan: Plan, before: Manifest, told: Told, programs: Mapping[str, Program], name: str
-) -> tuple[Watermarks, Turn]:
+    plan: BatchPlan, before: Manifest, told: TaskReports, programs: Mapping[str, ExecutableGraph], name: str
+) -> tuple[Watermarks, BatchOrder]:
     """How far the streams are after a batch, and the turn of a graph in it as tasks knew it in the end."""
     brought = {graph: told.brought(program.graph, graph) for graph, program in programs.items()}
     arrived, newest, _ = _streams(programs, brought)
@@ -47,7 +47,11 @@ def after(
 
 
 def next_manifest(
-    plan: Plan, before: Manifest, told: Told, programs: Mapping[str, Program], figures: Mapping[str, Any]
+    plan: BatchPlan,
+    before: Manifest,
+    told: TaskReports,
+    programs: Mapping[str, ExecutableGraph],
+    figures: Mapping[str, Any],
 ) -> Manifest:
     """What a batch leaves; ``figures`` are those of its metrics that are the same for every graph."""
     runs = next_runs(before.runs, told)
@@ -83,16 +87,18 @@ def next_manifest(
         dict(told.failed),
         {
             query: clock.now
-            for turn in map(Turn.from_dict, plan.turns.values())
-            for query, clock in turn.clocks.items()
+            for batch_order in map(BatchOrder.from_dict, plan.batch_orders.values())
+            for query, clock in batch_order.clocks.items()
         },
         {name: _dealt(name, program, before, told) for name, program in programs.items()},
-        standing=plan.standing,
+        blueprint=plan.blueprint,
         cursors=plan.cursors,
     )
 
 
-def _dealt(name: str, program: Program, before: Manifest, told: Told) -> dict[str, dict[str, int]]:
+def _dealt(
+    name: str, program: ExecutableGraph, before: Manifest, told: TaskReports
+) -> dict[str, dict[str, int]]:
     """How many tuples read tasks have dealt out, by store, of those stores that there still are."""
     stores = {store.identity for store in program.stores.values()}
     known = before.dealt.get(name, {})
@@ -105,7 +111,7 @@ def _dealt(name: str, program: Program, before: Manifest, told: Told) -> dict[st
 
 
 def _streams(
-    programs: Mapping[str, Program], brought: Mapping[str, Mapping[str, InputMetrics]]
+    programs: Mapping[str, ExecutableGraph], brought: Mapping[str, Mapping[str, InputMetrics]]
 ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
     """How many tuples every stream brought, the last time among them and the first; all of its inputs had the same."""
     arrived: dict[str, int] = {}
@@ -135,13 +141,13 @@ def _of_both(
 
 
 def _evicted(
-    name: str, program: Program, before: Manifest, plan: Plan, arrived: Mapping[str, int]
+    name: str, program: ExecutableGraph, before: Manifest, plan: BatchPlan, arrived: Mapping[str, int]
 ) -> dict[str, int]:
     """Below which clock stores have forgotten rows, or may have: what tasks were allowed to."""
     found = dict(before.evicted.get(name, {}))
-    marks, turn = Watermarks(before.marks), _counted(plan, name, program, before.arrived, arrived)
+    marks, batch_order = Watermarks(before.marks), _counted(plan, name, program, before.arrived, arrived)
     for store in program.stores.values():
-        since = forgettable(store, marks, turn).since
+        since = forgettable(store, marks, batch_order).since
         if since is not None:
             found[store.identity] = max(since, found.get(store.identity, since))
     return {
@@ -152,21 +158,25 @@ def _evicted(
 
 
 def _counted(
-    plan: Plan, name: str, program: Program, before: Mapping[str, int], arrived: Mapping[str, int]
-) -> Turn:
+    plan: BatchPlan,
+    name: str,
+    program: ExecutableGraph,
+    before: Mapping[str, int],
+    arrived: Mapping[str, int],
+) -> BatchOrder:
     """The turn as tasks knew it in the end."""
     streams = {alias: program.graph.input(alias).stream.name for alias in program.counted}
     counts = {alias: Count(before.get(name, 0), arrived.get(name, 0)) for alias, name in streams.items()}
-    return replace(Turn.from_dict(plan.turns[name]), counts=counts)
+    return replace(BatchOrder.from_dict(plan.batch_orders[name]), counts=counts)
 
 
 def _measured(
-    plan: Plan,
+    plan: BatchPlan,
     before: Manifest,
     name: str,
-    program: Program,
+    program: ExecutableGraph,
     inputs: Mapping[str, InputMetrics],
-    told: Told,
+    told: TaskReports,
     runs: Runs,
     water: Watermarks,
     figures: Mapping[str, Any],
@@ -182,7 +192,7 @@ def _measured(
     answers = {member: told.rows(member) for member in program.members}
     return BatchMetrics(
         plan.number,
-        tuple(plan.turns[name]["order"]),
+        tuple(plan.batch_orders[name]["order"]),
         inputs,
         sum_steps(told.steps.get(name, [])),
         sum_stores(held),
@@ -200,7 +210,7 @@ def _measured(
     )
 
 
-def _keys_before(before: Manifest, name: str, program: Program) -> dict[str, KeyMetrics]:
+def _keys_before(before: Manifest, name: str, program: ExecutableGraph) -> dict[str, KeyMetrics]:
     """The keys that queries had, those that still run."""
     known = BatchMetrics.from_dict(before.metrics[name]).keys if name in before.metrics else {}
     return {query: keys for query, keys in known.items() if query in program.members}
@@ -210,13 +220,13 @@ def _heavy_before(before: Manifest, name: str) -> HeavyShares:
     return BatchMetrics.from_dict(before.metrics[name]).heavy if name in before.metrics else {}
 
 
-def _ended(plan: Plan, name: str) -> list[str]:
+def _ended(plan: BatchPlan, name: str) -> list[str]:
     """The queries whose input has ended."""
-    clocks = Turn.from_dict(plan.turns[name]).clocks
+    clocks = BatchOrder.from_dict(plan.batch_orders[name]).clocks
     return [query for query, clock in clocks.items() if clock.now >= ENDED]
 
 
-def next_runs(before: Runs, told: Told) -> Runs:
+def next_runs(before: Runs, told: TaskReports) -> Runs:
     """The live runs: a partition that reported has those it reported, any other the ones it had."""
     runs = {
         graph: {store: dict(parts) for store, parts in stores.items()} for graph, stores in before.items()
@@ -229,15 +239,20 @@ def next_runs(before: Runs, told: Told) -> Runs:
     return runs
 
 
-def facts_of(manifest: Manifest, name: str) -> Facts:
+def facts_of(manifest: Manifest, name: str) -> StateFacts:
     """What a manifest says of the state of a graph, before the batch that follows."""
     kept, evicted = manifest.kept.get(name, {}), manifest.evicted.get(name, {})
     known = (manifest.marks, manifest.newest, manifest.oldest, manifest.arrived)
-    return Facts(manifest.number + 1, kept, evicted, *known)
+    return StateFacts(manifest.number + 1, kept, evicted, *known)
 
 
 def relaid_manifest(
-    before: Manifest, name: str, old: Program | None, new: Program | None, relay: Relay, told: Told
+    before: Manifest,
+    name: str,
+    old: ExecutableGraph | None,
+    new: ExecutableGraph | None,
+    migration: StateMigration,
+    told: TaskReports,
 ) -> Manifest:
     """What a batch begins with whose graph is another: stores that are filled have what was told, others their runs."""
     facts = facts_of(before, name)
@@ -245,12 +260,12 @@ def relaid_manifest(
         return replace(before, runs={}, kept={}, evicted={})
     identities = {store.identity for store in new.stores.values()}
     stores = before.runs.get(name, {})
-    runs = {name: {s: dict(p) for s, p in stores.items() if s in identities and s not in relay.fills}}
-    kept, evicted = kept_after(old, new, relay, facts), evicted_after(new, relay, facts)
+    runs = {name: {s: dict(p) for s, p in stores.items() if s in identities and s not in migration.fills}}
+    kept, evicted = kept_after(old, new, migration, facts), evicted_after(new, migration, facts)
     return replace(before, runs=next_runs(runs, told), kept={name: kept}, evicted={name: evicted})
 
 
-def samples_of(program: Program, told: Told) -> Samples | None:
+def samples_of(program: ExecutableGraph, told: TaskReports) -> Samples | None:
     """The query-sets that tasks told of; what is no query's place is nobody's."""
     if not told.samples:
         return None

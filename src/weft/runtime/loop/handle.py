@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.runtime.loop.loop import Loop
-from weft.runtime.queries.request import Asked
+from weft.runtime.queries.request import QueryRequest
 
 __all__ = ["Running", "launch"]
 
@@ -87,7 +87,9 @@ class Running:
             self._thread.join()
 
 
-def launch(loop: Loop, queries: Mapping[str, tuple[Asked, Any]], *, available_now: bool = False) -> Running:
+def launch(
+    loop: Loop, queries: Mapping[str, tuple[QueryRequest, Any]], *, available_now: bool = False
+) -> Running:
     """Start queries; a start that fails lets the log go."""
     try:
         loop.start(queries)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.ports.source import Cursor, Offer, Part, Place, Source
-from weft.runtime.log.values import Plan
+from weft.runtime.log.values import BatchPlan
 
 __all__ = ["Intake", "choose"]
 
@@ -29,7 +29,7 @@ class Intake:
     offers: dict[str, Offer] = field(default_factory=dict)  # of the last look
     taken: dict[str, int] = field(default_factory=dict)  # how many parts are in batches, since the start
     released: dict[str, int] = field(default_factory=dict)  # how many of them are committed
-    _done: deque[Plan] = field(default_factory=deque)  # committed since the last look
+    _done: deque[BatchPlan] = field(default_factory=deque)  # committed since the last look
 
     def open(self, name: str, source: Source, state: Mapping[str, Any]) -> None:
         """Follow one more stream, from where it was taken up to."""
@@ -53,13 +53,13 @@ class Intake:
         offered = {name: offer.parts for name, offer in self.offers.items() if offer.parts}
         return choose(offered, self.most_bytes)
 
-    def take(self, plan: Plan) -> None:
+    def take(self, plan: BatchPlan) -> None:
         """The parts are in the plan of a batch: never offer them again."""
         for name, parts in plan.inputs.items():
             if parts and name in self.cursors:
                 self.cursors[name].take(parts)
 
-    def count_taken(self, plan: Plan) -> None:
+    def count_taken(self, plan: BatchPlan) -> None:
         """A batch begins that takes these parts, for the first time or once more."""
         for name, parts in plan.inputs.items():
             self.taken[name] = self.taken.get(name, 0) + len(parts)
@@ -68,7 +68,7 @@ class Intake:
         """How far every stream has been taken, as plain data."""
         return {name: cursor.state() for name, cursor in self.cursors.items()}
 
-    def release(self, plan: Plan) -> None:
+    def release(self, plan: BatchPlan) -> None:
         """A batch is committed: what it read is not needed any more, and is let go with the next look.
 
         Unlike all else here, it may be called while another thread looks: cursors are used by one thread at a time.

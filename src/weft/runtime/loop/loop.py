@@ -24,7 +24,7 @@ from weft.logical.query import Query
 from weft.logical.schema import Stream
 from weft.ports.source import Place, Source
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import GRAPH, Manifest, Plan
+from weft.runtime.log.values import GRAPH, BatchPlan, Manifest
 from weft.runtime.loop.committing import Committer, Ended
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
@@ -32,14 +32,14 @@ from weft.runtime.loop.deliver import figures_of, gather_all, hold
 from weft.runtime.loop.ending import next_manifest, relaid_manifest, samples_of
 from weft.runtime.loop.executor import Executor, spread
 from weft.runtime.loop.intake import Intake
-from weft.runtime.loop.task_reports import Told
+from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.observe.log_lines import log_batch
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import History, own_metrics, state_of, too_large
-from weft.runtime.program.executable import Program
-from weft.runtime.queries.active import Standing
-from weft.runtime.queries.migration import Relay
-from weft.runtime.queries.request import Asked
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.active import ActiveQueries
+from weft.runtime.queries.migration import StateMigration
+from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.resume import resumed
 from weft.runtime.task.functions import check_registered
 from weft.runtime.task.job import Job, Setup
@@ -81,12 +81,12 @@ class Loop:
     history: History = field(default_factory=History)
     sinks: dict[str, Any] = field(default_factory=dict)
     before: Manifest = field(default_factory=Manifest)  # what the last batch left, committed or about to be
-    past: Told = field(default_factory=Told)  # what the last boundary answered
+    past: TaskReports = field(default_factory=TaskReports)  # what the last boundary answered
     identity: str = ""
 
     def __post_init__(self) -> None:
         self.decider = Decider(self.config, self.log, self.history)
-        self.committer = Committer(self.log, self.decider.requests, self.overlapping)
+        self.committer = Committer(self.log, self.decider.changelog, self.overlapping)
         self.intake = Intake(self._place, self.config.batch_bytes)
         self.wake = threading.Event()
         self.stopping = False
@@ -98,13 +98,13 @@ class Loop:
         self._lock = threading.Lock()
 
     @property
-    def standing(self) -> Standing:
+    def active_queries(self) -> ActiveQueries:
         """The queries that run."""
-        return self.decider.standing
+        return self.decider.active_queries
 
     # Beginning
 
-    def start(self, queries: Mapping[str, tuple[Asked, Any]]) -> None:
+    def start(self, queries: Mapping[str, tuple[QueryRequest, Any]]) -> None:
         """Take the log, and go on where it ends."""
         described = {name: _described(stream) for name, stream in sorted(self.config.streams.items())}
         self.identity = self.log.open(described, partitions=self.config.partitions)
@@ -120,30 +120,30 @@ class Loop:
             self.intake.open(name, source, state.get(name, {}))
         self.decider.schedule(self.before, self.decider.clock())
 
-    def _last_planned(self) -> Plan | None:
+    def _last_planned(self) -> BatchPlan | None:
         """The last batch that was planned and not committed, up to which the streams have been taken."""
         planned, number = None, self.before.number + 1
         while (plan := self.log.plan(number)) is not None:
             planned, number = plan, number + 1
         return planned
 
-    def _resume(self, queries: Mapping[str, tuple[Asked, Any]], planned: Plan | None) -> None:
+    def _resume(self, queries: Mapping[str, tuple[QueryRequest, Any]], planned: BatchPlan | None) -> None:
         """The queries that ran before go on as they were; those that are new begin with the next batch."""
         found = resumed(self.log, queries, self.config.restore, self.before)
-        check_registered({name: one.query for name, one in found.asked.items()}, self.config.functions)
-        self.decider.standing, self.decider.blueprint = found.standing, self.before.standing
+        check_registered({name: one.query for name, one in found.requests.items()}, self.config.functions)
+        self.decider.active_queries, self.decider.blueprint = found.active_queries, self.before.blueprint
         self.sinks |= found.sinks
-        program = found.standing.program
+        program = found.active_queries.program
         if GRAPH in self.before.metrics and program is not None:
             self.history.add(program.graph, BatchMetrics.from_dict(self.before.metrics[GRAPH]))
-        for name, (asked, sink) in found.begin.items():
-            self.decider.requests.begin(name, asked, sink)
+        for name, (request, sink) in found.begin.items():
+            self.decider.changelog.begin(name, request, sink)
         for name, why in found.stop.items():
-            self.decider.requests.stop(name, why)
+            self.decider.changelog.stop(name, why)
         # where a manifest was lost, sinks have more than one batch that will come again, as it was
         last = self.before.number if planned is None else planned.number - 1
         for name, sink in self.sinks.items():
-            asked_for = found.asked[name] if name in found.asked else queries[name][0]
+            asked_for = found.requests[name] if name in found.requests else queries[name][0]
             self._open(sink, asked_for.query, last)
 
     def _open(self, sink: Any, query: Query, last: int) -> None:
@@ -193,7 +193,7 @@ class Loop:
                     _LOG.info("stream %s waits for %s", name, file)
             self._unfinished = found
 
-    def _take_back(self, plan: Plan) -> None:
+    def _take_back(self, plan: BatchPlan) -> None:
         """Leave the input out of a plan whose tasks failed by an error of the user's, such as a file that is wrong.
 
         None of its results has reached a sink, so nothing is lost if whoever starts next takes the input as it is by
@@ -201,7 +201,7 @@ class Loop:
         """
         self.log.write_plan(replace(plan, inputs={}, cursors=self._before(plan).cursors))
 
-    def _before(self, plan: Plan) -> Manifest:
+    def _before(self, plan: BatchPlan) -> Manifest:
         """What the batch before left."""
         return (
             self.before
@@ -209,36 +209,38 @@ class Loop:
             else self.log.manifest(plan.number - 1) or Manifest()
         )
 
-    def execute(self, plan: Plan) -> tuple[Told, Manifest]:
+    def execute(self, plan: BatchPlan) -> tuple[TaskReports, Manifest]:
         """Run the tasks of a batch; what they told, and what the batch began with."""
-        before, self.past = self.before, Told()
+        before, self.past = self.before, TaskReports()
         if plan.changed:
             before = self._lay_out(plan)
         told = self._run(plan, before, boundary=False)
         return told.with_past(self.past), before
 
-    def _lay_out(self, plan: Plan) -> Manifest:
+    def _lay_out(self, plan: BatchPlan) -> Manifest:
         """The job at a boundary, if there is anything to do; then what the batch begins with is fixed."""
-        relay = Relay.from_dict(plan.relays[GRAPH]) if GRAPH in plan.relays else Relay()
-        if relay.is_needed:
+        migration = (
+            StateMigration.from_dict(plan.migrations[GRAPH]) if GRAPH in plan.migrations else StateMigration()
+        )
+        if migration.is_needed:
             self.past = self._run(plan, self.before, boundary=True)
-        old = self.decider.standing_of(self.before.standing).program
-        manifest = relaid_manifest(self.before, GRAPH, old, self.standing.program, relay, self.past)
+        old = self.decider.queries_of(self.before.blueprint).program
+        manifest = relaid_manifest(self.before, GRAPH, old, self.active_queries.program, migration, self.past)
         self.log.write_relaid(plan.number, manifest)
         return manifest
 
-    def _run(self, plan: Plan, before: Manifest, *, boundary: bool) -> Told:
+    def _run(self, plan: BatchPlan, before: Manifest, *, boundary: bool) -> TaskReports:
         """The tasks of a batch, again if they are lost: a killed worker or a lost executor need not end the queries.
 
         What failed attempts wrote is nobody's.
         """
         for attempt in range(1, ATTEMPTS + 1):
-            if boundary or not plan.relays:
-                for name in self.standing.asked:
+            if boundary or not plan.migrations:
+                for name in self.active_queries.requests:
                     self.sinks[name].begin(plan.number)
             job = self._job(plan, before, boundary)
             parts = () if boundary else tuple(plan.parts)
-            hops = self.standing.program.graph.hops if self.standing.program else 0
+            hops = self.active_queries.program.graph.hops if self.active_queries.program else 0
             try:
                 self._prepare()
                 messages = self.executor.run(job, spread(parts, self.executor.readers), hops)
@@ -252,10 +254,10 @@ class Loop:
                 self._setup = None
                 time.sleep(PATIENCE * (attempt - 1))
                 continue
-            told = Told.of(messages)
+            told = TaskReports.of(messages)
             if told.errors:
                 raise told.errors[0]
-            if told.broken and told.broken.keys() >= self.standing.asked.keys():  # no other goes on
+            if told.broken and told.broken.keys() >= self.active_queries.requests.keys():  # no other goes on
                 raise next(iter(told.broken.values()))
             return told
         raise RuntimeError("there is no last attempt")
@@ -274,10 +276,10 @@ class Loop:
             self.executor.start(setup)
             self._setup = setup
 
-    def _job(self, plan: Plan, before: Manifest, boundary: bool) -> Job:
+    def _job(self, plan: BatchPlan, before: Manifest, boundary: bool) -> Job:
         self._prepare()
         assert self._setup is not None
-        running = {name: self.sinks[name] for name in self.standing.asked}
+        running = {name: self.sinks[name] for name in self.active_queries.requests}
         exchange = Exchange(direct=True)
         if not isinstance(self.log.storage, Memory):
             exchange = self.executor_exchange(plan.number)
@@ -300,17 +302,17 @@ class Loop:
 
     def _writes(self, name: str) -> bool:
         """Whether tasks write the results of a query; what is ordered is merged by the driver."""
-        return self.standing.asked[name].ordering is None and hasattr(self.sinks[name], "write_part")
+        return self.active_queries.requests[name].ordering is None and hasattr(self.sinks[name], "write_part")
 
     def _ordered(self) -> list[str]:
         """The queries whose results leave in an order; where they are only counted, they have none."""
-        asked = self.standing.asked.items()
-        return [n for n, one in asked if one.ordering and not hasattr(self.sinks[n], "commit_count")]
+        requests = self.active_queries.requests.items()
+        return [n for n, one in requests if one.ordering and not hasattr(self.sinks[n], "commit_count")]
 
-    def end(self, plan: Plan, before: Manifest, told: Told, began: float) -> Ended:
+    def end(self, plan: BatchPlan, before: Manifest, told: TaskReports, began: float) -> Ended:
         """What a batch leaves, from what its tasks told; the next one can begin with it."""
         self._set_aside(plan, before, told)
-        program, storage = self.standing.program, self.log.storage
+        program, storage = self.active_queries.program, self.log.storage
         programs = {} if program is None else {GRAPH: program}
         ordered = gather_all(plan, before, told, programs, self._ordered(), storage)
         figures = {
@@ -332,9 +334,11 @@ class Loop:
             self._stop_failed_queries(program, manifest, told)
             self._warn_of_large_keys(metrics)
         self.decider.schedule(manifest, plan.now)
-        return Ended(plan, told, manifest, ordered, {n: self.sinks[n] for n in self.standing.asked}, began)
+        return Ended(
+            plan, told, manifest, ordered, {n: self.sinks[n] for n in self.active_queries.requests}, began
+        )
 
-    def _set_aside(self, plan: Plan, before: Manifest, told: Told) -> None:
+    def _set_aside(self, plan: BatchPlan, before: Manifest, told: TaskReports) -> None:
         if self.config.set_aside is not None:
             bad = before.records.get("bad", 0) + len(told.bad)
             seen = before.records.get("seen", 0) + told.seen
@@ -346,17 +350,17 @@ class Loop:
         self.history.commit(ended.plan.number, ended.began, time.perf_counter())
         if _LOG.isEnabledFor(logging.INFO) and GRAPH in ended.manifest.metrics:
             metrics = BatchMetrics.from_dict(ended.manifest.metrics[GRAPH])
-            for name, asked in sorted(self.standing.asked.items()):
-                log_batch(name, own_metrics(metrics, name, self.history.newest_part(name, asked.names)))
+            for name, requests in sorted(self.active_queries.requests.items()):
+                log_batch(name, own_metrics(metrics, name, self.history.newest_part(name, requests.names)))
 
-    def _stop_failed_queries(self, program: Program, manifest: Manifest, told: Told) -> None:
+    def _stop_failed_queries(self, program: ExecutableGraph, manifest: Manifest, told: TaskReports) -> None:
         """Stop queries that failed, or whose state is larger than it may be."""
         for name, why in told.failed.items():
             _LOG.warning("query %s is stopped: %s", name, why)
-            self.decider.requests.stop(name, f"failed: {why}")
+            self.decider.changelog.stop(name, f"failed: {why}")
         for name, why in too_large(program, manifest, GRAPH, self.config.state_limit).items():
             _LOG.warning("query %s is stopped: %s", name, why)
-            self.decider.requests.stop(name, f"stopped: {why}")
+            self.decider.changelog.stop(name, f"stopped: {why}")
 
     def _warn_of_large_keys(self, metrics: BatchMetrics) -> None:
         """Say which keys have too many results."""
@@ -424,21 +428,21 @@ class Loop:
 
     # What may be asked for while it runs
 
-    def add(self, name: str, asked: Asked, sink: Any) -> None:
+    def add(self, name: str, request: QueryRequest, sink: Any) -> None:
         """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""
-        self._open(sink, asked.query, self.before.number)
+        self._open(sink, request.query, self.before.number)
         self.log.forget_stop(name)
         self.committer.broken.pop(name, None)
         self.sinks[name] = sink
-        self.decider.requests.begin(name, asked, sink)
+        self.decider.changelog.begin(name, request, sink)
         self.wake.set()
 
     def stop_query(self, name: str) -> None:
         """Run a query no longer, from the next batch on, whichever session runs that."""
-        asked = self.decider.requests.asked(name) or self.standing.asked.get(name)
-        if asked is not None:
-            self.log.write_stop(name, "stopped", asked.fingerprint)
-            self.decider.requests.stop(name, "stopped")
+        request = self.decider.changelog.request(name) or self.active_queries.requests.get(name)
+        if request is not None:
+            self.log.write_stop(name, "stopped", request.fingerprint)
+            self.decider.changelog.stop(name, "stopped")
             self.wake.set()
 
     def add_stream(self, stream: Stream, source: Source) -> None:
@@ -466,7 +470,7 @@ class Loop:
 
     def state_of(self, name: str) -> float:
         """The bytes of a query's stores, after the last batch."""
-        program = self.standing.program
+        program = self.active_queries.program
         return state_of(program, self.before, GRAPH, name) if program else 0.0
 
 

@@ -18,8 +18,8 @@ from weft.kernels.order.merging import merge
 from weft.kernels.order.punctuation import Punctuations
 from weft.plan.graph import Member
 from weft.runtime.hop.sorting import key_count, tuples_before
-from weft.runtime.loop.buffered import Held, release
-from weft.runtime.model.batch_order import ENDED, UNKNOWN, Turn
+from weft.runtime.loop.buffered import BufferedResults, release
+from weft.runtime.model.batch_order import ENDED, UNKNOWN, BatchOrder
 from weft.runtime.model.watermarks import Watermarks
 
 __all__ = ["Gathered", "clock_of", "gathered", "placed"]
@@ -31,7 +31,7 @@ class Gathered:
 
     table: pa.Table
     punctuations: Punctuations
-    waiting: Sequence[Held] = ()
+    waiting: Sequence[BufferedResults] = ()
 
     @property
     def rows_waiting(self) -> int:
@@ -46,15 +46,15 @@ class Gathered:
 def gathered(
     member: Member,
     runs: Sequence[pa.RecordBatch],
-    turn: Turn,
+    batch_order: BatchOrder,
     rows: int,
     watermarks: Watermarks,
-    waiting: Sequence[Held] = (),
+    waiting: Sequence[BufferedResults] = (),
 ) -> Gathered:
     """What of sorted runs leaves; ``rows`` have left before, and ``watermarks`` are those after the batch."""
     ordering = member.ordering
     if ordering is None or not ordering.by_arrival:
-        clock = clock_of(member, turn, watermarks)
+        clock = clock_of(member, batch_order, watermarks)
         leaving, staying = release(waiting, runs, clock)
         table = _table(member, leaving)
         marks = Punctuations.none(timed=True)
@@ -63,15 +63,15 @@ def gathered(
         return Gathered(table, marks, staying)
     keys = key_count(ordering)
     whole = merge(runs, keys)
-    before = tuples_before(member, turn)
-    after = before + sum(turn.counts[alias].arrived for alias in member.query.aliases)
+    before = tuples_before(member, batch_order)
+    after = before + sum(batch_order.counts[alias].arrived for alias in member.query.aliases)
     marks = Punctuations.of_blocks(whole.heads, whole.lengths, ordering.block, (rows, before), after)
     return Gathered(_table(member, whole.batches), marks)
 
 
-def clock_of(member: Member, turn: Turn, watermarks: Watermarks) -> int:
+def clock_of(member: Member, batch_order: BatchOrder, watermarks: Watermarks) -> int:
     """Before which time all results of a query are known: nothing that is on time can come there any more."""
-    if member.name in turn.clocks and turn.clocks[member.name].now >= ENDED:
+    if member.name in batch_order.clocks and batch_order.clocks[member.name].now >= ENDED:
         return ENDED
     marks = [watermarks.of(input_.stream.name) for input_ in member.query.inputs]
     known = [mark for mark in marks if mark is not None]
@@ -79,13 +79,16 @@ def clock_of(member: Member, turn: Turn, watermarks: Watermarks) -> int:
 
 
 def placed(
-    member: Member, turn: Turn, runs: Iterable[tuple[int, pa.RecordBatch]], counts: Mapping[int, int]
+    member: Member,
+    batch_order: BatchOrder,
+    runs: Iterable[tuple[int, pa.RecordBatch]],
+    counts: Mapping[int, int],
 ) -> list[pa.RecordBatch]:
     """Runs that read tasks gave, with the numbers that their tuples have among all.
 
     A run is known by its task; ``counts`` says how many tuples each of these read.
     """
-    before, block = tuples_before(member, turn), member.ordering.block if member.ordering else 1
+    before, block = tuples_before(member, batch_order), member.ordering.block if member.ordering else 1
     found = []
     for task, run in runs:
         first = before + sum(rows for other, rows in counts.items() if other < task)

@@ -24,7 +24,7 @@ from weft.runtime.observe.metrics import (
 from weft.runtime.task.messages import NOTE, Message, error_of, unpacked
 from weft.stats.heavy import Counted
 
-__all__ = ["Told"]
+__all__ = ["TaskReports"]
 
 
 # Who sent results (`worker.Sender`), and what.
@@ -32,7 +32,7 @@ Sent = tuple[tuple[Any, ...], list[pa.RecordBatch]]
 
 
 @dataclass
-class Told:
+class TaskReports:
     """The notes of a batch, sorted."""
 
     inputs: list[dict[str, Any]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Told:
     errors: list[WeftError] = field(default_factory=list)
 
     @classmethod
-    def of(cls, messages: Iterable[Message]) -> Told:
+    def of(cls, messages: Iterable[Message]) -> TaskReports:
         """What messages say."""
         told = cls()
         for message in messages:
@@ -128,7 +128,7 @@ class Told:
         for query, name in content["parts"].items():
             self.parts.setdefault(query, []).append(name)
 
-    def with_past(self, past: Told) -> Told:
+    def with_past(self, past: TaskReports) -> TaskReports:
         """What the job at the boundary answered is part of the batch's answers."""
         told = replace(self, parts={**self.parts}, counts={**self.counts}, sent={**self.sent})
         told.failed, told.broken = {**past.failed, **self.failed}, {**past.broken, **self.broken}

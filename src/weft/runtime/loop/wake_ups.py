@@ -14,7 +14,7 @@ from weft.runtime.log.values import Manifest
 from weft.runtime.model.batch_order import Clock
 from weft.runtime.model.columns import FOREVER, micros
 from weft.runtime.model.watermarks import Watermarks, clocks
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import SweepPlan
 
 __all__ = ["closable", "until_next"]
@@ -23,7 +23,7 @@ PAUSE = 1.0  # seconds
 LONGEST = 3600.0
 
 
-def closable(program: Program, manifest: Manifest, graph: str) -> bool:
+def closable(program: ExecutableGraph, manifest: Manifest, graph: str) -> bool:
     """Whether there may be rows whose wait is over, by the time that tuples tell."""
     times = clocks(program.graph, Watermarks(manifest.marks), manifest.closed)
     timed = [sweep for sweep in program.sweeps if not _by_clock(sweep)]
@@ -35,7 +35,7 @@ def _by_clock(sweep: SweepPlan) -> bool:
     return all(input_.stream.event_time is None for input_ in sweep.member.query.inputs)
 
 
-def until_next(program: Program, manifest: Manifest, graph: str, now: int) -> float | None:
+def until_next(program: ExecutableGraph, manifest: Manifest, graph: str, now: int) -> float | None:
     """In how many seconds rows that wait can be closed, or leave, though nothing comes; None: not at all.
 
     They wait for the clock, or for a silent stream, which is taken along when it has been idle for long enough.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from weft.errors import PlanError
 from weft.kernels.outer.relation import FOREVER
 
-__all__ = ["ENDED", "NEVER", "UNKNOWN", "Clock", "Count", "Turn"]
+__all__ = ["ENDED", "NEVER", "UNKNOWN", "BatchOrder", "Clock", "Count"]
 
 
 class Count(NamedTuple):
@@ -35,7 +35,7 @@ class Clock(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BatchOrder:
     """A batch: its number, the driver order of its inputs, and the counts of those with `ROWS` windows.
 
     ``clocks`` are those of the queries that close rows.
@@ -71,7 +71,7 @@ class Turn:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Turn:
+    def from_dict(cls, data: Mapping[str, Any]) -> BatchOrder:
         """What `to_dict` stands for."""
         counts = {alias: Count(*count) for alias, count in data["counts"].items()}
         clocks = {name: Clock(*clock) for name, clock in data["clocks"].items()}

@@ -19,7 +19,7 @@ from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import store_name
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import GRAPH, Manifest
-from weft.runtime.queries.request import Asked
+from weft.runtime.queries.request import QueryRequest
 
 __all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "StreamState", "inspect"]
 
@@ -109,7 +109,7 @@ class _Sketch:
     """The queries and stores of the last batch, as far as they can be read."""
 
     graphs: Mapping[str, PhysicalGraph] = field(default_factory=dict)
-    asked: Mapping[str, Asked] = field(default_factory=dict)
+    requests: Mapping[str, QueryRequest] = field(default_factory=dict)
     stopped: Mapping[str, str] = field(default_factory=dict)
 
     def node(self, graph: str, identity: str) -> StoreNode | None:
@@ -142,7 +142,9 @@ def inspect(root: Path) -> CheckpointState:
         last_batch=last,
         streams=tuple(_stream(name, now, found) for name, found in identity.get("streams", {}).items()),
         stores=stores,
-        queries=tuple(_query(name, one, sketch, now, stores) for name, one in sorted(sketch.asked.items())),
+        queries=tuple(
+            _query(name, one, sketch, now, stores) for name, one in sorted(sketch.requests.items())
+        ),
         stopped=dict(sorted(sketch.stopped.items())),
         live=_sum(size for name, size in files.items() if name in named),
         unnamed=_sum(size for name, size in files.items() if name not in named),
@@ -190,14 +192,16 @@ def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
     """What the last batch was planned to be; before there is one, the first."""
     try:
         left, plan = checkpoint.manifest(last), checkpoint.plan(0)
-        name = left.standing if left is not None and last >= 0 else plan.standing if plan is not None else ""
+        name = (
+            left.blueprint if left is not None and last >= 0 else plan.blueprint if plan is not None else ""
+        )
         if not name:
             return _Sketch()
         blueprint = checkpoint.blueprint(name)
         graph = PhysicalGraph.from_json(blueprint.graph) if blueprint.graph else None
         graphs = {} if graph is None else {GRAPH: graph}
-        asked = {name: Asked.from_dict(one) for name, one in blueprint.asked.items()}
-        return _Sketch(graphs, asked, dict(blueprint.stopped))
+        requests = {name: QueryRequest.from_dict(one) for name, one in blueprint.requests.items()}
+        return _Sketch(graphs, requests, dict(blueprint.stopped))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, WeftError):
         return _Sketch()  # no plan, no answer; what the manifest says is shown all the same
 
@@ -217,9 +221,9 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _query(
-    name: str, asked: Asked, sketch: _Sketch, manifest: Manifest, stores: Iterable[StoreState]
+    name: str, request: QueryRequest, sketch: _Sketch, manifest: Manifest, stores: Iterable[StoreState]
 ) -> QueryState:
-    text = str(asked.query.renamed(dict(asked.names)))
+    text = str(request.query.renamed(dict(request.names)))
     held = sum(store.bytes / len(store.users) for store in stores if name in store.users)
     waiting = sum(run.bytes for run in manifest.held.get(name, ()))
     return QueryState(name, text, sketch.first(name), manifest.results.get(name, 0), held + waiting)

@@ -14,12 +14,12 @@ from weft.logical.punctuation import Punctuation
 from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.part import Part, part_of
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics
-from weft.runtime.queries.request import Asked
+from weft.runtime.queries.request import QueryRequest
 
 if TYPE_CHECKING:  # planning looks at progress, and needs no kernels
     from weft.runtime.log.values import Manifest
-    from weft.runtime.program.executable import Program
-    from weft.runtime.queries.active import Standing
+    from weft.runtime.program.executable import ExecutableGraph
+    from weft.runtime.queries.active import ActiveQueries
 
 __all__ = [
     "History",
@@ -70,7 +70,7 @@ def complete_from(member: Member) -> datetime | None:
 
     A query of one input needs nothing of the past, unless it asked for results that lie there.
     """
-    times = [sight.complete for sight in member.sights if sight.complete is not None]
+    times = [visibility.complete for visibility in member.visibilities if visibility.complete is not None]
     if not times or (len(member.query.aliases) == 1 and not member.backfill):
         return None
     return datetime.fromtimestamp(max(times) / 1e6, timezone.utc)
@@ -138,7 +138,7 @@ class History:
         return self.part(max(self.graphs, default=-1), name, names)
 
     def since_planned(
-        self, asked: Mapping[str, Asked], most: int | None = None
+        self, requests: Mapping[str, QueryRequest], most: int | None = None
     ) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
         """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
         batches = self.batches  # those of now: one more may be added meanwhile, by another graph
@@ -147,7 +147,7 @@ class History:
         found = {}
         members = sorted(graph.members, key=lambda m: -len(m.query.inputs)) if graph else []
         for member in members[:most]:
-            names = asked[member.name].names if member.name in asked else ()
+            names = requests[member.name].names if member.name in requests else ()
             part = self.part(last, member.name, names)
             if part is not None:
                 found[member.name] = part.graph, [own_metrics(one, member.name, part) for one in recent]
@@ -159,28 +159,28 @@ class OwnProgress(Mapping[str, list[BatchMetrics]]):
     """The batches of every query, under its author's names, worked out when they are asked for."""
 
     history: History
-    asked: Mapping[str, Asked]
+    requests: Mapping[str, QueryRequest]
 
     def __getitem__(self, name: str) -> list[BatchMetrics]:
-        names = self.asked[name].names
+        names = self.requests[name].names
         mine = [(number, metrics) for number, metrics in self.history.batches if name in metrics.answers]
         return [
             own_metrics(metrics, name, self.history.part(number, name, names)) for number, metrics in mine
         ]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.asked)
+        return iter(self.requests)
 
     def __len__(self) -> int:
-        return len(self.asked)
+        return len(self.requests)
 
 
 def progress_of(
-    name: str, standing: Standing, history: History, state_of: Callable[[str], float]
+    name: str, active_queries: ActiveQueries, history: History, state_of: Callable[[str], float]
 ) -> QueryProgress:
     """How a query of a session that has been started is getting on."""
     batches = history.of(name)
-    running = standing.program.members.get(name) if standing.program else None
+    running = active_queries.program.members.get(name) if active_queries.program else None
     if running is not None:  # another may have had its name before
         batches = [one for one in batches if one.number >= running.first]
     first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
@@ -189,12 +189,12 @@ def progress_of(
     marks = [one.punctuated[name] for one in batches if name in one.punctuated]
     mark = Punctuation.of(marks[-1]["rows"], marks[-1]["mark"], marks[-1]["timed"]) if marks else None
     more: dict[str, Any] = {"closed": closed, "keys": keys, "punctuation": mark}
-    if name in standing.stopped:
-        why = standing.stopped[name]
+    if name in active_queries.stopped:
+        why = active_queries.stopped[name]
         return QueryProgress(name, "stopped", first, len(batches), done, reason=why, **more)
-    if name not in standing.asked or standing.program is None:
+    if name not in active_queries.requests or active_queries.program is None:
         return QueryProgress(name, "waiting")
-    member = standing.program.members[name]
+    member = active_queries.program.members[name]
     figures = (
         member.first,
         len(batches),
@@ -240,7 +240,7 @@ def _streams(metrics: BatchMetrics, part: Part) -> dict[str, int]:
     return {name: mark for name, mark in metrics.watermarks.items() if name in streams}
 
 
-def state_of(program: Program, manifest: Manifest, graph: str, name: str) -> float:
+def state_of(program: ExecutableGraph, manifest: Manifest, graph: str, name: str) -> float:
     """The bytes that a query's stores in a graph hold, and its results that wait.
 
     Those of stores it shares are divided among their users.
@@ -251,7 +251,7 @@ def state_of(program: Program, manifest: Manifest, graph: str, name: str) -> flo
     return sum(shares, float(held))
 
 
-def too_large(program: Program, manifest: Manifest, graph: str, limit: int | None) -> dict[str, str]:
+def too_large(program: ExecutableGraph, manifest: Manifest, graph: str, limit: int | None) -> dict[str, str]:
     """The queries whose stores hold more bytes than they may, and what to say of it."""
     if limit is None:
         return {}

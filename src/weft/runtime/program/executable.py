@@ -35,7 +35,7 @@ from weft.runtime.model.columns import (
     seq_name,
 )
 from weft.runtime.program.access_paths import Access, choose
-from weft.runtime.program.graph_index import Wiring
+from weft.runtime.program.graph_index import GraphIndex
 from weft.runtime.program.store_plans import (
     Lifetime,
     Step,
@@ -46,7 +46,7 @@ from weft.runtime.program.store_plans import (
     sweep_plan,
 )
 
-__all__ = ["Program", "program_of"]
+__all__ = ["ExecutableGraph", "program_of"]
 
 Item = tuple[str, str]  # (input, name of a column in a batch)
 
@@ -58,7 +58,7 @@ class Apart(NamedTuple):
     rides: Longs
 
 
-class Program(Wiring):
+class ExecutableGraph(GraphIndex):
     """A graph with what follows from it."""
 
     def __init__(self, graph: PhysicalGraph) -> None:
@@ -102,7 +102,7 @@ class Program(Wiring):
     def _carried(self, edge: str) -> tuple[str, ...]:
         """The columns that a batch on an edge has, hidden ones included."""
         names = {name for _, name in _about(self._need(edge), self._known(edge))}
-        for rider in self.riders[edge]:
+        for rider in self.piggybacked[edge]:
             names.update(name for _, name in self._need(rider))
         return tuple(sorted(names | set(self._hidden(edge))))
 
@@ -291,6 +291,6 @@ def _about(items: Iterable[Item], names: Iterable[str]) -> frozenset[Item]:
 
 
 @lru_cache(maxsize=64)
-def program_of(graph: str) -> Program:
+def program_of(graph: str) -> ExecutableGraph:
     """The program of a graph given as JSON; a worker makes it once."""
-    return Program(PhysicalGraph.from_json(graph))
+    return ExecutableGraph(PhysicalGraph.from_json(graph))

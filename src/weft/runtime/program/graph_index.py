@@ -18,10 +18,10 @@ from weft.runtime.model.columns import View, counts, longest, per_key, seq_name
 from weft.runtime.program.window_limits import Limits, limits_of
 from weft.stats.skew import key_column
 
-__all__ = ["Wiring"]
+__all__ = ["GraphIndex"]
 
 
-class Wiring:
+class GraphIndex:
     """A graph, and who in it leads where."""
 
     def __init__(self, graph: PhysicalGraph) -> None:
@@ -39,7 +39,7 @@ class Wiring:
         self.view = self.view_of(tuple(self.members))
         self.starts = self._starts()
         self.limits = {r.edge: self._limits(r) for r in self.order if isinstance(r, ResultRule)}
-        self.riders = self._riders()
+        self.piggybacked = self._riders()
 
     @cached_property
     def hops(self) -> tuple[tuple[Rule, ...], ...]:

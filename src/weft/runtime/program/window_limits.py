@@ -19,7 +19,7 @@ from weft.bucket.compiled import Longs
 from weft.kernels.query_sets.query_set import all_of, by_thresholds, thresholds
 from weft.logical.window import Range, Rows, Window
 from weft.plan.graph import Member
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, micros, seq_name
 
 __all__ = ["Limits", "limits_of", "refined"]
@@ -74,7 +74,9 @@ def _bound(window: Window) -> int | None:
     return window.count if isinstance(window, Rows) else None
 
 
-def refined(limits: Limits, view: View, sets: Longs, of: Columns, turn: Turn, start: str) -> Longs:
+def refined(
+    limits: Limits, view: View, sets: Longs, of: Columns, batch_order: BatchOrder, start: str
+) -> Longs:
     """The query-sets of results that tuples of ``start`` found; ``of`` gives the columns of the results."""
     if limits.ranges:
         newest = longs(of(MAX))
@@ -82,6 +84,6 @@ def refined(limits: Limits, view: View, sets: Longs, of: Columns, turn: Turn, st
             age = newest - longs(of(view.times[alias]))
             sets = all_of(sets, by_thresholds(age, bounds.values, bounds.table))
     for alias, bounds in limits.rows.items():
-        since = turn.arrived(alias, start) - longs(of(seq_name(alias)))
+        since = batch_order.arrived(alias, start) - longs(of(seq_name(alias)))
         sets = all_of(sets, by_thresholds(np.ascontiguousarray(since), bounds.values, bounds.table))
     return sets

@@ -1,6 +1,6 @@
 """The queries that run, and what is made of a change of them.
 
-Guarantees: `Standing` survives a crash: `to_blueprint` and `from_blueprint` are inverse.
+Guarantees: `ActiveQueries` survives a crash: `to_blueprint` and `from_blueprint` are inverse.
 """
 
 from __future__ import annotations
@@ -15,25 +15,35 @@ from weft.plan.join_plan import Layout, Names
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Blueprint
-from weft.runtime.program.executable import Program, program_of
+from weft.runtime.program.executable import ExecutableGraph, program_of
 from weft.runtime.queries.changelog import Changes
-from weft.runtime.queries.migration import Relay
-from weft.runtime.queries.request import Asked
-from weft.runtime.queries.visibility import Facts
+from weft.runtime.queries.migration import StateMigration
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.visibility import StateFacts
 from weft.stats.skew import HeavyShares
 
-__all__ = ["Asks", "Decide", "Decision", "Samples", "Standing", "changed", "never", "refused", "relaid"]
+__all__ = [
+    "ActiveQueries",
+    "Asks",
+    "Decide",
+    "Decision",
+    "Samples",
+    "changed",
+    "migrated",
+    "never",
+    "refused",
+]
 
 _LOG = logging.getLogger("weft")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ActiveQueries:
     """The queries that run, the plan and the program they run by; ``fresh`` counts changes since all was planned."""
 
-    asked: Mapping[str, Asked] = field(default_factory=dict)
+    requests: Mapping[str, QueryRequest] = field(default_factory=dict)
     plan: WorkloadPlan | None = None
-    program: Program | None = None
+    program: ExecutableGraph | None = None
     stopped: Mapping[str, str] = field(default_factory=dict)  # those that ran before ↦ why they stopped
     fresh: int = 0
     former: Mapping[str, str] = field(default_factory=dict)  # those that ran before ↦ what they were
@@ -42,19 +52,19 @@ class Standing:
         """As it is kept."""
         graph = self.program.graph.to_json() if self.program else ""
         plan = CODEC.dumps(self.plan) if self.plan else ""
-        asked = {name: one.to_dict() for name, one in sorted(self.asked.items())}
-        return Blueprint(graph, plan, asked, dict(self.stopped), dict(self.former), self.fresh)
+        requests = {name: one.to_dict() for name, one in sorted(self.requests.items())}
+        return Blueprint(graph, plan, requests, dict(self.stopped), dict(self.former), self.fresh)
 
     @classmethod
-    def from_blueprint(cls, blueprint: Blueprint) -> Standing:
+    def from_blueprint(cls, blueprint: Blueprint) -> ActiveQueries:
         """What `to_blueprint` made."""
-        asked = {name: Asked.from_dict(one) for name, one in blueprint.asked.items()}
+        requests = {name: QueryRequest.from_dict(one) for name, one in blueprint.requests.items()}
         plan = CODEC.loads(blueprint.plan) if blueprint.plan else None
         program = program_of(blueprint.graph) if blueprint.graph else None
-        return cls(asked, plan, program, blueprint.stopped, blueprint.fresh, blueprint.former)
+        return cls(requests, plan, program, blueprint.stopped, blueprint.fresh, blueprint.former)
 
     @classmethod
-    def read(cls, checkpoint: Checkpoint, blueprint: str) -> Standing:
+    def read(cls, checkpoint: Checkpoint, blueprint: str) -> ActiveQueries:
         """What a blueprint of a log says; nothing, if it has no name."""
         return cls.from_blueprint(checkpoint.blueprint(blueprint)) if blueprint else cls()
 
@@ -65,7 +75,7 @@ class Decision:
 
     plan: WorkloadPlan
     graph: PhysicalGraph
-    relay: Relay
+    migration: StateMigration
     fresh: int
 
 
@@ -79,7 +89,7 @@ class Samples:
 
 # From what stands, the queries that are to run, what is known of the state, and a sample of query-sets, if any. With
 # the last argument all are planned afresh, whether or not they changed.
-Decide = Callable[[Standing, Mapping[str, Asked], Facts, Samples | None, bool], Decision]
+Decide = Callable[[ActiveQueries, Mapping[str, QueryRequest], StateFacts, Samples | None, bool], Decision]
 
 # Whether the heavy values that are known before a batch ask for that.
 Asks = Callable[[PhysicalGraph, HeavyShares, int], bool]
@@ -91,64 +101,70 @@ def never(graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:  # noq
 
 
 def changed(
-    standing: Standing, changes: Changes, decide: Decide, facts: Facts, samples: Samples | None
-) -> tuple[Standing, Relay]:
+    active_queries: ActiveQueries,
+    changes: Changes,
+    decide: Decide,
+    facts: StateFacts,
+    samples: Samples | None,
+) -> tuple[ActiveQueries, StateMigration]:
     """Plan for other queries; a new one that cannot be planned is refused, and the others go on.
 
     Whatever planning throws. If even the queries that run cannot be planned any more, they go on by the plan they have.
     """
-    stopped = {name: why for name, why in changes.stop.items() if name not in standing.stopped}
-    asked = {name: one for name, one in standing.asked.items() if name not in stopped}
+    stopped = {name: why for name, why in changes.stop.items() if name not in active_queries.stopped}
+    requests = {name: one for name, one in active_queries.requests.items() if name not in stopped}
     begun = {name: one for name, (one, _) in changes.begin.items()}
-    gone = {name: why for name, why in {**standing.stopped, **stopped}.items() if name not in begun}
+    gone = {name: why for name, why in {**active_queries.stopped, **stopped}.items() if name not in begun}
     former = {
-        **standing.former,
-        **{name: one.fingerprint for name, one in standing.asked.items() if name in stopped},
+        **active_queries.former,
+        **{name: one.fingerprint for name, one in active_queries.requests.items() if name in stopped},
         **{name: one.fingerprint for name, one in changes.dropped.items()},
     }
-    wanted = {**asked, **begun}
+    wanted = {**requests, **begun}
 
-    def decided(queries: Mapping[str, Asked]) -> Decision | None:
-        return decide(standing, queries, facts, samples, False) if queries else None
+    def decided(queries: Mapping[str, QueryRequest]) -> Decision | None:
+        return decide(active_queries, queries, facts, samples, False) if queries else None
 
     try:
         decision = decided(wanted)
     except Exception:
-        for name, why in refused(decided, asked, begun).items():
+        for name, why in refused(decided, requests, begun).items():
             _LOG.warning("query %s is refused: %s", name, why)
             gone[name], former[name] = f"refused: {why}", begun[name].fingerprint
             del wanted[name]
         try:
             decision = decided(wanted)
         except Exception as error:
-            if standing.program is None:
+            if active_queries.program is None:
                 raise
             _LOG.warning("the queries go on by the plan they have, none can stop: %s", _reason(error))
             refusals = {name: why for name, why in gone.items() if name not in stopped}
-            return replace(standing, stopped=refusals), Relay()
+            return replace(active_queries, stopped=refusals), StateMigration()
     former = {name: one for name, one in former.items() if name in gone}
     if decision is None:
-        return Standing(stopped=gone, former=former), Relay()
-    program = Program(decision.graph)
-    return Standing(wanted, decision.plan, program, gone, decision.fresh, former), decision.relay
+        return ActiveQueries(stopped=gone, former=former), StateMigration()
+    program = ExecutableGraph(decision.graph)
+    return ActiveQueries(wanted, decision.plan, program, gone, decision.fresh, former), decision.migration
 
 
-def relaid(
-    standing: Standing, decide: Decide, facts: Facts, samples: Samples | None
-) -> tuple[Standing, Relay] | None:
+def migrated(
+    active_queries: ActiveQueries, decide: Decide, facts: StateFacts, samples: Samples | None
+) -> tuple[ActiveQueries, StateMigration] | None:
     """Plan afresh for the queries that run; None if that would scatter the heavy values that are scattered now.
 
     No other difference is worth reading all that is stored; nor is it a reason to stop that planning fails.
     """
     try:
-        decision = decide(standing, standing.asked, facts, samples, True)
+        decision = decide(active_queries, active_queries.requests, facts, samples, True)
     except Exception as error:
         _LOG.warning("the queries cannot be planned again, and go on as they are: %s", _reason(error))
         return None
-    if standing.plan is not None and _heavy(decision.plan) == _heavy(standing.plan):
+    if active_queries.plan is not None and _heavy(decision.plan) == _heavy(active_queries.plan):
         return None
-    found = replace(standing, plan=decision.plan, program=Program(decision.graph), fresh=decision.fresh)
-    return found, decision.relay
+    found = replace(
+        active_queries, plan=decision.plan, program=ExecutableGraph(decision.graph), fresh=decision.fresh
+    )
+    return found, decision.migration
 
 
 def _heavy(plan: WorkloadPlan) -> set[tuple[Names, Layout]]:
@@ -156,10 +172,12 @@ def _heavy(plan: WorkloadPlan) -> set[tuple[Names, Layout]]:
 
 
 def refused(
-    decide: Callable[[Mapping[str, Asked]], object], asked: Mapping[str, Asked], new: Mapping[str, Asked]
+    decide: Callable[[Mapping[str, QueryRequest]], object],
+    requests: Mapping[str, QueryRequest],
+    new: Mapping[str, QueryRequest],
 ) -> dict[str, str]:
     """Of new queries that cannot all be planned beside others: those that cannot, and why."""
-    wanted, found = dict(asked), {}
+    wanted, found = dict(requests), {}
     for name, one in new.items():
         try:
             decide({**wanted, name: one})

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.runtime.queries.request import Asked
+from weft.runtime.queries.request import QueryRequest
 
 __all__ = ["Changelog", "Changes"]
 
@@ -22,9 +22,9 @@ class Changes:
     not begun.
     """
 
-    begin: Mapping[str, tuple[Asked, Any]]
+    begin: Mapping[str, tuple[QueryRequest, Any]]
     stop: Mapping[str, str]
-    dropped: Mapping[str, Asked] = field(default_factory=dict)
+    dropped: Mapping[str, QueryRequest] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.begin or self.stop)
@@ -38,15 +38,15 @@ class Changes:
 class Changelog:
     """What has been asked for and is not in force yet."""
 
-    _begin: dict[str, tuple[Asked, Any]] = field(default_factory=dict)
+    _begin: dict[str, tuple[QueryRequest, Any]] = field(default_factory=dict)
     _stop: dict[str, str] = field(default_factory=dict)
-    _dropped: dict[str, Asked] = field(default_factory=dict)
+    _dropped: dict[str, QueryRequest] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begin(self, name: str, asked: Asked, sink: Any) -> None:
+    def begin(self, name: str, request: QueryRequest, sink: Any) -> None:
         """Run a query from the next batch on."""
         with self._lock:
-            self._begin[name] = (asked, sink)
+            self._begin[name] = (request, sink)
             self._dropped.pop(name, None)
 
     def stop(self, name: str, reason: str) -> None:
@@ -61,11 +61,11 @@ class Changelog:
         """All there is, once."""
         with self._lock:
             found = Changes(dict(self._begin), dict(self._stop), dict(self._dropped))
-            for requests in (self._begin, self._stop, self._dropped):
-                requests.clear()
+            for waiting in (self._begin, self._stop, self._dropped):
+                waiting.clear()
             return found
 
-    def asked(self, name: str) -> Asked | None:
+    def request(self, name: str) -> QueryRequest | None:
         """The query of a name that is to begin, if there is one."""
         with self._lock:
             return self._begin[name][0] if name in self._begin else None

@@ -1,10 +1,10 @@
 """How the state there is becomes the state of a new plan.
 
 Guarantees: pure. A store keeps its runs if all queries that use it used it before, or are new and can tell their tuples
-in it. Any other store is filled from those the queries had: the boundary's job reads them (`Read`), each query's tuples
-from one store, and runs them through the new graph as one batch that finds nothing stored. So a store may hold a tuple
-more than once, each time for other queries; a query that comes later sees the first of them only. A store that no query
-uses is dropped.
+in it. Any other store is filled from those the queries had: the boundary's job reads them (`StoreScan`), each query's
+tuples from one store, and runs them through the new graph as one batch that finds nothing stored. So a store may hold
+a tuple more than once, each time for other queries; a query that comes later sees the first of them only. A store
+that no query uses is dropped.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 from weft.plan.graph import PhysicalGraph
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.queries.visibility import COPIES, FOUND, NULLS, Facts, stores_of
+from weft.runtime.queries.visibility import COPIES, FOUND, NULLS, StateFacts, stores_of
 
-__all__ = ["Read", "Relay", "edges_for", "evicted_after", "kept_after", "relay_of"]
+__all__ = ["StateMigration", "StoreScan", "edges_for", "evicted_after", "kept_after", "migration_between"]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class StoreScan:
     """Tuples of an input to be read from a store, for some queries.
 
     Those of ``copies`` are read from another store too, for other queries: who comes later must not see them twice. A
@@ -42,17 +42,17 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Relay:
+class StateMigration:
     """The job at a boundary: what it reads, the stores it fills, the queries whose stored past it answers."""
 
-    reads: tuple[Read, ...] = ()
+    reads: tuple[StoreScan, ...] = ()
     fills: tuple[str, ...] = ()
     backfill: Users = ()
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Relay:
+    def from_dict(cls, data: Mapping[str, Any]) -> StateMigration:
         """What `dataclasses.asdict` made, also after a way through JSON."""
-        reads = tuple(Read(**(read | {"users": tuple(read["users"])})) for read in data["reads"])
+        reads = tuple(StoreScan(**(read | {"users": tuple(read["users"])})) for read in data["reads"])
         return cls(reads, tuple(data["fills"]), tuple(data["backfill"]))
 
     @property
@@ -61,10 +61,12 @@ class Relay:
         return bool(self.reads)
 
 
-def relay_of(old: Program | None, new: Program, backfill: Iterable[str] = ()) -> Relay:
+def migration_between(
+    old: ExecutableGraph | None, new: ExecutableGraph, backfill: Iterable[str] = ()
+) -> StateMigration:
     """What has to be read, and filled, for a new graph."""
     if old is None:
-        return Relay()
+        return StateMigration()
     had = {store.identity: store for store in old.stores.values()}
     fills = [store for store in new.stores.values() if not _stays(old, store, had)]
     wanted = _wanted(new, fills, tuple(backfill))
@@ -75,15 +77,15 @@ def relay_of(old: Program | None, new: Program, backfill: Iterable[str] = ()) ->
             if store is not None:
                 reads.setdefault((alias, store), []).append(name)
     found = [
-        Read(alias, store, tuple(names), replicated=had[store].node.layout.kind == "replicated")
+        StoreScan(alias, store, tuple(names), replicated=had[store].node.layout.kind == "replicated")
         for (alias, store), names in sorted(reads.items())
     ]
     first = {read.alias: read for read in sorted(found, key=lambda read: len(read.users))}
     marked = tuple(replace(read, copies=read is not first[read.alias]) for read in found)
-    return Relay(marked, tuple(sorted(store.identity for store in fills)), tuple(sorted(backfill)))
+    return StateMigration(marked, tuple(sorted(store.identity for store in fills)), tuple(sorted(backfill)))
 
 
-def _stays(old: Program, store: StorePlan, had: Mapping[str, StorePlan]) -> bool:
+def _stays(old: ExecutableGraph, store: StorePlan, had: Mapping[str, StorePlan]) -> bool:
     """Whether a store has what all of its users need; new ones can tell which tuples of an input are theirs."""
     before = had.get(store.identity)
     if before is None:
@@ -94,7 +96,7 @@ def _stays(old: Program, store: StorePlan, had: Mapping[str, StorePlan]) -> bool
     return not strangers and set(store.columns) - set(store.sets) <= set(before.columns)
 
 
-def _wanted(new: Program, fills: Sequence[StorePlan], backfill: Users) -> dict[str, set[str]]:
+def _wanted(new: ExecutableGraph, fills: Sequence[StorePlan], backfill: Users) -> dict[str, set[str]]:
     """The queries whose tuples are needed, by input."""
     found: dict[str, set[str]] = {}
     for store in fills:
@@ -106,7 +108,7 @@ def _wanted(new: Program, fills: Sequence[StorePlan], backfill: Users) -> dict[s
     return found
 
 
-def _kept_for(old: Program, new: Program, alias: str, name: str) -> str | None:
+def _kept_for(old: ExecutableGraph, new: ExecutableGraph, alias: str, name: str) -> str | None:
     """The old store that holds a query's tuples of an input; None: there is none."""
     stores = stores_of(old, alias)
     if name in old.members:
@@ -114,18 +116,18 @@ def _kept_for(old: Program, new: Program, alias: str, name: str) -> str | None:
         mine = [store for store in stores if name in store.node.users]
         mine.sort(key=lambda store: store.name not in homes)  # what rows are closed from is kept longer
         return mine[0].identity if mine else None
-    return new.members[name].sight(alias).store
+    return new.members[name].visibility(alias).store
 
 
-def edges_for(graph: PhysicalGraph, relay: Relay) -> frozenset[str]:
+def edges_for(graph: PhysicalGraph, migration: StateMigration) -> frozenset[str]:
     """The edges that the job at a boundary uses: those that lead to what it fills, and to results it gives."""
-    filled = {store.name for store in graph.stores if store.identity in relay.fills}
+    filled = {store.name for store in graph.stores if store.identity in migration.fills}
     inputs = {store.name for store in graph.stores if len(store.aliases) == 1}
     before = {name: rule for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs}
     wanted = set()
     for rule in graph.rules:
         stores = isinstance(rule, StoreRule) and rule.store in filled | inputs
-        answers = isinstance(rule, ResultRule) and bool(set(rule.users) & set(relay.backfill))
+        answers = isinstance(rule, ResultRule) and bool(set(rule.users) & set(migration.backfill))
         if stores or answers:
             wanted.add(rule.edge)
     probed = _sources_of(graph, wanted, before)
@@ -141,32 +143,34 @@ def _sources_of(graph: PhysicalGraph, wanted: set[str], before: Mapping[str, Pro
     return found | {rule.edge for rule in graph.rules if isinstance(rule, StoreRule) and rule.store in probed}
 
 
-def kept_after(old: Program | None, new: Program, relay: Relay, facts: Facts) -> dict[str, dict[str, int]]:
+def kept_after(
+    old: ExecutableGraph | None, new: ExecutableGraph, migration: StateMigration, facts: StateFacts
+) -> dict[str, dict[str, int]]:
     """Since which batch every store of a new graph keeps its columns."""
-    filled = set(relay.fills)
+    filled = set(migration.fills)
     found: dict[str, dict[str, int]] = {}
     for store in new.stores.values():
         if len(store.node.aliases) > 1:
             continue
-        sources = [r.store for r in relay.reads if r.alias == store.node.aliases[0]]
+        sources = [r.store for r in migration.reads if r.alias == store.node.aliases[0]]
         known = [facts.kept.get(s, {}) for s in (sources if store.identity in filled else [store.identity])]
         first = 0 if old is None else facts.number
         names = [*store.columns, *((NULLS,) if new.keeps_nulls(store) else ())]
         found[store.identity] = {
             name: max((one.get(name, first) for one in known), default=first) for name in names
-        } | _copied(store, relay, facts)
+        } | _copied(store, migration, facts)
         nulls = max((one.get(NULLS, first) for one in known), default=0) if store.identity in filled else 0
         found[store.identity][FOUND] = max([nulls, *(one.get(FOUND, 0) for one in known)])
     return found
 
 
-def _copied(store: StorePlan, relay: Relay, facts: Facts) -> dict[str, int]:
+def _copied(store: StorePlan, migration: StateMigration, facts: StateFacts) -> dict[str, int]:
     """The users of an input's store whose tuples were copies, and until which batch."""
     found: dict[str, int] = {}
-    reads = {name: r for r in relay.reads if r.alias == store.node.aliases[0] for name in r.users}
+    reads = {name: r for r in migration.reads if r.alias == store.node.aliases[0] for name in r.users}
     for name in store.node.users:
         source, until = store.identity, 0
-        if store.identity in relay.fills and name in reads:
+        if store.identity in migration.fills and name in reads:
             source, until = reads[name].store, facts.number if reads[name].copies else 0
         until = max(until, facts.kept.get(source, {}).get(COPIES + name, 0))
         if until:
@@ -174,12 +178,12 @@ def _copied(store: StorePlan, relay: Relay, facts: Facts) -> dict[str, int]:
     return found
 
 
-def evicted_after(new: Program, relay: Relay, facts: Facts) -> dict[str, int]:
+def evicted_after(new: ExecutableGraph, migration: StateMigration, facts: StateFacts) -> dict[str, int]:
     """Below which clock every store of a new graph may have forgotten rows."""
     found: dict[str, int] = {}
     for store in new.stores.values():
-        reads = [r.store for r in relay.reads if r.alias in store.node.aliases]
-        sources = reads if store.identity in relay.fills else [store.identity]
+        reads = [r.store for r in migration.reads if r.alias in store.node.aliases]
+        sources = reads if store.identity in migration.fills else [store.identity]
         known = [facts.evicted[name] for name in sources if name in facts.evicted]
         if known and len(store.node.aliases) == 1:
             found[store.identity] = max(known)

@@ -1,7 +1,7 @@
 """A query as somebody asked for it.
 
-Guarantees: plain data that survives a crash: `Asked` goes through JSON, with all that is needed to run the query again
-except what only a process has, such as a function that takes results.
+Guarantees: plain data that survives a crash: `QueryRequest` goes through JSON, with all that is needed to run the
+query again except what only a process has, such as a function that takes results.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.plan.graph import CODEC
 
-__all__ = ["Asked"]
+__all__ = ["QueryRequest"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryRequest:
     """A canonical query, its author's names for inputs, and the author's wishes.
 
     ``sink`` describes where results go, if that can be described.
@@ -52,7 +52,7 @@ class Asked:
         return {"query": CODEC.encode(self.query), "names": self.names, **wishes}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Asked:
+    def from_dict(cls, data: Mapping[str, Any]) -> QueryRequest:
         """What `to_dict` stands for, also after a way through JSON."""
         names = tuple((str(new), str(old)) for new, old in data["names"])
         wishes = (data["strategy"], data["backfill"], data["sink"], CODEC.decode(data["ordering"]))

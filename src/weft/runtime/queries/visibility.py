@@ -1,7 +1,7 @@
 """What a query that begins while others run sees of the tuples that came before it.
 
 Guarantees: pure. A query that stays sees what it saw; one that comes sees, of every input, the stored tuples that it
-would have been given had it been there when they came, as far as a query that was there kept them (`Sight`).
+would have been given had it been there when they came, as far as a query that was there kept them (`Visibility`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from weft.logical.outer import Closing
 from weft.logical.query import PRESENT, Query
 from weft.logical.window import Rows, Window
 from weft.plan.derive import closed_retention, columns_of, filters_of
-from weft.plan.graph import Member, Sight
+from weft.plan.graph import Member, Visibility
 from weft.plan.placing import is_foreign
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.model.columns import FOREVER, full_name, micros, seq_name
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan, lifetime
 
-__all__ = ["COPIES", "FOUND", "NULLS", "Facts", "newcomers", "stores_of"]
+__all__ = ["COPIES", "FOUND", "NULLS", "StateFacts", "newcomers", "stores_of"]
 
 # Tuples without a value for what their store is partitioned by, as if they were a column of it.
 NULLS = "$nulls"
@@ -35,7 +35,7 @@ COPIES = "$copies "
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StateFacts:
     """What is known of the state of a graph before a batch.
 
     ``kept`` says since which batch a store keeps a column, ``evicted`` below which clock it may have forgotten rows;
@@ -53,9 +53,9 @@ class Facts:
 
 
 def newcomers(
-    old: Program | None,
+    old: ExecutableGraph | None,
     plan: WorkloadPlan,
-    facts: Facts,
+    facts: StateFacts,
     backfill: Collection[str] = (),
     orders: Mapping[str, Ordering] | None = None,
 ) -> tuple[Member, ...]:
@@ -69,8 +69,8 @@ def newcomers(
         if name not in members:
             closing = plan.answer(name).closing
             asks = _Asks(queries[name], name in backfill, closing, orders.get(name))
-            sights = _sights(old, plan, name, asks, facts) if facts.number else ()
-            past = (facts.number, sights, closing, name in backfill)
+            visibilities = _sights(old, plan, name, asks, facts) if facts.number else ()
+            past = (facts.number, visibilities, closing, name in backfill)
             began = sum(facts.arrived.get(i.stream.name, 0) for i in queries[name].inputs)
             members[name] = Member(name, queries[name], free.pop(0), *past, orders.get(name), began)
     return tuple(members[name] for name in sorted(members))
@@ -101,8 +101,8 @@ class _Asks:
 
 
 def _sights(
-    old: Program | None, plan: WorkloadPlan, name: str, asks: _Asks, facts: Facts
-) -> tuple[Sight, ...]:
+    old: ExecutableGraph | None, plan: WorkloadPlan, name: str, asks: _Asks, facts: StateFacts
+) -> tuple[Visibility, ...]:
     found = []
     for alias in asks.query.aliases:
         wanted = {store.identity for store in plan.stores_of(name) if store.aliases == (alias,)}
@@ -116,32 +116,34 @@ def _sights(
     return tuple(found)
 
 
-def _breadth(sight: Sight) -> tuple[int, int]:
-    return sight.batch, sight.since if sight.since is not None else -FOREVER
+def _breadth(visibility: Visibility) -> tuple[int, int]:
+    return visibility.batch, visibility.since if visibility.since is not None else -FOREVER
 
 
-def _narrowest(sights: Sequence[Sight]) -> Sight:
+def _narrowest(visibilities: Sequence[Visibility]) -> Visibility:
     """What is seen in all of some stores."""
-    since = [sight.since for sight in sights if sight.since is not None]
-    complete = [sight.complete for sight in sights if sight.complete is not None]
-    batch = max(sight.batch for sight in sights)
-    seen = (sights[0].alias, batch, max(since, default=None), max(complete, default=None))
-    return Sight(*seen, sights[0].store)
+    since = [visibility.since for visibility in visibilities if visibility.since is not None]
+    complete = [visibility.complete for visibility in visibilities if visibility.complete is not None]
+    batch = max(visibility.batch for visibility in visibilities)
+    seen = (visibilities[0].alias, batch, max(since, default=None), max(complete, default=None))
+    return Visibility(*seen, visibilities[0].store)
 
 
-def _blind(query: Query, alias: str, facts: Facts) -> Sight:
+def _blind(query: Query, alias: str, facts: StateFacts) -> Visibility:
     """Nothing of the past: results are complete once all of their tuples are newer than what was seen before."""
     newest = facts.newest.get(query.input(alias).stream.name)
-    return Sight(alias, facts.number, None, None if newest is None else newest + 1)
+    return Visibility(alias, facts.number, None, None if newest is None else newest + 1)
 
 
-def stores_of(program: Program | None, alias: str) -> list[StorePlan]:
+def stores_of(program: ExecutableGraph | None, alias: str) -> list[StorePlan]:
     """The stores of an input; those that hold each tuple once come first."""
     stores = [] if program is None else [s for s in program.stores.values() if s.node.aliases == (alias,)]
     return sorted(stores, key=lambda store: (store.node.layout.kind == "replicated", store.identity))
 
 
-def _sight(old: Program | None, store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> Sight:
+def _sight(
+    old: ExecutableGraph | None, store: StorePlan, asks: _Asks, alias: str, facts: StateFacts
+) -> Visibility:
     """What a new query sees in a store: the best that one of its users, whose tuples include all of it, sees."""
     blind = _blind(asks.query, alias, facts)
     users = [] if old is None else [old.members[name] for name in store.node.users]
@@ -152,8 +154,12 @@ def _sight(old: Program | None, store: StorePlan, asks: _Asks, alias: str, facts
         for m in users
         if implied(filters_of(m.query, alias), filters) and _sees_as_far(m.query.input(alias).window, window)
     ]
-    sights = [_through(member, store, asks, alias, facts) for member in covering]
-    return min((sight for sight in sights if sight.batch < facts.number), key=_breadth, default=blind)
+    visibilities = [_through(member, store, asks, alias, facts) for member in covering]
+    return min(
+        (visibility for visibility in visibilities if visibility.batch < facts.number),
+        key=_breadth,
+        default=blind,
+    )
 
 
 def _sees_as_far(theirs: Window, mine: Window) -> bool:
@@ -163,9 +169,9 @@ def _sees_as_far(theirs: Window, mine: Window) -> bool:
     return theirs.count >= mine.count
 
 
-def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> Sight:
+def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: StateFacts) -> Visibility:
     """What a query sees of the tuples that another one has been given."""
-    base, query = member.sight(alias), asks.query
+    base, query = member.visibility(alias), asks.query
     since = facts.kept.get(store.identity, {})
     closing = asks.closing.conditions if asks.closing else ()
     read = [column for column in columns_of([query], alias, closing) if column.name != PRESENT]
@@ -179,14 +185,14 @@ def _through(member: Member, store: StorePlan, asks: _Asks, alias: str, facts: F
     complete = base.complete if batch == base.batch else _blind(query, alias, facts).complete
     gone = _gone(store, asks, alias, facts)
     if gone is None:
-        return Sight(alias, batch, base.since, complete, store.identity)
+        return Visibility(alias, batch, base.since, complete, store.identity)
     since_when = gone if base.since is None else max(gone, base.since)
     sure = _blind(query, alias, facts).complete if store.counted else gone  # a number says nothing of times
     times = [time for time in (complete, sure) if time is not None]
-    return Sight(alias, batch, since_when, max(times, default=None), store.identity)
+    return Visibility(alias, batch, since_when, max(times, default=None), store.identity)
 
 
-def _gone(store: StorePlan, asks: _Asks, alias: str, facts: Facts) -> int | None:
+def _gone(store: StorePlan, asks: _Asks, alias: str, facts: StateFacts) -> int | None:
     """The clock below which a query would see tuples that may be gone; None: there were none, or it would not.
 
     What no result to come can have, one that lies in the past can.

@@ -5,7 +5,7 @@ Guarantees: what `forgettable` lets go can be part of no later result of tuples 
 
 from __future__ import annotations
 
-from weft.runtime.model.batch_order import UNKNOWN, Turn
+from weft.runtime.model.batch_order import UNKNOWN, BatchOrder
 from weft.runtime.model.columns import View, longest, seq_name
 from weft.runtime.model.watermarks import Watermarks
 from weft.runtime.program.store_plans import Lifetime, StorePlan
@@ -14,7 +14,7 @@ from weft.runtime.state.stores import Forget
 __all__ = ["forgettable"]
 
 
-def forgettable(plan: StorePlan, watermarks: Watermarks, turn: Turn) -> Forget:
+def forgettable(plan: StorePlan, watermarks: Watermarks, batch_order: BatchOrder) -> Forget:
     """What a store need not keep after a batch.
 
     A row is dead for a query when, for some tuple in it, all that can still come of the inputs outside the store is
@@ -24,26 +24,26 @@ def forgettable(plan: StorePlan, watermarks: Watermarks, turn: Turn) -> Forget:
     if plan.per_key is not None:  # a tuple that can join nothing any more may count all the same
         return Forget(newest=plan.per_key[0])
     if plan.counted:
-        return Forget(since=_oldest(plan.view, plan.node.aliases[0], turn))
+        return Forget(since=_oldest(plan.view, plan.node.aliases[0], batch_order))
     numbers = {
         seq_name(alias): oldest
         for alias in plan.node.aliases
-        if (oldest := _oldest(plan.view, alias, turn)) is not None
+        if (oldest := _oldest(plan.view, alias, batch_order)) is not None
     }
     spans = [life.span for life in plan.lifetimes]
     bounded = [span for span in spans if span is not None]
     if len(bounded) < len(spans) or not bounded:
         return Forget(numbers=numbers)
     reach = max(1, max(bounded) // 4)
-    dead = [_dead(life, watermarks, turn) for life in plan.lifetimes]
+    dead = [_dead(life, watermarks, batch_order) for life in plan.lifetimes]
     known = [time for time in dead if time is not None]
     return Forget(min(known) if len(known) == len(dead) else None, reach, numbers)
 
 
-def _dead(life: Lifetime, watermarks: Watermarks, turn: Turn) -> int | None:
+def _dead(life: Lifetime, watermarks: Watermarks, batch_order: BatchOrder) -> int | None:
     """Before which time nothing is of use to a query; None: not known yet."""
     if life.query is not None:
-        now = turn.clocks[life.query].now
+        now = batch_order.clocks[life.query].now
         return None if life.span is None or now <= UNKNOWN else now - life.span
     marks = [watermarks.of(name) for name in life.streams]
     known = [mark for mark in marks if mark is not None]
@@ -52,7 +52,7 @@ def _dead(life: Lifetime, watermarks: Watermarks, turn: Turn) -> int | None:
     return min(known) - life.span
 
 
-def _oldest(view: View, alias: str, turn: Turn) -> int | None:
+def _oldest(view: View, alias: str, batch_order: BatchOrder) -> int | None:
     """The first number of an input's tuple that the next batch can still see."""
     rows = longest(view, alias)
-    return None if rows is None else sum(turn.counts[alias]) - rows
+    return None if rows is None else sum(batch_order.counts[alias]) - rows

@@ -29,7 +29,7 @@ from weft.plan.graph import Member
 from weft.plan.join_plan import Names
 from weft.plan.rules import Users
 from weft.runtime.model.columns import BATCH, FOREVER, UNTIL, full, full_name, key_name, seq_name, values_of
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 
 __all__ = ["past_rows", "refreshed"]
@@ -38,7 +38,7 @@ __all__ = ["past_rows", "refreshed"]
 COPIED = -1
 
 
-def refreshed(program: Program, plan: StorePlan, run: Bucket, written: int) -> Bucket:
+def refreshed(program: ExecutableGraph, plan: StorePlan, run: Bucket, written: int) -> Bucket:
     """A run that was written in some batch, for this program; the same object if it is as it should be."""
     newcomers = _newcomers(program, plan.node.users, written)
     names = set(run.batch.schema.names)
@@ -60,7 +60,7 @@ def refreshed(program: Program, plan: StorePlan, run: Bucket, written: int) -> B
 
 
 def past_rows(
-    program: Program, alias: str, rows: pa.RecordBatch, written: int, users: Users, copies: bool
+    program: ExecutableGraph, alias: str, rows: pa.RecordBatch, written: int, users: Users, copies: bool
 ) -> pa.RecordBatch:
     """What a run of an input's store, whoever kept it, holds for some queries: as if it arrived now.
 
@@ -82,7 +82,7 @@ def past_rows(
     return made if kept.all() else made.filter(pa.array(kept))
 
 
-def _newcomers(program: Program, users: Users, written: int) -> list[Member]:
+def _newcomers(program: ExecutableGraph, users: Users, written: int) -> list[Member]:
     return [member for name in users if (member := program.members[name]).first > written]
 
 
@@ -90,7 +90,7 @@ def _layout(plan: StorePlan) -> Any:
     return plan.orders[0] if plan.orders else None
 
 
-def _with_columns(program: Program, plan: StorePlan, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _with_columns(program: ExecutableGraph, plan: StorePlan, batch: pa.RecordBatch) -> pa.RecordBatch:
     plain = [name for name in plan.columns if name not in plan.sets]
     made = pa.RecordBatch.from_pydict({n: _column(program, plan.node.aliases, n, batch) for n in plain})
     for expr in plan.computed:
@@ -100,7 +100,7 @@ def _with_columns(program: Program, plan: StorePlan, batch: pa.RecordBatch) -> p
     return made
 
 
-def _column(program: Program, aliases: Names, name: str, batch: pa.RecordBatch) -> Any:
+def _column(program: ExecutableGraph, aliases: Names, name: str, batch: pa.RecordBatch) -> Any:
     """A column; one that was not kept is NULL, but what was not counted came first, and what has no end lasts."""
     if name in batch.schema.names:
         return column(batch, name)
@@ -122,7 +122,7 @@ def _with_sets(batch: pa.RecordBatch, sets: Longs) -> pa.RecordBatch:
     return batch
 
 
-def _old_sets(program: Program, old: pa.RecordBatch, newcomers: list[Member]) -> Longs:
+def _old_sets(program: ExecutableGraph, old: pa.RecordBatch, newcomers: list[Member]) -> Longs:
     """The query-sets of those who were there; without any, all rows were for the one query there was."""
     sets = np.zeros((program.words, old.num_rows), np.int64)
     present = [member.slot for member in program.graph.members if member not in newcomers]
@@ -143,12 +143,12 @@ def _add_newcomers(
 
 def _seen(member: Member, alias: str, clock: str, batch: pa.RecordBatch) -> Mask:
     """Which rows of an input's past a query sees that came after them."""
-    sight = member.sight(alias)
-    if sight.batch >= member.first:
+    visibility = member.visibility(alias)
+    if visibility.batch >= member.first:
         return np.zeros(batch.num_rows, np.bool_)
-    seen: Mask = longs(column(batch, BATCH)) >= sight.batch
-    if sight.since is not None:
-        seen &= longs(column(batch, clock)) >= sight.since
+    seen: Mask = longs(column(batch, BATCH)) >= visibility.batch
+    if visibility.since is not None:
+        seen &= longs(column(batch, clock)) >= visibility.since
     filters = filters_of(member.query, alias)
     if filters and seen.any():
         named = columns(conjunction(filters))

@@ -17,8 +17,8 @@ from weft.ports.source import Source
 from weft.runtime.hop.interpret import LIMIT
 from weft.runtime.hop.probe_step import PORTION_BYTES
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Manifest, Plan
-from weft.runtime.program.executable import Program, program_of
+from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.program.executable import ExecutableGraph, program_of
 from weft.runtime.task.messages import Exchange
 from weft.storage.storage import LocalDisk, Memory, Storage
 
@@ -40,13 +40,13 @@ class Setup:
     sinks: Mapping[str, Any] = field(default_factory=dict)
     functions: Mapping[str, bytes | Callable[..., Any]] = field(default_factory=dict)
 
-    def program(self, blueprint: str) -> Program:
+    def program(self, blueprint: str) -> ExecutableGraph:
         """What a blueprint is executed as."""
         if isinstance(self.storage, Memory):
             programs = self.storage.objects.setdefault("programs", {})
             if blueprint not in programs:
                 programs[blueprint] = program_of(Checkpoint(self.storage).blueprint(blueprint).graph)
-            found: Program = programs[blueprint]
+            found: ExecutableGraph = programs[blueprint]
             return found
         if not isinstance(self.storage, LocalDisk):
             return program_of(Checkpoint(self.storage).blueprint(blueprint).graph)
@@ -54,7 +54,7 @@ class Setup:
 
 
 @lru_cache(maxsize=8)
-def _program(storage: LocalDisk, identity: str, blueprint: str) -> Program:  # noqa: ARG001
+def _program(storage: LocalDisk, identity: str, blueprint: str) -> ExecutableGraph:  # noqa: ARG001
     return program_of(Checkpoint(storage).blueprint(blueprint).graph)
 
 
@@ -68,7 +68,7 @@ class Job:
     """
 
     setup: Setup
-    plan: Plan
+    plan: BatchPlan
     before: Manifest
     sinks: Mapping[str, Any] = field(default_factory=dict)
     counting: frozenset[str] = frozenset()
@@ -83,7 +83,7 @@ class Job:
         """The batch's."""
         return self.plan.number
 
-    def program(self, blueprint: str) -> Program:
+    def program(self, blueprint: str) -> ExecutableGraph:
         """What a blueprint is executed as."""
         return self.setup.program(blueprint)
 
@@ -125,7 +125,7 @@ class Job:
         }
         return cls(
             setup,
-            Plan.from_dict(data["plan"]),
+            BatchPlan.from_dict(data["plan"]),
             Manifest.from_dict(data["before"]),
             sinks,
             frozenset(data["counting"]),

@@ -17,9 +17,9 @@ from weft.bucket import codec
 from weft.bucket.bucket import Bucket
 from weft.runtime.log.checkpoint import BUCKETS
 from weft.runtime.log.values import Manifest, RunFile
-from weft.runtime.model.batch_order import Turn
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.watermarks import Watermarks
-from weft.runtime.program.executable import Program
+from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.expiry import forgettable
 from weft.runtime.state.stores import Forget, settle
@@ -38,7 +38,7 @@ class FileState:
     number: int
     manifest: Manifest
     graph: str
-    program: Program
+    program: ExecutableGraph
     partition: int
     earlier: list[dict[str, Any]]
     fills: frozenset[str] | None = None  # at a boundary: the stores that are filled, from nothing
@@ -64,7 +64,7 @@ class FileState:
         """Add a run of this batch, made by tuples of an input."""
         self.fresh.setdefault((plan.identity, start), []).append(run)
 
-    def leave(self, hop: int, turn: Turn) -> Iterator[Message]:
+    def leave(self, hop: int, batch_order: BatchOrder) -> Iterator[Message]:
         """Settle the stores that no later hop uses; hand on what was added to the others."""
         marks = Watermarks(self.manifest.marks)
         for store, plan in self.program.stores.items():
@@ -72,8 +72,8 @@ class FileState:
             if last > hop:
                 yield from self._hand_on(plan.identity)
             if last == hop and (self.fills is None or plan.identity in self.fills):
-                additions = [run for start in turn.order for run in self.added(plan, start)]
-                forget = Forget() if self.fills is not None else forgettable(plan, marks, turn)
+                additions = [run for start in batch_order.order for run in self.added(plan, start)]
+                forget = Forget() if self.fills is not None else forgettable(plan, marks, batch_order)
                 kept = settle(plan, (*self.settled(plan), *additions), forget)
                 found = [RunFile(self._name(run), run.bounds).to_dict() for run in kept]
                 yield self._note("runs", store=plan.identity, runs=found)
@@ -121,7 +121,7 @@ class Shelf:
         self.storage = storage
         self._open: dict[str, Bucket] = {}
         self._mine: dict[str, tuple[int, ...]] = {}  # files that this process wrote, as it left them
-        self._fresh: dict[str, tuple[Program, Bucket]] = {}
+        self._fresh: dict[str, tuple[ExecutableGraph, Bucket]] = {}
 
     def open(self, name: str) -> Bucket:
         """A run as it was written."""
@@ -134,7 +134,7 @@ class Shelf:
             self._open[name] = codec.read(path, verify=known is None or known != _stamp(path))
         return self._open[name]
 
-    def open_for(self, name: str, program: Program, plan: StorePlan) -> Bucket:
+    def open_for(self, name: str, program: ExecutableGraph, plan: StorePlan) -> Bucket:
         """A run as the queries of a program need it."""
         known = self._fresh.get(name)
         if known is None or known[0] is not program:

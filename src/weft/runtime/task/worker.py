@@ -32,12 +32,12 @@ from weft.errors import WeftError
 from weft.kernels.expr.user_functions import calling
 from weft.ports.source import Part
 from weft.runtime.hop.admit import admit, numbered, renumbered
-from weft.runtime.hop.interpret import leave_past, leave_source, run_hop
+from weft.runtime.hop.interpret import route_input, route_stored, run_hop
 from weft.runtime.hop.outcome import Boundary
-from weft.runtime.log.values import Manifest, Plan
-from weft.runtime.model.batch_order import Count, Turn
-from weft.runtime.program.executable import Program
-from weft.runtime.queries.migration import Relay, edges_for
+from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.model.batch_order import BatchOrder, Count
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.migration import StateMigration, edges_for
 from weft.runtime.state.upgrade import past_rows
 from weft.runtime.task.functions import loaded
 from weft.runtime.task.job import Job
@@ -80,7 +80,7 @@ class _Reading:
 
     job: Job
     task: int
-    plan: Plan
+    plan: BatchPlan
     manifest: Manifest
 
     def run(self, pieces: Iterable[Piece]) -> Iterator[Message]:
@@ -110,8 +110,8 @@ class _Reading:
                 found.setdefault(program.graph.input(source.alias).stream.name, set()).update(names)
         return found
 
-    def _enter(self, graph: str, program: Program, stream: str, table: pa.Table) -> Iterator[Message]:
-        turn = Turn.from_dict(self.plan.turns[graph])
+    def _enter(self, graph: str, program: ExecutableGraph, stream: str, table: pa.Table) -> Iterator[Message]:
+        batch_order = BatchOrder.from_dict(self.plan.batch_orders[graph])
         mark = self.manifest.marks.get(stream)
         for alias in program.graph.aliases:
             if program.graph.input(alias).stream.name != stream:
@@ -120,11 +120,13 @@ class _Reading:
             rows = one.batch.num_rows
             if alias in program.counted:
                 counted = {"graph": graph, "alias": alias, "task": self.task, "rows": rows}
-                yield from (note(each, "count", **counted) for each in range(turn.partitions))
+                yield from (note(each, "count", **counted) for each in range(batch_order.partitions))
             batch = numbered(program, alias, one.batch, 0)
             dealt, limit = self._dealt(graph, program), self.job.result_limit
             with TaskOutlet(self.job, graph, Sender(0, self.task)) as outlet:
-                outcome = leave_source(program, alias, batch, turn, self.job.counting, dealt, outlet, limit)
+                outcome = route_input(
+                    program, alias, batch, batch_order, self.job.counting, dealt, outlet, limit
+                )
                 for store, count in outcome.dealt.items():
                     yield note(0, "dealt", graph=graph, store=store, task=self.task, rows=count)
                 yield from outlet.messages(outcome)
@@ -136,7 +138,7 @@ class _Reading:
             times = {"oldest": one.oldest, "newest": one.newest}
             yield note(0, "input", graph=graph, alias=alias, stream=stream, **figures, **times)
 
-    def _dealt(self, graph: str, program: Program) -> dict[str, int]:
+    def _dealt(self, graph: str, program: ExecutableGraph) -> dict[str, int]:
         """Where to go on dealing out tuples, by store; every task begins with another partition."""
         known = self.manifest.dealt.get(graph, {})
         stores = [store.identity for store in program.stores.values()]
@@ -154,38 +156,40 @@ def past_task(job: Job, task: int) -> Iterator[Message]:
 
 def _past(job: Job, task: int) -> Iterator[Message]:
     plan, manifest, shelf = job.plan, job.before, shelf_of(job.setup.storage)
-    for graph, data in plan.relays.items():
-        relay, program = Relay.from_dict(data), job.program(plan.graphs[graph])
-        turn = _past_turn(plan, graph, program)
-        bounds = _boundary(job, program, relay)
+    for graph, data in plan.migrations.items():
+        migration, program = StateMigration.from_dict(data), job.program(plan.graphs[graph])
+        batch_order = _past_turn(plan, graph, program)
+        bounds = _boundary(job, program, migration)
         dealt = Counter({store.identity: task for store in program.stores.values()})
-        for read in relay.reads:
+        for read in migration.reads:
             runs = manifest.of(graph, read.store, task)
             for run in runs if read.is_read_in(task) else ():
                 rows = shelf.open(run.name).batch
                 past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
                 with TaskOutlet(job, graph, Sender(0, task, read.alias, run.name)) as outlet:
                     limit = job.result_limit
-                    outcome = leave_past(program, read.alias, past, turn, bounds, dealt, outlet, limit)
+                    outcome = route_stored(
+                        program, read.alias, past, batch_order, bounds, dealt, outlet, limit
+                    )
                     dealt.update(outcome.dealt)
                     yield from outlet.messages(outcome)
 
 
-def _past_turn(plan: Plan, graph: str, program: Program) -> Turn:
+def _past_turn(plan: BatchPlan, graph: str, program: ExecutableGraph) -> BatchOrder:
     """The place of what is stored: all of it at once, nothing counted."""
-    turn = Turn.from_dict(plan.turns[graph])
-    return replace(turn, counts=dict.fromkeys(program.counted, Count(0, 0)))
+    batch_order = BatchOrder.from_dict(plan.batch_orders[graph])
+    return replace(batch_order, counts=dict.fromkeys(program.counted, Count(0, 0)))
 
 
-def _boundary(job: Job, program: Program, relay: Relay) -> Boundary:
-    return Boundary(edges_for(program.graph, relay), relay.backfill, job.counting)
+def _boundary(job: Job, program: ExecutableGraph, migration: StateMigration) -> Boundary:
+    return Boundary(edges_for(program.graph, migration), migration.backfill, job.counting)
 
 
 @dataclass
 class _Arrived:
     """What a hop's task was sent for one graph."""
 
-    program: Program
+    program: ExecutableGraph
     parcels: list[tuple[str, Sender, str, Any]] = field(default_factory=list)  # edge, sender, how, what
     added: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, dict[int, int]] = field(default_factory=dict)  # by input and read task
@@ -210,10 +214,10 @@ class _Arrived:
         graph = self.program.graph
         return {a: manifest.arrived.get(graph.input(a).stream.name, 0) for a in self.program.counted}
 
-    def turn(self, plan: Plan, graph: str, before: Mapping[str, int]) -> Turn:
+    def batch_order(self, plan: BatchPlan, graph: str, before: Mapping[str, int]) -> BatchOrder:
         """The batch's place in the total order, now that its tuples are counted."""
         counts = {a: Count(before[a], sum(self.counts.get(a, {}).values())) for a in self.program.counted}
-        return replace(Turn.from_dict(plan.turns[graph]), counts=counts)
+        return replace(BatchOrder.from_dict(plan.batch_orders[graph]), counts=counts)
 
 
 def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) -> Iterator[Message]:
@@ -238,10 +242,10 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
 
 
 def _hop(
-    job: Job, plan: Plan, manifest: Manifest, graph: str, here: _Arrived, hop: int, partition: int
+    job: Job, plan: BatchPlan, manifest: Manifest, graph: str, here: _Arrived, hop: int, partition: int
 ) -> Iterator[Message]:
     before = here.before(manifest)
-    turn = here.turn(plan, graph, before)
+    batch_order = here.batch_order(plan, graph, before)
     state = FileState(
         shelf_of(job.setup.storage), job.number, manifest, graph, here.program, partition, here.added
     )
@@ -252,7 +256,7 @@ def _hop(
             hop,
             batches,
             state,
-            turn,
+            batch_order,
             job.counting,
             partition=partition,
             limit=job.limit,
@@ -261,20 +265,20 @@ def _hop(
             result_limit=job.result_limit,
         )
         yield from outlet.messages(outcome)
-    yield from state.leave(hop, turn)
+    yield from state.leave(hop, batch_order)
 
 
 def _past_hop(
-    job: Job, plan: Plan, manifest: Manifest, graph: str, here: _Arrived, hop: int, partition: int
+    job: Job, plan: BatchPlan, manifest: Manifest, graph: str, here: _Arrived, hop: int, partition: int
 ) -> Iterator[Message]:
     """The same at a boundary: what is stored comes as if it were new, and nothing else is there."""
-    if graph not in plan.relays:
+    if graph not in plan.migrations:
         return
-    program, relay = here.program, Relay.from_dict(plan.relays[graph])
-    turn, fills = _past_turn(plan, graph, program), frozenset(relay.fills)
+    program, migration = here.program, StateMigration.from_dict(plan.migrations[graph])
+    batch_order, fills = _past_turn(plan, graph, program), frozenset(migration.fills)
     shelf = shelf_of(job.setup.storage)
     state = FileState(shelf, job.number, manifest, graph, program, partition, here.added, fills)
-    bounds = _boundary(job, program, relay)
+    bounds = _boundary(job, program, migration)
     arrived, portion, limit = here.batches({}), job.portion_bytes, job.result_limit
     with TaskOutlet(job, graph, Sender(hop, partition)) as outlet:
         outcome = run_hop(
@@ -282,7 +286,7 @@ def _past_hop(
             hop,
             arrived,
             state,
-            turn,
+            batch_order,
             job.counting,
             bounds,
             outlet=outlet,
@@ -290,7 +294,7 @@ def _past_hop(
             result_limit=limit,
         )
         yield from outlet.messages(outcome)
-    yield from state.leave(hop, turn)
+    yield from state.leave(hop, batch_order)
 
 
 def _taken(arrived: Mapping[str, _Arrived], hop: int, message: Message) -> bool:

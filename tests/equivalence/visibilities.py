@@ -183,7 +183,7 @@ class Chronicle:
         kinds = {join.kind for _, join in joins(query.outer)} if query.outer else set()
         seen, known, whole = (np.ones(rows, np.bool_) for _ in range(3))
         last = np.full(rows, -1, np.int64)
-        complete = max((s.complete for s in member.sights if s.complete is not None), default=None)
+        complete = max((s.complete for s in member.visibilities if s.complete is not None), default=None)
         for alias in query.visible:
             tuples = found.tuples[alias]
             numbers, there = rows_there(found.table, alias)
@@ -233,12 +233,12 @@ def _before(tuples: Tuples, last: int) -> Tuples:
 
 def _visible(tuples: Tuples, member: Member, alias: str, life: Life) -> Mask:
     """The tuples that a query sees."""
-    sight = member.sight(alias)
-    seen = tuples.batch >= sight.batch
-    if sight.since is not None:
+    visibility = member.visibility(alias)
+    seen = tuples.batch >= visibility.batch
+    if visibility.since is not None:
         counted = isinstance(life.query.input(alias).window, RowsWindow)
         clock = np.arange(tuples.rows.size) if counted else tuples.time
-        seen &= clock >= sight.since
+        seen &= clock >= visibility.since
     visible: Mask = seen | (tuples.batch >= life.first)
     return visible
 
