@@ -8,7 +8,7 @@ kept beyond the process.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeAlias
 
@@ -20,7 +20,6 @@ from weft.kernels.expr.arrow import result_schema
 from weft.kernels.expr.user_functions import Function
 from weft.kernels.order.punctuation import Punctuations
 from weft.logical.node import BOOLEAN
-from weft.logical.query import Query
 from weft.logical.user_functions import UserFunction
 from weft.plan.graph import Member, PhysicalGraph
 from weft.runtime.hop.interpret import LIMIT
@@ -45,37 +44,13 @@ from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.task.functions import PackedFunction
 from weft.runtime.task.segments import shelf_of
 from weft.sources.tables import TableSource
+from weft.testing.kept import KeptResults
 
 __all__ = ["LocalRunner"]
 
 Data: TypeAlias = "pa.RecordBatch | pa.Table"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-@dataclass
-class _Kept:
-    """A sink that keeps what each batch gave."""
-
-    exactly_once: bool = True
-    schema: pa.Schema | None = None
-    tables: dict[int, pa.Table] = field(default_factory=dict)
-    marks: list[Punctuations] = field(default_factory=list)
-
-    def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
-        self.schema = schema
-
-    def recover(self, last_committed: int) -> None: ...
-
-    def begin(self, batch_id: int) -> None: ...
-
-    def commit(self, batch_id: int, rows: Any) -> None:
-        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(list(rows), self.schema)
-        self.tables[batch_id] = table
-
-    def commit_ordered(self, batch_id: int, rows: Any, punctuations: Punctuations) -> None:
-        self.commit(batch_id, rows)
-        self.marks.append(punctuations)
 
 
 @dataclass
@@ -222,7 +197,7 @@ class LocalRunner:
         requests = {member.name: _requests(member) for member in graph.members}
         for name, one in requests.items():
             if name not in self.loop.sinks:
-                self.loop.sinks[name] = sink = _Kept()
+                self.loop.sinks[name] = sink = KeptResults()
                 sink.open(result_schema(one.query))
         for input_ in (i for one in requests.values() for i in one.query.inputs):
             name = input_.stream.name
@@ -273,15 +248,14 @@ class LocalRunner:
         return {m.name: self._given_in(m, number) for m in self.graph.members}
 
     def _given_in(self, member: Member, number: int) -> pa.Table:
-        found = self.loop.sinks[member.name].tables.get(number)
-        return _empty(member.query) if found is None else found
+        sink: KeptResults = self.loop.sinks[member.name]
+        return sink.of(number)
 
     def results(self, name: str | None = None) -> pa.Table:
         """The results of all batches so far, of a query or of the only one."""
         member = self.graph.member(name) if name else self.graph.members[0]
-        tables = self.loop.sinks[member.name].tables
-        found = [tables[number] for number in sorted(tables)]
-        return pa.concat_tables(found) if found else _empty(member.query)
+        sink: KeptResults = self.loop.sinks[member.name]
+        return sink.all()
 
     def change(self, graph: PhysicalGraph, migration: StateMigration) -> None:
         """Go on by another graph from the next batch on, which then also has what queries asked for of the past."""
@@ -296,10 +270,6 @@ class LocalRunner:
 
 def _requests(member: Member) -> QueryRequest:
     return QueryRequest(member.query, (), None, bool(member.backfill), None, member.ordering)
-
-
-def _empty(query: Query) -> pa.Table:
-    return result_schema(query).empty_table()
 
 
 def _undecided(*_: Any) -> Any:

@@ -1,0 +1,178 @@
+"""A session's queries over tables, batch by batch, in this process: for tests of users' own pipelines.
+
+Guarantees: nothing of Java, Spark, disks or the wall clock: batches are what is given, in the order given, and the time
+is what `LocalRun.now` says, so a test gives the same every time. Queries are parsed, planned, changed, executed and
+committed by the code that runs them on Spark (`weft.runtime.loop`); only the sources, the sinks and the place of the
+log are others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from weft.arguments import duration_of
+from weft.errors import CatalogError, ConfigError, QueryError, nearest
+from weft.kernels.expr.arrow import arrow_type
+from weft.logical.schema import Schema
+from weft.memory import batch_bytes, portion_bytes
+from weft.planning import Planner
+from weft.runtime.local import LocalExecutor
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.loop import Loop
+from weft.session import Session
+from weft.sinks.describe import portable
+from weft.sources.tables import TableSource
+from weft.testing.kept import KeptResults
+
+__all__ = ["LocalRun", "Rows"]
+
+# Rows of a stream: as Arrow, or one mapping of column to value for each.
+Rows: TypeAlias = "pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]"
+
+# When a run begins, unless it is told otherwise.
+BEGINNING = datetime(2000, 1, 1, tzinfo=timezone.utc)
+
+
+class LocalRun:
+    """Runs the queries of a session that have a sink; their sinks and the sources of their streams are left alone.
+
+    >>> import weft
+    >>> session = weft.Session()
+    >>> _ = session.stream("clicks", weft.files("json", "clicks/", schema="usr INT, ts TIMESTAMP"), event_time="ts")
+    >>> _ = session.stream("buys", weft.files("json", "buys/", schema="usr INT, ts TIMESTAMP"), event_time="ts")
+    >>> text = "SELECT c.usr FROM clicks [RANGE 1 MINUTE] AS c, buys [RANGE 1 MINUTE] AS b WHERE c.usr = b.usr"
+    >>> _ = session.query(text, name="converted", sink=weft.to_console())
+    >>> run = LocalRun(session)
+    >>> noon = datetime(2026, 1, 1, 12)
+    >>> run.batch({"clicks": [{"usr": 1, "ts": noon}, {"usr": 2, "ts": noon}]})["converted"].num_rows
+    0
+    >>> later = noon + timedelta(seconds=30)
+    >>> run.batch({"buys": [{"usr": 1, "ts": later}]})["converted"].to_pylist()
+    [{'usr': 1}]
+    """
+
+    def __init__(self, session: Session, *, now: datetime = BEGINNING) -> None:
+        self._session = session
+        self.now = now
+        self.dead_letters: list[bytes] = []
+        self._sources = {stream.name: TableSource(stream.schema) for stream in session.catalog.streams}
+        self._sinks: dict[str, KeptResults] = {}
+        settings, options = session._settings, session.options
+        config = RunConfig(
+            {stream.name: stream for stream in session.catalog.streams},
+            dict(self._sources),
+            Planner(session.measured, options, settings.joint),
+            _not_restored,
+            portable,
+            options.partitions,
+            settings.driver,
+            self._set_aside,
+            settings.state_limit,
+            settings.key_limit,
+            batch_bytes(settings.memory, 1),
+            portion_bytes(settings.memory, 1),
+            settings.result_limit,
+            functions=session._functions,
+        )
+        executor = LocalExecutor(options.partitions)
+        self._loop = Loop(config, Checkpoint.in_memory(), executor, overlapping=False)
+        self._loop.decider.clock = lambda: (_utc(self.now) - _EPOCH) // timedelta(microseconds=1)
+        self._loop.start({})
+
+    def batch(
+        self, tables: Mapping[str, Rows] | None = None, *, now: datetime | None = None
+    ) -> dict[str, pa.Table]:
+        """Give the streams these rows as one batch; what every query gives for it, by name.
+
+        Queries that the session has been given since the last batch begin with this one. Rows of outer joins that can
+        be closed after it are among what it gives. ``now`` sets the clock, by which rows of streams without event time
+        arrive and streams become idle.
+        """
+        for name in tables or {}:
+            if name not in self._sources:
+                raise CatalogError(f"there is no stream {name!r}", hint=nearest(name, self._sources))
+        if now is not None:
+            self.now = now
+        self._begin_queries()
+        for name, rows in (tables or {}).items():
+            source = self._sources[name]
+            source.offer(rows if isinstance(rows, pa.Table | pa.RecordBatch) else _table(rows, source.schema))
+        return self._run_batch()
+
+    def advance(self, span: timedelta | str) -> dict[str, pa.Table]:
+        """Let time pass without input, and run a batch; what the queries give for it, by name."""
+        return self.batch(now=self.now + duration_of(span, "advance"))
+
+    def end(self) -> dict[str, pa.Table]:
+        """Say that nothing more will come; what the queries still give: rows that waited for a partner or an order."""
+        self._loop.decider.ending = True
+        return self.batch()
+
+    def stop_query(self, name: str) -> None:
+        """Run a query no longer, from the next batch on."""
+        if name not in self._sinks:
+            raise QueryError(f"no query {name!r} runs", hint=nearest(name, self._sinks))
+        self._loop.stop_query(name)
+
+    def results(self, name: str) -> pa.Table:
+        """All that a query gave so far, in the order in which it gave it."""
+        if name not in self._sinks:
+            raise QueryError(f"no query {name!r} has run", hint=nearest(name, self._sinks))
+        return self._sinks[name].all()
+
+    def _begin_queries(self) -> None:
+        new = {name: one for name, one in self._session._requests.items() if name not in self._sinks}
+        if not new and not self._sinks:
+            raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
+        for name, request in new.items():
+            self._sinks[name] = KeptResults()
+            self._loop.add(name, request, self._sinks[name])
+
+    def _run_batch(self) -> dict[str, pa.Table]:
+        """Run the batch that was given, and those without input that are due after it: rows that can be closed now."""
+        given: dict[str, list[pa.Table]] = {name: [] for name in self._sinks}
+        more = self._loop.run_next(also_empty=True)
+        while more:
+            ended = self._loop.ended
+            assert ended is not None  # a batch has just run
+            for error in ended.told.broken.values():
+                raise error
+            for name, sink in self._sinks.items():
+                given[name].append(sink.of(ended.plan.number))
+            more = self._loop.run_next()
+        return {name: pa.concat_tables(tables) for name, tables in given.items()}
+
+    def _set_aside(self, number: int, lines: bytes, seen: int, bad: int) -> None:  # noqa: ARG002
+        self.dead_letters += lines.splitlines()
+
+
+def _table(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table:
+    """Rows as a table with the declared columns; a value of another type, or a column that is not there, is refused."""
+    declared = {field.name for field in schema.fields}
+    for row in rows:
+        for name in row:
+            if name not in declared:
+                raise CatalogError(f"the stream has no column {name!r}", hint=nearest(name, declared))
+    fields = [(field.name, arrow_type(field.type)) for field in schema.fields]
+    try:
+        return pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise CatalogError(
+            f"the rows are not of the stream's types: {error}", hint=f"declared: {schema}"
+        ) from None
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def _not_restored(_: Mapping[str, Any]) -> Any:
+    raise NotImplementedError("a run in this process begins with nothing, so no sink is made again")
