@@ -22,6 +22,7 @@ __all__ = [
     "move",
     "names_in",
     "remove",
+    "set_aside",
     "try_writing",
     "write_parquet",
     "write_text",
@@ -129,6 +130,12 @@ def move(source: Path, target: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def set_aside(source: Path, target: Path) -> None:
+    """Rename a directory, which need not be there, at once; where it is does not survive a loss of power."""
+    with suppress(FileNotFoundError):
+        source.rename(target)
 
 
 def flush(path: Path) -> None:

@@ -1,13 +1,15 @@
 """Results as Parquet files.
 
 Guarantees: the rows of batch N are the directory `batch=N`, which one rename puts in place: a reader sees all of a
-batch or nothing of it. Committing N again replaces it, so every batch is there once, whatever crashed before. A
-directory that belongs to another checkpoint, or is ahead of its own by more than the batch that was interrupted, is
-refused rather than changed.
+batch or nothing of it. Committing N again replaces it, so every batch is there once, whatever crashed before. Tasks
+that nobody waits for any more, such as the slower of two attempts, may still write while their batch is committed: its
+files are first taken out of their reach. A directory that belongs to another checkpoint, or is ahead of its own by more
+than the batch that was interrupted, is refused rather than changed.
 
     out/batch=0/part-00000-….parquet        what readers see (pyarrow.dataset, spark.read.parquet)
     out/_weft/owner.json                    whose results these are
     out/_weft/pending/N/part-00003-….parquet    written by tasks, not yet committed
+    out/_weft/ready/N/                      the same while it is committed, where no task writes
     out/_weft/replaced/N/                   what a repeated batch replaces
 
 Spark shows N as a column `batch`; `batch_column` gives it another name.
@@ -37,6 +39,7 @@ __all__ = ["ParquetPart", "ParquetSink", "to_parquet"]
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _FORMAT = 1
 _DIGITS = 10
+_LEFTOVERS = ("pending", "ready", "replaced")
 
 
 class ParquetPart:
@@ -125,12 +128,12 @@ class ParquetSink:
                 f"to_parquet: {self.path} has batch {ahead[-1]}, but the checkpoint ends with {last_committed}",
                 hint=_ELSEWHERE,
             )
-        for leftover in ("pending", "replaced"):
+        for leftover in _LEFTOVERS:
             files.remove(self._own(leftover))
 
     def begin(self, batch_id: int) -> None:
         """Drop what an earlier attempt of the batch wrote and did not commit."""
-        for leftover in ("pending", "replaced"):
+        for leftover in _LEFTOVERS:
             files.remove(self._own(leftover, str(batch_id)))
 
     def commit(self, batch_id: int, rows: Rows) -> None:
@@ -156,28 +159,36 @@ class ParquetSink:
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
         """Put the directory of the files in place; without files, the batch is empty."""
-        pending, place = self._own("pending", str(batch_id)), self.batch_directory(batch_id)
-        there = files.names_in(pending)
+        ready, place = self._take_from_tasks(batch_id), self.batch_directory(batch_id)
+        there = files.names_in(ready)
         for name in names:
             if name not in there:
                 raise SinkError(
                     f"to_parquet: batch {batch_id} lacks its file {name}", hint="run the batch again"
                 )
         for other in there.difference(names):  # of attempts that were lost
-            files.remove(pending / other)
+            files.remove(ready / other)
         for name in names:
-            files.flush(pending / name)
+            files.flush(ready / name)
         replaced = self._own("replaced", str(batch_id)) if place.exists() else None
         if replaced is not None:
             files.remove(replaced)
             files.make_directory(replaced.parent)
             files.move(place, replaced)
         if names:
-            files.move(pending, place)
+            files.move(ready, place)
         else:
-            files.remove(pending)
+            files.remove(ready)
         if replaced is not None:
             files.remove(replaced)
+
+    def _take_from_tasks(self, batch_id: int) -> Path:
+        """The files of a batch, in a directory to which no task adds any: one that goes on finds its own gone."""
+        pending, ready = self._own("pending", str(batch_id)), self._own("ready", str(batch_id))
+        files.make_directory(ready.parent)
+        files.remove(ready)
+        files.set_aside(pending, ready)
+        return ready
 
     def batch_directory(self, batch_id: int) -> Path:
         """Where the rows of a batch are."""

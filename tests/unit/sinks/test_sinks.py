@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from weft.sinks import PartSink, Sink, files, foreach_batch, to_console, to_memo
 from weft.sinks.parquet import ParquetSink
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
-STEPS = ("make_directory", "write_parquet", "write_text", "move", "remove")
+STEPS = ("make_directory", "write_parquet", "write_text", "move", "set_aside", "remove")
+COMMIT_STEPS = ("names_in", "flush", "make_directory", "move", "set_aside", "remove")
 
 
 def rows(*keys: int) -> pa.Table:
@@ -177,6 +179,53 @@ def test_a_part_that_is_gone_is_not_passed_over(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="batch 0 lacks its file part-00001"):
         sink.commit_parts(0, [name, "part-00001-x.parquet"])
     assert content(tmp_path) == []
+
+
+@pytest.mark.parametrize("committed_before", [False, True])
+def test_a_task_that_goes_on_while_its_batch_is_committed_adds_nothing(
+    committed_before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark runs slow tasks twice and ends the job with the first of both; the other may write for seconds yet."""
+    late: Callable[[], None] | None = None
+    done = at = 0
+
+    def interrupted(step: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            pass_moment()
+            found = step(*args)
+            pass_moment()
+            return found
+
+        return run
+
+    def pass_moment() -> None:
+        nonlocal late, done
+        if late is not None:
+            done += 1
+            if done == at:
+                write, late = late, None  # what it does itself is not interrupted
+                write()
+
+    for name in COMMIT_STEPS:
+        monkeypatch.setattr(files, name, interrupted(getattr(files, name)))
+    for at in range(1, 200):
+        sink = to_parquet(tmp_path / str(at))
+        if committed_before:
+            commit_parts(sink, 0, 1, 2)
+        names = [sink.write_part(0, number, rows(key)) for number, key in enumerate((1, 2))]
+        done, late = 0, lambda sink=sink: write_late(sink)
+        sink.commit_parts(0, names)
+        assert content(tmp_path / str(at)) == [1, 2]
+        if late is not None:
+            assert at > 6
+            return
+    pytest.fail("it never ran to its end")
+
+
+def write_late(sink: ParquetSink) -> None:
+    """What a task does that nobody waits for; its directory may go under its hands, and nobody hears of it."""
+    with suppress(OSError):
+        sink.write_part(0, 0, rows(1))
 
 
 def test_memory_holds_each_batch_once_and_in_order() -> None:
