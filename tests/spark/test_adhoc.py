@@ -22,8 +22,6 @@ from weft.sinks.memory import MemorySink
 from weft.sinks.parquet import ParquetPart, ParquetSink
 from weft.testing.reference import row_column, timely
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 ROWS = 40  # in a file, all of one second
 PAIR = "SELECT a.n AS an, b.n AS bn FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"

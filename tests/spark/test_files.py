@@ -23,8 +23,6 @@ from weft.errors import SinkError, SourceError
 from weft.runtime.log.values import Plan
 from weft.runtime.loop.loop import Loop
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 DAY = 86_400
 
 

@@ -19,8 +19,6 @@ from weft.optimizer.cost import Weights
 from weft.optimizer.lookout import Lookout
 from weft.testing import reference_join
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 ROWS = 60  # in a file, all of one second
 PAIR = "SELECT a.n AS an, b.n AS bn FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"

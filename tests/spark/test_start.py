@@ -21,8 +21,6 @@ from weft.runtime.spark_session import describe_job, slots_of
 from weft.runtime.workers import check_workers
 from weft.version import __version__
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 SLOTS = """
 import sys, threading
 from pathlib import Path

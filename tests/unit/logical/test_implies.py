@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.shares import examples
 
 from weft.kernels.select import holds
 from weft.logical.expr import Column, Expr, all_of
@@ -41,7 +42,7 @@ def comparisons(draw: st.DrawFn) -> Expr:
 
 
 @given(st.lists(comparisons(), max_size=3), st.lists(comparisons(), min_size=1, max_size=3))
-@settings(max_examples=600)
+@examples(600)
 def test_what_is_implied_is_so(wanted: list[Expr], known: list[Expr]) -> None:
     """For every value, NULL and NaN included."""
     if implied(wanted, known):

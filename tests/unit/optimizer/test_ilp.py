@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.unit.optimizer.queries import join
-from tests.unit.optimizer.test_workspace import workspace
+from tests.unit.optimizer.workspaces import workspace
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
 from weft.optimizer import joint_program

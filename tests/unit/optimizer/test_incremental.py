@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from tests.unit.optimizer.ajoin import QUERIES, SAMPLE, STATISTICS, WC, ask
 from tests.unit.optimizer.workloads import workload
 from weft.optimizer.grouping import groups
@@ -62,7 +63,7 @@ class TestAdd:
     """Eager sharing."""
 
     @given(st.integers(0, 10_000))
-    @settings(max_examples=15, deadline=None)
+    @examples(15)
     def test_nobody_else_changes(self, seed: int) -> None:
         """Running queries go on as they are, with their stores."""
         queries, statistics = workload(seed, 5, streams=6)
@@ -97,7 +98,7 @@ class TestPlanAll:
     """Any workload."""
 
     @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.4]))
-    @settings(max_examples=15, deadline=None)
+    @examples(15)
     def test_plans_are_valid(self, seed: int, filters: float) -> None:
         """Every query has an answer, and the cost that guided the search is the plan's."""
         queries, statistics = workload(seed, 4, streams=6, filters=filters)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.equivalence.test_plans import random_options
+from tests.equivalence.options import random_options
+from tests.shares import examples
 from tests.unit.optimizer.queries import join, rates
 from weft.errors import ConfigError, PlanError
 from weft.optimizer.cost import Weights
@@ -28,7 +29,7 @@ names = st.sampled_from([name for name in STRATEGIES if name != "exhaustive"])
 
 
 @given(seeds, names)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_every_plan_lowers_to_a_valid_graph(seed: int, strategy: str) -> None:
     """Graphs check themselves; what the cost says of hops and steps must be what the graph does."""
     case = random_case(seed, least=1, most=6)
@@ -49,7 +50,7 @@ def test_every_plan_lowers_to_a_valid_graph(seed: int, strategy: str) -> None:
 
 
 @given(seeds, st.randoms(use_true_random=False))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_bounds_are_bounds(seed: int, rng: random.Random) -> None:
     """A bound that is too high would make `exhaustive` miss the best plan, and `auto` look better than it is."""
     case = random_case(seed, least=3, most=4)

@@ -7,28 +7,15 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.optimizer.queries import join, rates
+from tests.unit.optimizer.workspaces import workspace
 from weft.logical.canonical import canonical
-from weft.logical.query import Query
 from weft.optimizer.alone import best_alone
 from weft.optimizer.optimizer import optimise
 from weft.optimizer.space import Options
-from weft.optimizer.workspace import PROBES_ONLY, Workspace
+from weft.optimizer.workspace import Workspace
 from weft.plan.workload import share
 from weft.stats.statistics import Statistics
 from weft.testing import random_case
-
-
-def workspace(
-    *queries: Query,
-    statistics: Statistics | None = None,
-    options: Options | None = None,
-    replicated: bool = False,
-) -> Workspace:
-    """Queries q1, q2, … together, in probe cost only."""
-    named = {f"q{i}": canonical(query).query for i, query in enumerate(queries, 1)}
-    return Workspace(
-        named, statistics or Statistics(), options or Options(weights=PROBES_ONLY), replicated=replicated
-    )
 
 
 class TestSubJoins:

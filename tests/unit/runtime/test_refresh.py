@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tests.unit.plan.workloads import query
 from tests.unit.runtime.joins import SECOND, times
-from tests.unit.runtime.test_relay import BELOW, OLD, pairs, program, stored
+from tests.unit.runtime.relays import BELOW, OLD, pairs, program, stored
 from weft.bucket.bucket import Bucket
 from weft.kernels.query_set import bits_of, sets_of
 from weft.plan.graph import Member, Sight

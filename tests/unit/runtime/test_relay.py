@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
 from tests.unit.runtime.joins import sorted_rows, v, w
+from tests.unit.runtime.relays import BELOW, OLD, pairs, program, stored
 from weft.logical.outer import taken_apart
 from weft.plan.graph import Member, Sight
 from weft.plan.join_plan import Layout
@@ -30,26 +31,7 @@ from weft.runtime.relay import (
 from weft.testing.local import LocalRunner
 
 V, W = "v partitioned by v.vid", "w partitioned by w.vid"
-BELOW = PAIR + " AND v.x < {}"
 NEWEST = {"v": 90, "w": 80}
-
-
-def stored(alias: str, kind: str = "partitioned", column: str = "vid") -> SharedStore:
-    """A store of v or w."""
-    by = query(PAIR).input(alias).column(column) if kind == "partitioned" else None
-    return SharedStore((alias,), Layout(kind, 2, by))
-
-
-def pairs(v: SharedStore, w: SharedStore, **queries: str) -> WorkloadPlan:
-    """Joins of v and w that look into these stores."""
-    return WorkloadPlan(
-        tuple(Answer(name, query(sql), (Walk("v", (w,)), Walk("w", (v,)))) for name, sql in queries.items())
-    )
-
-
-def program(found: WorkloadPlan, *members: Member) -> Program:
-    """What runs, with some members as they are given."""
-    return Program(lower_workload(found, members, tracked=True))
 
 
 def joined(found: WorkloadPlan, old: Program | None, facts: Facts) -> dict[str, Member]:
@@ -61,9 +43,6 @@ def facts_of(old: Program, **given: dict[str, int]) -> Facts:
     """What is known of a program's state before batch 5, that has been there from the first on."""
     kept = kept_after(None, old, Relay(), Facts())
     return Facts(5, kept, given.get("evicted", {}), given.get("marks", {}), NEWEST, given.get("oldest", {}))
-
-
-OLD = program(pairs(stored("v"), stored("w"), old=BELOW.format(5)))
 
 
 def sights(sql: str, old: Program = OLD, **given: dict[str, int]) -> Member:
