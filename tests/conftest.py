@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
         derandomize=share.seed == 0,
         database=None,
         deadline=None,
-        max_examples=share.of(100),
+        max_examples=share.of(30),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     settings.load_profile("weft")

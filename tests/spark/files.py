@@ -31,7 +31,8 @@ def write(root: Path, stream: str, number: int, rows: int = 200, **columns: Any)
     table = {"k": rng.integers(0, 40, rows), "n": np.arange(first, first + rows), "ts": times, **columns}
     folder = root / "in" / stream
     folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(table), folder / f"{number:03}.parquet")
+    pq.write_table(pa.table(table), root / "partial")
+    (root / "partial").rename(folder / f"{number:03}.parquet")  # a reader sees all of it or nothing
 
 
 def read_files(session: weft.Session, root: Path, *streams: str, **options: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -56,10 +55,10 @@ def put(root: Path, *numbers: int, streams: str = "ab") -> None:
     """Write files; a reader sees all of one or nothing."""
     for number in numbers:
         for stream in streams:
-            folder = root / "in" / stream
-            folder.mkdir(parents=True, exist_ok=True)
-            pq.write_table(table_of(stream, number), root / "partial")
-            (root / "partial").rename(folder / f"{number:03}.parquet")
+            (root / "in" / stream).mkdir(parents=True, exist_ok=True)
+            pq.write_table(table_of(stream, number), root / f"{stream}.partial")
+        for stream in streams:  # in one go, so that they are mostly of one batch; no test relies on that
+            (root / f"{stream}.partial").rename(root / "in" / stream / f"{number:03}.parquet")
 
 
 def session_of(spark: Any, root: Path, streams: str = "ab", **options: Any) -> weft.Session:
@@ -110,8 +109,8 @@ def results(planned: weft.PlannedQuery) -> Rows:
 
 
 def jobs_of(spark: Any) -> int:
-    """How many jobs Spark has run; it tells a little late."""
-    time.sleep(0.5)
+    """How many jobs Spark has run."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # it tells a little late
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 

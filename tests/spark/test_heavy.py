@@ -52,8 +52,9 @@ def feed(session: weft.Session, root: Path, numbers: range) -> None:
     """Files of both streams, one a batch, and wait until they are processed."""
     for number in numbers:
         for stream in "ab":
-            pq.write_table(table_of(stream, number), root / "partial")
-            (root / "partial").rename(root / "in" / stream / f"{number:03}.parquet")
+            pq.write_table(table_of(stream, number), root / stream)
+        for stream in "ab":  # in one go, so that they are of one batch
+            (root / stream).rename(root / "in" / stream / f"{number:03}.parquet")
         session.process_all_available()
 
 

@@ -23,7 +23,7 @@ from weft.runtime.program import Program
 from weft.runtime.relay import Facts
 from weft.runtime.standing import Standing
 
-BLOCKS, SEEDS = 4, 40
+BLOCKS, SEEDS = 4, 20
 
 # Where the solver took steps that cost nothing without those that lead to them (144).
 ONCE_WRONG = (144,)

@@ -139,14 +139,14 @@ def check(filters: Mapping[int, tuple[Expr, ...]], columns: Columns, rows: int) 
     assert np.array_equal(index.query_sets(columns, rows), expected)
 
 
-@examples(150)
+@examples(50)
 @given(st.dictionaries(st.integers(0, 199), st.lists(predicates(), max_size=3), max_size=25), tables(COLUMNS))
 def test_queries_of_all_kinds(filters: dict[int, list[Expr]], table: tuple[Columns, int]) -> None:
     check({slot: tuple(found) for slot, found in filters.items()}, *table)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@examples(15)
+@examples(5)
 @given(data=st.data())
 def test_every_comparison_of_a_type(kind: str, data: st.DataObject) -> None:
     """All constants against all values, so that every bound is met from both sides."""

@@ -105,7 +105,7 @@ def columns(draw: st.DrawFn) -> dict[tuple[str, str], Any]:
     return found
 
 
-@examples(200)
+@examples(65)
 @given(columns(), conditions())
 def test_programs_agree_with_the_evaluator(data: dict[tuple[str, str], Any], predicate: Expr) -> None:
     found = program(predicate)

@@ -157,7 +157,7 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@examples(200)
+@examples(65)
 @given(data=st.data(), table=rows(), parts=st.integers(1, 3))
 def test_random_expressions(
     connection: duckdb.DuckDBPyConnection, data: st.DataObject, table: Any, parts: int

@@ -51,7 +51,7 @@ def test_counted_inputs_have_names_of_their_own() -> None:
 
 
 @given(st.data())
-@examples(150)
+@examples(50)
 def test_names_go_there_and_back(data: st.DataObject) -> None:
     """What an author is shown is what he wrote, and what he called it makes no difference."""
     asked = data.draw(queries(data.draw(catalogs(2)), most=4))

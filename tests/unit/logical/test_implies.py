@@ -42,7 +42,7 @@ def comparisons(draw: st.DrawFn) -> Expr:
 
 
 @given(st.lists(comparisons(), max_size=3), st.lists(comparisons(), min_size=1, max_size=3))
-@examples(600)
+@examples(200)
 def test_what_is_implied_is_so(wanted: list[Expr], known: list[Expr]) -> None:
     """For every value, NULL and NaN included."""
     if implied(wanted, known):

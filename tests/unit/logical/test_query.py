@@ -103,7 +103,7 @@ def test_subquery_of_strangers() -> None:
 
 
 @given(st.data())
-@examples(60)
+@examples(20)
 def test_subqueries_cover_the_query(data: st.DataObject) -> None:
     """Joining the parts of a query would not give the query back."""
     query = data.draw(queries(data.draw(catalogs(2)), most=4))
@@ -200,7 +200,7 @@ CODEC = Codec(LOGICAL)
 
 
 @given(st.data())
-@examples(100)
+@examples(35)
 def test_codec_round_trip(data: st.DataObject) -> None:
     """A restarted session would run another query than the one it had stored."""
     catalog = data.draw(catalogs())

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.shares import seeds
 from tests.unit.optimizer.queries import join, rates
 from tests.unit.optimizer.workspaces import workspace
 from weft.logical.canonical import canonical
@@ -72,7 +73,7 @@ class TestEditing:
 class TestCost:
     OPTIONS = Options(partitions=3)
 
-    @pytest.mark.parametrize("seed", range(40))
+    @pytest.mark.parametrize("seed", seeds(10))
     def test_a_plan_alone_is_no_dearer_than_that_of_the_optimiser_of_one_query(self, seed: int) -> None:
         """In the costs both know; that one saves hops besides, so it may choose otherwise."""
         case = random_case(seed, least=2, most=5)

@@ -56,7 +56,7 @@ def test_what_is_stored_twice_counts_once() -> None:
     assert ranks_within(PLAN, batch).tolist() == [1, 1, 2, 2, 1]
 
 
-@examples(60)
+@examples(20)
 @given(
     st.lists(st.lists(st.tuples(TEXTS, FLOATS), min_size=1, max_size=9), min_size=1, max_size=4), st.data()
 )

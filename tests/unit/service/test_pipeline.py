@@ -223,14 +223,14 @@ values = st.recursive(
 @given(st.sampled_from(list(places(DOCUMENT))), values, st.booleans())
 @example(("streams", "b"), True, True)
 @example(("options", "partitions"), float("inf"), False)
-@examples(400)
+@examples(135)
 def test_whatever_a_file_says_it_is_planned_or_refused(path: Path_, new: object, as_name: bool) -> None:
     """A stack trace would leave the user to guess which line of the file is wrong."""
     check(replaced(DOCUMENT, path, new, as_name))
 
 
 @given(st.sampled_from(list(places(TO_RUN))), values, st.booleans())
-@examples(150)
+@examples(50)
 def test_whatever_a_file_says_of_running_it_is_read_or_refused(
     path: Path_, new: object, as_name: bool
 ) -> None:

@@ -109,7 +109,7 @@ class Story:
 
 @pytest.mark.parametrize("format_", ["json", "parquet"])
 @given(steps=steps)
-@examples(120)
+@examples(40)
 def test_every_file_is_taken_once_and_as_a_whole(format_: str, steps: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         source = files(format_, folder, schema=SCHEMA, unfinished_after="7 days")

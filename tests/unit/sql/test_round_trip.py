@@ -30,7 +30,7 @@ def _is_satisfiable(query: Query) -> bool:
 
 
 @given(st.data())
-@examples(200)
+@examples(65)
 def test_query(data: st.DataObject) -> None:
     """A printed query would not mean what it was printed from: explain and recovery would lie."""
     catalog = data.draw(catalogs())
@@ -41,7 +41,7 @@ def test_query(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@examples(150)
+@examples(50)
 def test_outer_query(data: st.DataObject) -> None:
     """An outer join would change its place when printed, and with it the result."""
     catalog = data.draw(catalogs())
