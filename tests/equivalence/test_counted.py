@@ -20,7 +20,7 @@ from weft.testing.local import LocalRunner
 
 BATCHES = 24
 ROWS = 120
-SEEDS = 3
+SEEDS = 1
 
 # Joined on the key that is counted per, on others, on none; with filters before which tuples count.
 QUERIES = (

@@ -18,7 +18,7 @@ from tests.equivalence.ordered_check import (
 from tests.shares import seeds
 from weft.logical.ordering import Ordering
 
-BLOCKS, SEEDS = 4, 15
+BLOCKS, SEEDS = 4, 9
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

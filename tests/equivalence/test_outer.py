@@ -21,8 +21,8 @@ from weft.sql.bind import parse_query
 from weft.testing import reference_join
 from weft.testing.reference import row_column, timely
 
-BLOCKS, SEEDS = 4, 40
-PRINTED = 200
+BLOCKS, SEEDS = 2, 30
+PRINTED = 100
 
 # What part of all cases, at least, must have each of these.
 WANTED = {

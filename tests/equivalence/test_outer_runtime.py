@@ -22,7 +22,7 @@ from weft.logical.outer import joins, taken_apart
 from weft.logical.window import UNBOUNDED
 from weft.testing.local import LocalRunner
 
-BLOCKS, SEEDS = 5, 25
+BLOCKS, SEEDS = 3, 20
 PAIR_SEEDS = 12
 VARIANTS = 2
 

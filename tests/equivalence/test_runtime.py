@@ -13,7 +13,7 @@ from tests.equivalence.variants import variants
 from tests.shares import seeds
 from weft.logical.catalog import Catalog
 
-BLOCKS, SEEDS = 10, 10
+BLOCKS, SEEDS = 8, 6
 
 
 def check(seed: int) -> None:

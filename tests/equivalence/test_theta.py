@@ -22,7 +22,7 @@ from weft.runtime.driver import POLICIES
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing.local import LocalRunner
 
-BLOCKS, SEEDS = 5, 15
+BLOCKS, SEEDS = 3, 12
 VARIANTS = 4
 PARTITIONS = 5
 

@@ -24,10 +24,10 @@ from weft.logical.query import Query
 from weft.logical.window import Rows
 from weft.optimizer.joint import METHODS
 
-BLOCKS, SEEDS = 4, 8
-OUTER_BLOCKS, OUTER_SEEDS = 2, 8
-COUNTED_SEEDS = 6
-TWINS = 15
+BLOCKS, SEEDS = 3, 5
+OUTER_BLOCKS, OUTER_SEEDS = 2, 3
+COUNTED_SEEDS = 4
+TWINS = 5
 
 # What part of all cases, at least, must meet each of these.
 WANTED = {
