@@ -5,7 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test warm check lint format types imports unit golden fuzz bench lock clean
+.PHONY: help setup demo java test warm check lint format types imports unit campaign golden fuzz bench lock clean
+
+# Two processes, each with at most one Spark of its own; what takes long comes first, one test at a time.
+PYTEST := SPARK_LOCAL_IP=127.0.0.1 $(BIN)/pytest -n 2 --dist load --maxschedchunk 1
+SEED := $(or $(SEED),$(shell date +%s))
+SCALE ?= 20
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +32,7 @@ java:
 	@command -v java >/dev/null || { echo "Weft runs on Spark, which needs Java 17 or newer:"; \
 		echo "  Debian, Ubuntu: apt-get install openjdk-17-jre-headless    macOS: brew install openjdk@17"; exit 1; }
 
-test: $(READY) ## Check everything and run all tests, as CI does
+test: $(READY) ## Check everything and run the tests, as CI does
 	$(MAKE) --no-print-directory --jobs=2 check warm
 	$(MAKE) --no-print-directory unit
 
@@ -46,8 +51,13 @@ types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports
 
-unit: $(READY) java ## Run all tests
-	SPARK_LOCAL_IP=127.0.0.1 $(BIN)/pytest -n 2 --dist loadgroup
+unit: $(READY) java ## Run all tests but the slow ones, on the random cases of seed 0
+	$(PYTEST) -m "not slow"
+
+campaign: $(READY) java warm ## Run all tests on many random cases, others each time; SEED=... SCALE=... repeats one
+	@echo "make campaign SEED=$(SEED) SCALE=$(SCALE)"
+	$(PYTEST) --seed $(SEED) --scale $(SCALE) || \
+		{ echo "to repeat it: make campaign SEED=$(SEED) SCALE=$(SCALE)"; exit 1; }
 
 format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
@@ -56,8 +66,8 @@ format: $(READY) ## Format the code and fix what can be fixed
 golden: $(READY) ## Write the golden plans anew; review the diff
 	$(BIN)/pytest -n auto tests/golden --regenerate-golden -q
 
-fuzz: $(READY) ## Fuzz the SQL front end with 100,000 inputs
-	$(BIN)/pytest tests/unit/sql/test_fuzz.py --fuzz-inputs 100000 -q
+fuzz: $(READY) ## Fuzz the SQL front end with 100,000 inputs, others each time; SEED=... repeats them
+	$(BIN)/pytest tests/unit/sql/test_fuzz.py --seed $(SEED) --scale 100
 
 bench: $(READY) ## List the benchmarks; run one with `.venv/bin/weft bench NAME`
 	$(BIN)/weft bench

@@ -1,4 +1,7 @@
-"""Options of the test suite, and Hypothesis made repeatable: a test that passed once passes again."""
+"""Options and marks of the test suite, its one Spark per process, and Hypothesis made repeatable.
+
+A test that passed once at a seed passes again at that seed.
+"""
 
 from __future__ import annotations
 
@@ -9,208 +12,80 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import shares
+from tests.shares import Share
+
 os.environ.setdefault("WEFT_CLASS_ARCHIVE", "0")  # tests leave nothing in the user's cache
 
-settings.register_profile(
-    "weft",
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.load_profile("weft")
+_ON_SPARK = ("tests/spark/", "tests/service/")  # all tests of these folders are marked spark
+_OF_BENCHMARKS = ("tests/unit/benchmarks/",)  # and of these, bench
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--fuzz-inputs", type=int, default=2_000, metavar="N", help="how many texts the SQL fuzzer tries"
+        "--scale",
+        type=float,
+        default=1.0,
+        metavar="FACTOR",
+        help="how many random cases: so many times those of `make test`",
     )
     parser.addoption(
-        "--equivalence-cases",
-        type=int,
-        default=2_000,
-        metavar="N",
-        help="how many random joins (query, plan, driver policy, batches) are compared with the reference",
-    )
-    parser.addoption(
-        "--outer-cases",
-        type=int,
-        default=1_000,
-        metavar="N",
-        help="how many random outer, semi and anti joins (query, plan, batches) are compared with the reference",
-    )
-    parser.addoption(
-        "--order-cases",
-        type=int,
-        default=200,
-        metavar="N",
-        help="how many random joins with ordered results (query, plan, order, batches) are compared with the reference",
-    )
-    parser.addoption(
-        "--spark-cases",
-        type=int,
-        default=40,
-        metavar="N",
-        help="how many random joins are run on Spark and compared with the reference",
-    )
-    parser.addoption(
-        "--spark-outer-cases",
-        type=int,
-        default=20,
-        metavar="N",
-        help="how many random outer, semi and anti joins are run on Spark and compared with the reference",
-    )
-    parser.addoption(
-        "--theta-cases",
-        type=int,
-        default=1_000,
-        metavar="N",
-        help="how many random joins by order (query, plan, driver policy, batches) are compared with the reference",
-    )
-    parser.addoption(
-        "--spark-theta-cases",
-        type=int,
-        default=20,
-        metavar="N",
-        help="how many random joins by order are run on Spark and compared with the reference",
-    )
-    parser.addoption(
-        "--workload-cases",
-        type=int,
-        default=500,
-        metavar="N",
-        help="how many random workloads (queries that come and go, method, plan) are compared with the reference",
-    )
-    parser.addoption(
-        "--spark-workload-cases",
-        type=int,
-        default=15,
-        metavar="N",
-        help="how many random workloads are run on Spark by each method and compared with the reference",
-    )
-    parser.addoption(
-        "--planner-cases",
-        type=int,
-        default=340,
-        metavar="N",
-        help="how many random workloads (queries that come and go, statistics, method) are planned",
-    )
-    parser.addoption(
-        "--planner-seed", type=int, default=0, metavar="SEED", help="the first of these workloads"
-    )
-    parser.addoption(
-        "--kills", type=int, default=6, metavar="N", help="how many processes of running sessions are killed"
-    )
-    parser.addoption(
-        "--faults", type=int, default=48, metavar="N", help="how many files are lost or damaged, about"
-    )
-    parser.addoption(
-        "--recovery-seed",
+        "--seed",
         type=int,
         default=0,
         metavar="SEED",
-        help="what is run, when it is killed, and what happens to its files",
+        help="which random cases; a campaign takes others each time",
     )
     parser.addoption(
         "--regenerate-golden", action="store_true", help="write the golden plans anew instead of comparing"
     )
 
 
-@pytest.fixture(scope="session")
-def fuzz_inputs(request: pytest.FixtureRequest) -> int:
-    """How many texts to fuzz with."""
-    return int(request.config.getoption("--fuzz-inputs"))
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis looks for its seed
+def pytest_configure(config: pytest.Config) -> None:
+    share = Share(config.getoption("--scale"), config.getoption("--seed"))
+    shares.use(share)
+    settings.register_profile(
+        "weft",
+        derandomize=share.seed == 0,
+        database=None,
+        deadline=None,
+        max_examples=share.of(30),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    settings.load_profile("weft")
+    if share.seed and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(share.seed)
 
 
-@pytest.fixture(scope="session")
-def equivalence_cases(request: pytest.FixtureRequest) -> int:
-    """How many random joins to compare with the reference."""
-    return int(request.config.getoption("--equivalence-cases"))
+def pytest_report_header() -> str:
+    """What repeats this run."""
+    return f"random cases: --seed {shares.current().seed} --scale {shares.current().scale:g}"
 
 
-@pytest.fixture(scope="session")
-def order_cases(request: pytest.FixtureRequest) -> int:
-    """How many random joins with ordered results to check."""
-    return int(request.config.getoption("--order-cases"))
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs Spark, and begin with what takes long, so that no worker is idle at the end."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) or item.nodeid.startswith(_ON_SPARK):
+            item.add_marker("spark")
+        if item.nodeid.startswith(_OF_BENCHMARKS):
+            item.add_marker("bench")
+    items.sort(key=_rank)
 
 
-@pytest.fixture(scope="session")
-def outer_cases(request: pytest.FixtureRequest) -> int:
-    """How many random outer, semi and anti joins to compare with the reference."""
-    return int(request.config.getoption("--outer-cases"))
-
-
-@pytest.fixture(scope="session")
-def spark_cases(request: pytest.FixtureRequest) -> int:
-    """How many random joins to run on Spark."""
-    return int(request.config.getoption("--spark-cases"))
-
-
-@pytest.fixture(scope="session")
-def spark_outer_cases(request: pytest.FixtureRequest) -> int:
-    """How many random outer, semi and anti joins to run on Spark."""
-    return int(request.config.getoption("--spark-outer-cases"))
-
-
-@pytest.fixture(scope="session")
-def theta_cases(request: pytest.FixtureRequest) -> int:
-    """How many random joins by order to compare with the reference."""
-    return int(request.config.getoption("--theta-cases"))
-
-
-@pytest.fixture(scope="session")
-def spark_theta_cases(request: pytest.FixtureRequest) -> int:
-    """How many random joins by order to run on Spark."""
-    return int(request.config.getoption("--spark-theta-cases"))
-
-
-@pytest.fixture(scope="session")
-def workload_cases(request: pytest.FixtureRequest) -> int:
-    """How many random workloads to compare with the reference."""
-    return int(request.config.getoption("--workload-cases"))
-
-
-@pytest.fixture(scope="session")
-def spark_workload_cases(request: pytest.FixtureRequest) -> int:
-    """How many random workloads to run on Spark by each method."""
-    return int(request.config.getoption("--spark-workload-cases"))
-
-
-@pytest.fixture(scope="session")
-def planner_cases(request: pytest.FixtureRequest) -> int:
-    """How many random workloads to plan."""
-    return int(request.config.getoption("--planner-cases"))
-
-
-@pytest.fixture(scope="session")
-def planner_seed(request: pytest.FixtureRequest) -> int:
-    """The seed of the first workload that is planned."""
-    return int(request.config.getoption("--planner-seed"))
+def _rank(item: pytest.Item) -> int:
+    if item.get_closest_marker("spark"):
+        return 0
+    return 1 if item.nodeid.startswith(("tests/recovery/", "tests/equivalence/")) else 2
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """One Spark for all tests of a worker: those that use it are in the group "spark", and must not stop it."""
+    """One Spark for all tests of a process, which must not stop it."""
     from weft.runtime.spark.session import create_spark  # most tests need no Spark
 
     session = create_spark("local[2]")
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def kills(request: pytest.FixtureRequest) -> int:
-    """How many processes to kill."""
-    return int(request.config.getoption("--kills"))
-
-
-@pytest.fixture(scope="session")
-def recovery_seed(request: pytest.FixtureRequest) -> int:
-    """The seed of the first run that is killed."""
-    return int(request.config.getoption("--recovery-seed"))
-
-
-@pytest.fixture(scope="session")
-def faults(request: pytest.FixtureRequest) -> int:
-    """How many files are lost or damaged."""
-    return int(request.config.getoption("--faults"))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from tests.equivalence.options import random_options
 from tests.equivalence.oracle import PERIOD
 from tests.equivalence.portions import random_portion
-from tests.equivalence.test_plans import random_options
 from tests.equivalence.visibilities import PAST
 from tests.equivalence.workloads import Change, Workload
 from tests.random_statistics import random_statistics

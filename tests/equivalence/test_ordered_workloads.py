@@ -14,10 +14,13 @@ from tests.equivalence.oracle import PERIOD
 from tests.equivalence.ordered import PRECISIONS, Longs
 from tests.equivalence.visibilities import Chronicle, came_in, difference, whenever
 from tests.equivalence.workloads import Wish, Workload, random_workload
+from tests.shares import seeds
 from weft.logical.ordering import Ordering
 from weft.logical.query import Output
 from weft.optimizer.joint.methods import METHODS
 from weft.testing import is_ordered
+
+SEEDS = 24
 
 
 def ordered_workload(seed: int) -> Workload:
@@ -97,10 +100,10 @@ def _places(chronicle: Chronicle, name: str, orders: list[tuple[str, ...]]) -> d
     return {alias: np.searchsorted(every, places) - older for alias, places in found.items()}
 
 
-def test_ordered_queries_that_share_and_come_and_go(order_cases: int) -> None:
+def test_ordered_queries_that_share_and_come_and_go() -> None:
     """What is shared must not mix up what is ordered, and a newcomer's partners must be in order too."""
     met: Counter[str] = Counter()
-    for seed in range(max(24, order_cases // 8)):
+    for seed in seeds(SEEDS, least=SEEDS):
         check(seed, met)
     wanted = {"outer", "inner", "event"}
     assert wanted | {f"{kind}, newcomer" for kind in wanted} <= set(met)

@@ -13,6 +13,7 @@ import pytest
 from tests.equivalence.nested import nested_join
 from tests.equivalence.oracle import PERIOD, Rows, rows_of, timed
 from tests.equivalence.outer import Branch, OuterJoin, pads, random_outer
+from tests.shares import rare, seeds
 from weft.logical.codec import LOGICAL, Codec
 from weft.logical.join import Join
 from weft.logical.window import UNBOUNDED
@@ -20,7 +21,8 @@ from weft.sql.bind import parse_query
 from weft.testing import reference_join
 from weft.testing.reference import row_column, timely
 
-BLOCKS, SEEDS = 6, 40
+BLOCKS, SEEDS = 2, 30
+PRINTED = 100
 
 # What part of all cases, at least, must have each of these.
 WANTED = {
@@ -48,20 +50,21 @@ def tables_of(outer: OuterJoin) -> dict[str, pa.Table]:
 def test_both_references_agree_on_trees(block: int) -> None:
     """What outer joins mean: once by DuckDB after all reductions, once by nested loops as written."""
     met: Counter[str] = Counter()
-    for seed in range(block * SEEDS, (block + 1) * SEEDS):
+    taken = seeds(SEEDS, block)
+    for seed in taken:
         outer = random_outer(seed)
         tables = tables_of(outer)
         found, expected = rows_of(reference_join(outer.join.query, tables)), nested_join(outer, tables)
         assert found == expected, f"seed {seed}: {outer.text}, read as {outer.join.query}"
         met.update(_met(outer, tables, expected))
-    rare = {what: met[what] for what, part in WANTED.items() if met[what] < int(part * SEEDS)}
-    assert not rare, f"of {SEEDS} cases too few have {rare}"
+    too_rare = rare(met, WANTED, len(taken))
+    assert not too_rare, f"of {len(taken)} cases too few have {too_rare}"
 
 
 def test_both_references_agree_on_joins_of_every_pair() -> None:
     """A join ON TRUE would pad rows that have a partner, or leave out those that have none."""
     met: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in seeds(SEEDS, least=SEEDS):
         outer = random_outer(seed, bare=0.6)
         tables = tables_of(outer)
         found, expected = rows_of(reference_join(outer.join.query, tables)), nested_join(outer, tables)
@@ -82,7 +85,7 @@ def _bare(tree: Join | str) -> Iterator[str]:
 def test_trees_are_printed_as_they_are() -> None:
     """A query would come back from its text, or from a plan's file, as another."""
     codec = Codec(LOGICAL)
-    for seed in range(300):
+    for seed in seeds(PRINTED):
         outer = random_outer(seed)
         query = outer.join.query
         assert parse_query(str(query), outer.join.catalog, cross=True) == query

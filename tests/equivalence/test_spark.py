@@ -1,7 +1,7 @@
 """On Spark, too, the answer is the definition's: a sample of the random joins, as files, through the Spark runner.
 
-Starting a run costs more than a batch, so a run takes many joins at once, each over streams of its own, in
-one graph that carries query-sets; one run in five takes them one by one, without.
+Starting a run costs more than a batch, so a run takes several joins at once, each over streams of its own, in
+one graph that carries query-sets; every fifth run takes a single one, without.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from tests.equivalence.files import Layout, random_layouts, write
+from tests.equivalence.options import random_options
 from tests.equivalence.oracle import Oracle, differs
 from tests.equivalence.streams import Join, random_join
-from tests.equivalence.test_plans import random_options
+from tests.shares import numbers, share_of
 from weft.logical.canonical import canonical
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
@@ -40,9 +41,8 @@ from weft.sinks import to_memory
 from weft.sinks.describe import made, portable
 from weft.stats.statistics import Statistics
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
-
-RUNS = 5
+RUNS, CASES = 5, 5
+LONE = 4  # the run of five that takes a single join
 
 
 @dataclass(frozen=True)
@@ -145,20 +145,15 @@ def wrong(case: Case, metrics: Sequence[BatchMetrics]) -> str:
     return found and f"{case.name}: {found}: {case.join.query}"
 
 
-@pytest.mark.parametrize("block", range(RUNS))
-def test_random_joins_answer_like_the_definition(
-    spark: Any, tmp_path: Path, block: int, spark_cases: int
-) -> None:
+@pytest.mark.parametrize("block", range(share_of(RUNS)))
+def test_random_joins_answer_like_the_definition(spark: Any, tmp_path: Path, block: int) -> None:
     """Files of all formats, several to a batch; late tuples; every strategy and driver policy."""
     partitions, policy = 1 + block % 3, list(POLICIES)[block % len(POLICIES)]
-    numbers = range(block, spark_cases, RUNS)
-    cases = [make_case(number, partitions, tmp_path) for number in numbers]
-    groups = [cases] if block < RUNS - 1 else [[case] for case in cases]
-    execution = ("resident", "jobs")[block % 2]
-    for number, group in enumerate(groups):
-        loop = run(spark, group, tmp_path / str(number), partitions, policy, execution)
-        for case in group:
-            metrics = metrics_of(case, loop)
-            assert len(metrics) >= len(case.join.batches)
-            assert not wrong(case, metrics)
+    taken = numbers(CASES, block)[: 1 if block % RUNS == LONE else CASES]
+    cases = [make_case(number, partitions, tmp_path) for number in taken]
+    loop = run(spark, cases, tmp_path, partitions, policy, ("resident", "jobs")[block % 2])
+    for case in cases:
+        metrics = metrics_of(case, loop)
+        assert len(metrics) >= len(case.join.batches)
+        assert not wrong(case, metrics)
     assert sum(case.sink.results().num_rows > 0 for case in cases) > len(cases) // 2

@@ -13,13 +13,13 @@ import pytest
 
 from tests.equivalence.files import Layout
 from tests.equivalence.oracle import Oracle
-from tests.equivalence.test_spark_workloads import STEPS, Case, Stage
+from tests.equivalence.stage import STEPS, Case, Stage
 from tests.equivalence.theta import random_theta
 from tests.equivalence.workloads import Change, Wish, Workload
+from tests.shares import numbers, share_of
 from weft.optimizer.joint.methods import METHODS
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
-
+CASES = 6  # in a session
 FORMATS = ("parquet", "arrow")  # the others have no infinities
 
 
@@ -39,10 +39,11 @@ def draw(number: int) -> Case:
     raise AssertionError
 
 
-def test_random_joins_answer_like_the_definition(spark: Any, tmp_path: Path, spark_theta_cases: int) -> None:
+@pytest.mark.parametrize("block", range(share_of(1)))
+def test_random_joins_answer_like_the_definition(spark: Any, tmp_path: Path, block: int) -> None:
     """Bounds would not survive being written and read, or what is stored would not be found again."""
-    cases = [draw(number) for number in range(spark_theta_cases)]
-    stage = Stage(spark, tmp_path, METHODS[0], cases, 0)
+    cases = [draw(number) for number in numbers(CASES, block)]
+    stage = Stage(spark, tmp_path, METHODS[block % len(METHODS)], cases, block)
     try:
         report = stage.run()
     finally:

@@ -7,7 +7,6 @@ meets shared steps, or stores that are filled from others, says nothing about th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,22 +14,20 @@ from typing import Any
 import pytest
 
 from tests.equivalence.campaign import campaign
-from tests.equivalence.drive import Boundary, Course, Setting, random_setting, rates_only, run
-from tests.equivalence.oracle import PERIOD
-from tests.equivalence.visibilities import PAST, Chronicle, Expected, came_in, difference, whenever
-from tests.equivalence.workloads import PER_KEY, Change, Life, Workload, random_workload
-from weft.logical.expr import aliases
+from tests.equivalence.drive import random_setting, rates_only
+from tests.equivalence.workload_check import (
+    check_workload,
+)
+from tests.equivalence.workloads import PER_KEY, Change, random_workload
+from tests.shares import seeds, share_of
 from weft.logical.query import Query
-from weft.logical.window import Range, Rows, Unbounded, Window
+from weft.logical.window import Rows
 from weft.optimizer.joint.methods import METHODS
-from weft.plan.derive import filters_of
-from weft.plan.graph import Member, PhysicalGraph
-from weft.plan.rules import ProbeRule, ResultRule
 
-BLOCKS = 5
-OUTER_BLOCKS = 2
-COUNTED_PART = 10  # one workload in so many is of queries that count per key
-TWINS = 15
+BLOCKS, SEEDS = 3, 5
+OUTER_BLOCKS, OUTER_SEEDS = 2, 3
+COUNTED_SEEDS = 4
+TWINS = 5
 
 # What part of all cases, at least, must meet each of these.
 WANTED = {
@@ -102,62 +99,10 @@ def check_counted(seed: int, met: Counter[str]) -> None:
     check_workload(random_workload(seed, windows=PER_KEY), seed, met)
 
 
-def check_workload(
-    workload: Workload,
-    seed: int,
-    met: Counter[str],
-    settings: Callable[[Workload, str, int], Setting] = random_setting,
-) -> None:
-    """A workload by every method."""
-    lives = workload.lives()
-    arrivals = [number * PERIOD for number in range(len(workload.changes))]
-    chronicle = Chronicle(workload.streams, arrivals, lives)
-    for place, method in enumerate(METHODS):
-        course = run(workload, settings(workload, method, len(METHODS) * seed + place))
-        orders = [course.metrics[n].order if n in course.metrics else () for n in range(len(arrivals))]
-        found = set(_met(workload, course))
-        for name, life in lives.items():
-            results = came_in(course.results.get(name, []))
-            if life.query.outer is None:
-                expected = chronicle.expected(course.members[name], orders)
-                found |= {"results of old and new tuples"} if expected.across else set()
-            else:
-                expected, results = chronicle.expected_of_outer(course.members[name]), whenever(results)
-                found |= set(_outer(life, expected))
-            wrong = difference(expected, results)
-            about = f"{name} in [{life.first}, {life.last})"
-            assert not wrong, f"seed {seed}, {method}, {about}: {wrong}: {life.query}"
-        check_rows(course, chronicle)
-        met.update(found)
-
-
-def _outer(life: Life, expected: Expected) -> Iterator[str]:
-    """What there is in a query with outer, semi or anti joins."""
-    yield "a query with outer joins"
-    if life.first:
-        yield "a newcomer with outer joins" + (" that asks for the past" if life.backfill else "")
-        if expected.across:
-            yield "rows of a newcomer that must miss something"
-        if expected.most - expected.least:
-            yield "rows that may not be known to miss something"
-
-
-def check_rows(course: Course, chronicle: Chronicle) -> None:
-    """As many tuples took part as should, and as many results were reported as there are."""
-    for number, metrics in course.metrics.items():
-        for query in chronicle.running(number):
-            for input_ in query.inputs:
-                expected = int((chronicle.tuples[input_.stream.name].batch == number).sum())
-                assert metrics.inputs[input_.alias].rows == expected
-        for name, count in metrics.answers.items():
-            now = (number, PAST) if course.backfilled.get(name) == number else (number,)
-            assert count == sum(table.num_rows for came, table in course.results[name] if came in now)
-
-
 def test_a_newcomer_sees_all_that_its_twin_has() -> None:
     """A query that comes to one like it would miss results for no reason; `_sights` checks it."""
     met: Counter[str] = Counter()
-    for seed in range(TWINS):
+    for seed in seeds(TWINS):
         drawn = random_workload(seed)
         wish = next((w for w in drawn.changes[0].begin.values() if _can_have_a_twin(w.query)), None)
         if wish is not None:
@@ -165,7 +110,7 @@ def test_a_newcomer_sees_all_that_its_twin_has() -> None:
             changes = (Change({"q1": wish}), Change(), Change({"q0": twin}), *drawn.changes[3:])
             only = tuple(change if n < 3 else Change() for n, change in enumerate(changes))
             check_workload(replace(drawn, changes=only), seed, met)
-    assert met["a twin of a query that runs"] >= TWINS
+    assert met["a twin of a query that runs"] >= share_of(TWINS)
 
 
 def _can_have_a_twin(query: Query) -> bool:
@@ -195,164 +140,17 @@ def test_what_once_went_wrong_with_outer_joins_goes_right(seed: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_queries_that_share_and_come_and_go_answer_like_the_definition(
-    block: int, workload_cases: int
-) -> None:
+def test_queries_that_share_and_come_and_go_answer_like_the_definition(block: int) -> None:
     """A wrong answer of any query: because of another that shares its steps, or of one that came or went."""
-    campaign(check, block, max(1, workload_cases // len(METHODS) // BLOCKS), len(METHODS), WANTED)
+    campaign(check, block, SEEDS, len(METHODS), WANTED)
 
 
 @pytest.mark.parametrize("block", range(OUTER_BLOCKS))
-def test_outer_joins_that_come_and_go_answer_like_the_definition(block: int, workload_cases: int) -> None:
+def test_outer_joins_that_come_and_go_answer_like_the_definition(block: int) -> None:
     """A row padded though it has a partner, which was there before its query came, or is stored for another."""
-    seeds = max(1, workload_cases // len(METHODS) // OUTER_BLOCKS // 2)
-    campaign(check_outer, block, seeds, len(METHODS), WANTED_OUTER)
+    campaign(check_outer, block, OUTER_SEEDS, len(METHODS), WANTED_OUTER)
 
 
-def test_counts_per_key_that_come_and_go_answer_like_the_definition(workload_cases: int) -> None:
+def test_counts_per_key_that_come_and_go_answer_like_the_definition() -> None:
     """A count would begin anew when its store is filled from another, or miss what only others wanted."""
-    seeds = max(1, workload_cases // len(METHODS) // COUNTED_PART)
-    campaign(check_counted, 0, seeds, len(METHODS), WANTED_COUNTED)
-
-
-def _met(workload: Workload, course: Course) -> Iterator[str]:
-    """What a case met."""
-    for boundary in course.boundaries:
-        yield from _shared(boundary)
-        yield from _relayed(boundary)
-        yield from _sights(boundary)
-    if course.pauses:
-        yield "no queries for a while"
-    if any(change.begin and change.stop for change in workload.changes):
-        yield "queries that leave and others that come at once"
-    if any(came == PAST and t.num_rows for found in course.results.values() for came, t in found):
-        yield "results that lie in the past"
-
-
-def _shared(boundary: Boundary) -> Iterator[str]:
-    graph = boundary.decision.graph
-    if len(graph.members) > 1 and any(_by_three_only(member.query) for member in graph.members):
-        yield "an input that only an equality over three joins, next to other queries"
-    probes = [rule for rule in graph.rules if isinstance(rule, ProbeRule)]
-    users = {output: set(rule.users) for rule in probes for output in rule.outputs}
-    for store in graph.stores:
-        if len(store.users) > 1:
-            yield "a store with several users"
-        if store.layout.heavy:
-            yield "a store that scatters" + (" for several" if len(store.users) > 1 else "")
-        if len(store.aliases) > 1:
-            yield "an intermediate result"
-            if len(store.users) > 1:
-                yield "an intermediate result with several users"
-    if len({store.group for store in graph.stores}) > 1:
-        yield "stores of several groups"
-    inputs = [store.aliases for store in graph.stores if len(store.aliases) == 1]
-    if len(set(inputs)) < len(inputs):
-        yield "stores of one input in several layouts"
-    for rule in probes:
-        if len(rule.users) > 1:
-            yield "a probe with several users"
-        if set(rule.users) < users.get(rule.edge, set()):
-            yield "a probe with fewer users than the one before"
-        if any(other.start == rule.start and other.users != rule.users for other in probes):
-            yield "probes of one input for different users"
-    if any(isinstance(rule, ResultRule) and len(rule.users) > 1 for rule in graph.rules):
-        yield "results for several users at once"
-    yield from _counted(graph)
-    windows = {(i.alias, str(i.window)) for member in graph.members for i in member.query.inputs}
-    if len(windows) > len(graph.aliases):
-        yield "windows that differ"
-
-
-def _by_three_only(query: Query) -> bool:
-    """Whether an input is joined with the others by conditions over three or more of them only."""
-    pairs = [set(key.aliases) for key in query.keys] + [aliases(predicate) for predicate in query.predicates]
-    joined = {alias for pair in pairs for alias in pair}
-    return any(aliases(residual) - joined for residual in query.residuals)
-
-
-def _counted(graph: PhysicalGraph) -> Iterator[str]:
-    for store in graph.stores:
-        counted = {
-            i.window
-            for n in store.users
-            for i in graph.member(n).query.inputs
-            if i.counted_per and store.aliases == (i.alias,)
-        }
-        if counted:
-            yield "tuples counted per key"
-            if len(store.users) > 1:
-                yield "tuples counted per key for several"
-        if len(counted) > 1:
-            yield "different counts per one key"
-
-
-def _relayed(boundary: Boundary) -> Iterator[str]:
-    if boundary.before is None:
-        return
-    migration, graph = boundary.decision.migration, boundary.decision.graph
-    if migration.fills and migration.reads:
-        yield "stores that are filled"
-    if any(len(store.aliases) > 1 and store.identity in migration.fills for store in graph.stores):
-        yield "intermediate results that are filled"
-    if any(store.identity not in migration.fills for store in graph.stores):
-        yield "stores that stay"
-
-
-def _sights(boundary: Boundary) -> Iterator[str]:
-    if boundary.before is None:
-        return
-    before = boundary.before.members
-    taken = {member.slot for member in before.values()}
-    for member in boundary.decision.graph.members:
-        if member.name in before or len(member.query.aliases) == 1:
-            continue
-        if member.slot in taken:
-            yield "a place that is taken again"
-        if all(visibility.batch == 0 and visibility.since is None for visibility in member.visibilities):
-            yield "a newcomer that sees all"
-        elif all(visibility.batch == boundary.number for visibility in member.visibilities):
-            yield "a newcomer that sees nothing"
-        else:
-            yield "a newcomer that sees a part"
-        if member.closing is None and has_twin(boundary, member):
-            yield "a twin of a query that runs"
-            assert all(
-                visibility.batch == 0 and visibility.since is None for visibility in member.visibilities
-            ), f"{member.name} could see all that its twin has, and does not: {member}"
-
-
-def has_twin(boundary: Boundary, newcomer: Member) -> bool:
-    """Whether a query like it, or wider, has run from the beginning, in stores that go on for both."""
-    if boundary.before is None:
-        return False
-    plan, migration = boundary.decision.plan, boundary.decision.migration
-    wanted = {store.identity for store in plan.stores_of(newcomer.name) if store.is_input}
-    for other in [one for one in boundary.before.members.values() if one.closing is None]:
-        mine = {s.identity for s in boundary.before.graph.stores if other.name in s.users}
-        since = [time for name in wanted for time in boundary.facts.kept.get(name, {}).values()]
-        stays = wanted <= mine and not wanted & set(migration.fills) and not any(since)
-        asks = boundary.decision.migration.backfill and newcomer.name in boundary.decision.migration.backfill
-        if other.first == 0 and stays and not asks and covers(other.query, newcomer.query):
-            return True
-    return False
-
-
-def covers(wide: Query, narrow: Query) -> bool:
-    """Whether queries are alike but for outputs and windows, and those of the first are no narrower."""
-    if (wide.aliases, wide.conditions, wide.keys) != (narrow.aliases, narrow.conditions, narrow.keys):
-        return False
-    return all(
-        set(narrow.columns_of(alias)) <= set(wide.columns_of(alias))
-        and filters_of(wide, alias) == filters_of(narrow, alias)
-        and _covers(wide.input(alias).window, narrow.input(alias).window)
-        for alias in wide.aliases
-    )
-
-
-def _covers(wide: Window, narrow: Window) -> bool:
-    if isinstance(narrow, Rows) or isinstance(wide, Rows):
-        return False  # what tuples there were is not told by their number
-    if isinstance(wide, Unbounded):
-        return True
-    return isinstance(narrow, Range) and isinstance(wide, Range) and narrow.duration <= wide.duration
+    campaign(check_counted, 0, COUNTED_SEEDS, len(METHODS), WANTED_COUNTED)

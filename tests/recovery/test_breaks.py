@@ -18,16 +18,16 @@ import pytest
 
 import weft.running
 from tests.recovery.cases import Case
+from tests.recovery.check import check
 from tests.recovery.moments import is_ending
 from tests.recovery.program import run_case
 from tests.recovery.records import Recorded, RecordedLoop
-from tests.recovery.test_recovery import check
+from tests.shares import numbers, share_of
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.sinks.parquet import ParquetSink
 
-pytestmark = pytest.mark.xdist_group("spark")  # one Spark at a time
-
+BREAKS = 12  # at most, of one session
 STEPS = 30  # within so many it breaks; a batch of a few queries has as many
 
 
@@ -123,34 +123,29 @@ def breaker(monkeypatch: pytest.MonkeyPatch) -> Breaker:
     return breaker
 
 
+@pytest.mark.parametrize("number", range(share_of(2)))
 def test_a_session_that_breaks_off_anywhere_goes_on(
-    spark: Any, tmp_path: Path, kills: int, recovery_seed: int, breaker: Breaker
+    spark: Any, tmp_path: Path, number: int, breaker: Breaker
 ) -> None:
-    """As often as processes are killed, and at the same steps, but at every one of them."""
-    done = 0
-    while done < kills:
-        kind = "changing" if done < kills // 2 else "outer"
-        case = Case(recovery_seed + 1000 + done, 10 if kind == "changing" else 6, kind)
-        rng = random.Random(recovery_seed + done)
-        until = kills // 2 if kind == "changing" else kills
-        root = tmp_path / str(done)
-        root.mkdir()
-        case.write(root)
-        breaker.story.clear()
-        finished = False
-        while not finished:
-            breaker.left = rng.randrange(1, STEPS) if done + len(breaker.story) < until else -1
-            finished = _run(case, root, spark, breaker)
-        print(case, *breaker.story, sep="\n")
-        check(case, root, breaker.story)
-        done += max(1, len(breaker.story))
+    """At the same steps at which processes are killed, but at every one of them."""
+    (seed,) = numbers(1, number)
+    case = Case(1000 + seed, *((10, "changing"), (6, "outer"))[number % 2])
+    rng, most = random.Random(seed), min(BREAKS, 2 + share_of(1))
+    case.write(tmp_path)
+    finished = False
+    while not finished:
+        breaker.left = rng.randrange(1, STEPS) if len(breaker.story) < most else -1
+        finished = _run(case, tmp_path, spark, breaker)
+    print(case, *breaker.story, sep="\n")
+    check(case, tmp_path, breaker.story)
 
 
+@pytest.mark.parametrize("number", range(share_of(1)))
 def test_the_end_of_the_input_may_break_off_anywhere(
-    spark: Any, tmp_path: Path, recovery_seed: int, breaker: Breaker
+    spark: Any, tmp_path: Path, number: int, breaker: Breaker
 ) -> None:
     """Rows of the end would be lost, or given twice."""
-    case = Case(recovery_seed + 3000, 2, "outer")
+    case = Case(3000 + numbers(1, number).start, 2, "outer")
     case.write(tmp_path)
     breaker.ends = []
     while not _run(case, tmp_path, spark, breaker):

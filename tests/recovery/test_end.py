@@ -18,8 +18,6 @@ from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.model import batch_order as batch_order
 
-pytestmark = pytest.mark.xdist_group("spark")  # one Spark at a time
-
 CASE = Case(0, 3, "outer")
 WINDOWED = Ask("o0", CLOSED[0].format(w0=2, w1=1, w2=3))
 ENDLESS = Ask("o1", ENDED[0])

@@ -10,19 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.recovery.fault_story import Story
+from tests.shares import seeds
 from weft.sources import taken
 
+STORIES = 8
 CHAPTERS = 6  # faults of one story
 
 
 def test_files_that_are_lost_or_damaged_are_survived_or_named(
-    tmp_path: Path, faults: int, recovery_seed: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inputs and every file of the log, between and during batches; `--faults` says how many."""
+    """Inputs and every file of the log, between and during batches."""
     monkeypatch.setattr(taken, "_MOST_IN_STATE", 3)  # so that cursors have blobs
     outcomes, wrong = Counter[str](), list[str]()
-    for number in range(-(-faults // CHAPTERS)):
-        story = Story(tmp_path / str(number), 1000 * recovery_seed + number, CHAPTERS)
+    for number in seeds(STORIES):
+        story = Story(tmp_path / str(number), number, CHAPTERS)
         began = time.monotonic()
         try:
             story.run()
@@ -31,7 +33,7 @@ def test_files_that_are_lost_or_damaged_are_survived_or_named(
         finally:
             story.world.stop()
         outcomes += story.outcomes
-        assert time.monotonic() - began < 60, f"story {story.seed} takes too long"
+        assert time.monotonic() - began < 300, f"story {story.seed} takes too long"
     print(dict(sorted(outcomes.items())))
     assert not wrong, f"{len(wrong)} stories went wrong:\n" + "\n\n".join(wrong[:5])
     assert outcomes["right"] > 0

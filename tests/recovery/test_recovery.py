@@ -9,22 +9,21 @@ partner, and none is missing.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.recovery.cases import Case, Rows, broken_lines, dead_letters
+from tests.recovery.cases import Case
+from tests.recovery.check import check
 from tests.recovery.moments import Moment, last_batch
 from tests.recovery.processes import Run, until
+from tests.shares import numbers, share_of
 from weft.errors import StateError
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Manifest
-from weft.runtime.model.batch_order import ENDED
 
 pytestmark = [
-    pytest.mark.xdist_group("spark"),  # one Spark at a time
+    pytest.mark.spark,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux to find a run's processes"),
 ]
 
@@ -34,31 +33,12 @@ DRIVERS = ("driver", "jvm", "driver", "worker")
 KINDS = ("changing", "outer", "fixed")  # of runs, in turn
 
 
-def check(case: Case, root: Path, story: list[str]) -> None:
-    """Everything is there, and once."""
-    told = f"{case}, {case.shape}\n" + "\n".join(story)
-    for name, answer in case.answers(root).items():
-        about = f"{name}, {answer.life}: {told}"
-        _same(answer.found, answer.must, answer.may, f"results: {about}")
-        assert answer.in_order, f"results are not in order: {about}"
-    if case.outer:
-        left = Checkpoint.at(root / "ck").manifest(last_batch(root)) or Manifest()
-        assert set(left.closed.values()) == {ENDED}, f"the input has not ended: {told}"
-    broken = broken_lines(root, case.files)
-    _same(dead_letters(root), broken, broken, f"dead letters: {told}")
-
-
-def _same(found: Rows, must: Rows, may: Rows, told: str) -> None:
-    lost, extra = must - found, found - may
-    assert not lost, f"{sum(lost.values())} lost, as {next(iter(lost))}; {told}"
-    assert not extra, f"{sum(extra.values())} too many, as {next(iter(extra))}; {told}"
-
-
 class Killed:
     """A case that is run, killed and, if need be, started again until its input is processed."""
 
     def __init__(self, root: Path, case: Case, master: str, stack: ExitStack) -> None:
         self.root, self.case, self.master, self._stack = root, case, master, stack
+        self.batch_order = case.seed % len(DRIVERS)  # which of them is killed next
         self.rng = random.Random(f"{case.seed} kills")
         self.story: list[str] = []
         print(case)  # its seed, whatever fails
@@ -114,7 +94,7 @@ def die_and_go_on(killed: Killed, last: bool) -> bool:
             return False
         with pytest.raises(StateError, match="in use by another session"):
             _use(killed.root / "ck")
-    kind = killed.strike((DRIVERS[len(killed.story) % len(DRIVERS)],), last)
+    kind = killed.strike((DRIVERS[(killed.batch_order + len(killed.story)) % len(DRIVERS)],), last)
     if kind == "driver":
         killed.run.end()
     if kind is None or not fallen(killed, last_batch(killed.root) + 2):
@@ -133,20 +113,16 @@ def fallen(killed: Killed, batch: int) -> bool:
     return killed.run.code is not None
 
 
-def rounds(kills: int, most: int) -> list[int]:
-    """So many kills in runs of at most so many."""
-    return [min(most, kills - done) for done in range(0, kills, most)]
+def kills_of(most: int) -> int:
+    """How many kills there are in a run: one or, in a campaign, more."""
+    return min(most, share_of(1))
 
 
-def repeat(
-    tmp_path: Path, seed: int, kills: list[int], one: Callable[[Path, Case, int], None], first: str
-) -> None:
-    """Run after run, each in a directory of its own, of all kinds in turn, beginning with ``first``."""
-    for number, count in enumerate(kills):
-        root = tmp_path / str(number)
-        root.mkdir()
-        kind = KINDS[(KINDS.index(first) + number) % len(KINDS)]
-        one(root, Case(seed + number, 2 * count + 4 if kind == "outer" else 3 * count + 3, kind), count)
+def case_of(number: int, kills: int, first: str) -> Case:
+    """One of all kinds in turn, beginning with ``first``, and with input for so many kills."""
+    kind = KINDS[(KINDS.index(first) + number) % len(KINDS)]
+    (seed,) = numbers(1, number)
+    return Case(seed, 2 * kills + 4 if kind == "outer" else 3 * kills + 3, kind)
 
 
 def is_last(case: Case, done: int, count: int) -> bool:
@@ -154,44 +130,40 @@ def is_last(case: Case, done: int, count: int) -> bool:
     return case.outer and done >= count // 2
 
 
-def test_a_killed_session_goes_on_where_it_was(tmp_path: Path, kills: int, recovery_seed: int) -> None:
+@pytest.mark.parametrize("number", range(share_of(2)))
+def test_a_killed_session_goes_on_where_it_was(tmp_path: Path, number: int) -> None:
     """Results that a crash of the driver lost or doubled would stay so for ever."""
-
-    def one(root: Path, case: Case, count: int) -> None:
-        with ExitStack() as stack:
-            killed = Killed(root, case, "local[2]", stack)
-            while (done := len(killed.story)) < count and die_and_go_on(killed, is_last(case, done, count)):
-                pass
-            killed.finish()
-
-    mine = kills - kills // 4 - kills // 4
-    repeat(tmp_path, recovery_seed, rounds(mine, min(4, -(-mine // 2))), one, first="changing")
+    kills = kills_of(4)
+    case = case_of(number, kills, first="changing")
+    with ExitStack() as stack:
+        killed = Killed(tmp_path, case, "local[2]", stack)
+        while (done := len(killed.story)) < kills and die_and_go_on(killed, is_last(case, done, kills)):
+            pass
+        killed.finish()
 
 
-def test_a_killed_worker_is_not_missed(tmp_path: Path, kills: int, recovery_seed: int) -> None:
+@pytest.mark.parametrize("number", range(share_of(1)))
+def test_a_killed_worker_is_not_missed(tmp_path: Path, number: int) -> None:
     """Spark tries its tasks again: what the first try wrote must not count."""
-
-    def one(root: Path, case: Case, count: int) -> None:
-        with ExitStack() as stack:
-            killed = Killed(root, case, "local[2,8]", stack)
-            for done in range(count):
-                killed.strike(("worker", "worker", "worker", "daemon"), is_last(case, done, count))
-            killed.finish()
-
-    repeat(tmp_path, recovery_seed + 1, rounds(kills // 4, 6), one, first="outer")
+    kills = kills_of(6)
+    case = case_of(number, kills, first="outer")
+    with ExitStack() as stack:
+        killed = Killed(tmp_path, case, "local[2,8]", stack)
+        for done in range(kills):
+            killed.strike(("worker", "worker", "worker", "daemon"), is_last(case, done, kills))
+        killed.finish()
 
 
-def test_a_killed_executor_is_replaced(tmp_path: Path, kills: int, recovery_seed: int) -> None:
+@pytest.mark.parametrize("number", range(share_of(1)))
+def test_a_killed_executor_is_replaced(tmp_path: Path, number: int) -> None:
     """With an executor go its shuffle files: finished stages run again, and must give the same.
 
     Where some tasks of the last stage are done, Spark will not mix them with others' second output, and fails.
     """
-
-    def one(root: Path, case: Case, count: int) -> None:
-        with ExitStack() as stack:
-            killed = Killed(root, case, "local-cluster[2,1,1024]", stack)
-            for done in range(count):
-                killed.strike(("executor",), is_last(case, done, count))
-            killed.finish(restarts=count)
-
-    repeat(tmp_path, recovery_seed + 2, rounds(kills // 4, 4), one, first="fixed")
+    kills = kills_of(4)
+    case = case_of(number, kills, first="fixed")
+    with ExitStack() as stack:
+        killed = Killed(tmp_path, case, "local-cluster[2,1,1024]", stack)
+        for done in range(kills):
+            killed.strike(("executor",), is_last(case, done, kills))
+        killed.finish(restarts=kills)

@@ -19,7 +19,7 @@ def process_all(world: World) -> Running:
     running = Running(world.loop).start()
     waiting = threading.Thread(target=running.process_all_available, daemon=True)
     waiting.start()
-    waiting.join(15)
+    waiting.join(60)
     alive = waiting.is_alive()
     if alive:
         running.stop()

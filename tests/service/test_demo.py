@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from weft.service.pipeline import load_pipeline
 from weft.testing import reference_join
-
-pytestmark = pytest.mark.xdist_group("spark")  # not beside another one
 
 
 def weft(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -21,8 +20,6 @@ from weft.runtime.observe.progress import QueryProgress
 from weft.sinks.memory import MemorySink
 from weft.sinks.parquet import ParquetPart, ParquetSink
 from weft.testing.reference import row_column, timely
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 ROWS = 40  # in a file, all of one second
@@ -58,10 +55,10 @@ def put(root: Path, *numbers: int, streams: str = "ab") -> None:
     """Write files; a reader sees all of one or nothing."""
     for number in numbers:
         for stream in streams:
-            folder = root / "in" / stream
-            folder.mkdir(parents=True, exist_ok=True)
-            pq.write_table(table_of(stream, number), root / "partial")
-            (root / "partial").rename(folder / f"{number:03}.parquet")
+            (root / "in" / stream).mkdir(parents=True, exist_ok=True)
+            pq.write_table(table_of(stream, number), root / f"{stream}.partial")
+        for stream in streams:  # in one go, so that they are mostly of one batch; no test relies on that
+            (root / f"{stream}.partial").rename(root / "in" / stream / f"{number:03}.parquet")
 
 
 def session_of(spark: Any, root: Path, streams: str = "ab", **options: Any) -> weft.Session:
@@ -112,8 +109,8 @@ def results(planned: weft.PlannedQuery) -> Rows:
 
 
 def jobs_of(spark: Any) -> int:
-    """How many jobs Spark has run; it tells a little late."""
-    time.sleep(0.5)
+    """How many jobs Spark has run."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # it tells a little late
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM at a time
+pytestmark = pytest.mark.bench
 
 # Twelve seconds of events, so that windows of five matter.
 SMALL = ["--rows", "6000", "--file-rows", "1000", "--files-per-batch", "2", "--keys", "2000", "--rate", "500"]

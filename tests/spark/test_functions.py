@@ -12,12 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
+from tests.spark.files import read_files, rows_of, run, session_of, write
 from tests.spark.sessions import running
-from tests.spark.test_session import read_files, rows_of, run, session_of, write
 from weft.errors import FunctionError, StateError
 from weft.testing import reference_join
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 FROM = "FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS]"
 CLOSE = f"SELECT a.n AS an, b.n AS bn {FROM} WHERE close_to(a.k, b.k) AND odd(a.n)"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-from tests.spark.test_session import read_files, rows_of, run, session_of, write
+from tests.spark.files import read_files, rows_of, run, session_of, write
 from weft.errors import ConfigError, StateError
 from weft.logical.schema import Schema, Stream
 from weft.runtime.log.checkpoint import Checkpoint
@@ -22,8 +22,6 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.observe.progress import History
 from weft.testing import is_ordered, reference_join
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 FILES, ROWS = 3, 200
 PAIR = """SELECT a.n AS an, b.n AS bn, a.ts AS at, b.ts AS bt

@@ -19,8 +19,6 @@ import weft
 from tests.spark.sessions import running
 from weft.errors import ConfigError, QueryError, StateError, WeftError
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 FULL = """SELECT k, a.n AS an, b.n AS bn, c.n AS cn, provenance
           FROM a FULL JOIN b USING (k) FULL JOIN c USING (k)"""

@@ -23,8 +23,6 @@ from weft.sinks.protocol import Sink
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing import reference_join
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
-
 STREAMS = {
     name: Stream(name, Schema.parse(f"{columns}, ts timestamp"), "ts")
     for name, columns in (("v", "vid long, a long"), ("w", "vid long, uid long"), ("c", "uid long, b string"))

@@ -7,12 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import weft
-from tests.spark.test_session import definition, read_files, rows_of, session_of, write
-
-pytestmark = pytest.mark.xdist_group("spark")
+from tests.spark.files import definition, read_files, rows_of, session_of, write
 
 A, B = "a [RANGE 1 SECOND]", "b [RANGE 1 SECOND]"
 

@@ -21,8 +21,6 @@ from weft.runtime.spark.session import describe_job, slots_of
 from weft.runtime.spark.workers import check_workers
 from weft.version import __version__
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 SLOTS = """
 import sys, threading
 from pathlib import Path

@@ -12,8 +12,6 @@ from weft.logical.expr import type_sql
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM, in one worker
-
 TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(10,2)")
 SCHEMA = ", ".join(f"c{number} {type_}" for number, type_ in enumerate(TYPES))
 PAIRS = (

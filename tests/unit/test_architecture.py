@@ -12,7 +12,9 @@ CODE = ROOT / "src" / "weft"
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 
-PACKAGES = sorted(f"{file.parent.relative_to(CODE)}/" for file in CODE.rglob("__init__.py") if file.parent != CODE)
+PACKAGES = sorted(
+    f"{file.parent.relative_to(CODE)}/" for file in CODE.rglob("__init__.py") if file.parent != CODE
+)
 # A file after a room in the same row of a table, as in "| `runtime/loop/` | … | `loop.py` |", is a file of that room.
 ROWS = re.findall(r"^\| `([a-z_/]+/)` \|.*\|$", TEXT, re.MULTILINE)
 NAMED = sorted(set(re.findall(r"`([a-z_/0-9]+(?:/|\.py|\.md))`", TEXT)))

@@ -2,8 +2,7 @@
 
 Every case is a random workload by one method of the joint optimiser, through the planner that sessions use; queries
 come and go, and statistics change. What the planner makes of it is lowered, and a graph checks itself when it is made.
-A warning that it fell back to separate plans is a failure here. A longer campaign: ``--planner-cases 50000``, from
-another ``--planner-seed``.
+A warning that it fell back to separate plans is a failure here.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.shares import seeds
 from tests.unit.planner_cases import Case, random_case
 from weft.optimizer.joint.methods import METHODS
 from weft.planning import Planner
@@ -23,7 +23,7 @@ from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 
-BLOCKS = 4
+BLOCKS, SEEDS = 4, 20
 
 # Where the solver took steps that cost nothing without those that lead to them (144).
 ONCE_WRONG = (144,)
@@ -81,14 +81,14 @@ def _planned(case: Case, method: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_every_workload_gets_a_plan(block: int, planner_cases: int, planner_seed: int) -> None:
+def test_every_workload_gets_a_plan(block: int) -> None:
     """Else a session would end, or its queries share nothing, because of an unusual statistic."""
     met: Counter[str] = Counter()
-    count = max(1, planner_cases // BLOCKS)
-    for seed in range(planner_seed + block * count, planner_seed + (block + 1) * count):
+    taken = seeds(SEEDS, block)
+    for seed in taken:
         met.update(check(seed))
     for what in ("exact", "incremental", "separate", "an intermediate result"):
-        assert met[what] >= count // 20, f"too few plans are {what}: {met}"
+        assert met[what] >= len(taken) // 20, f"too few plans are {what}: {met}"
 
 
 @pytest.mark.parametrize("seed", ONCE_WRONG)

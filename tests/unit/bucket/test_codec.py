@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.bucket.test_bucket import tables
+from tests.unit.bucket.checks import tables
 from tests.unit.kernels.columns import KEY_TYPES
 from weft.bucket.bucket import Bucket, build
 from weft.bucket.codec import FORMAT, decode, encode, read, write

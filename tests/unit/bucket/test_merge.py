@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.bucket.test_bucket import check_index, rows
+from tests.unit.bucket.checks import check_index, rows
 from tests.unit.kernels.columns import KEY_TYPES, batches
 from weft.bucket.bounds import Bounds
 from weft.bucket.bucket import build

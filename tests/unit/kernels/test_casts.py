@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.kernels.test_select import INF, NAN, alike, arrow, column
+from tests.unit.kernels.expressions import INF, NAN, alike, arrow, column
 from weft.kernels.expr.select import evaluate
 from weft.logical.functions import cast
 from weft.logical.schema import parse_type

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from tests.unit.kernels.columns import chunked
 from weft.errors import PlanError
 from weft.kernels.expr.arrow import arrow_type
@@ -138,14 +139,14 @@ def check(filters: Mapping[int, tuple[Expr, ...]], columns: Columns, rows: int) 
     assert np.array_equal(index.query_sets(columns, rows), expected)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50)
 @given(st.dictionaries(st.integers(0, 199), st.lists(predicates(), max_size=3), max_size=25), tables(COLUMNS))
 def test_queries_of_all_kinds(filters: dict[int, list[Expr]], table: tuple[Columns, int]) -> None:
     check({slot: tuple(found) for slot, found in filters.items()}, *table)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15, deadline=None)
+@examples(5)
 @given(data=st.data())
 def test_every_comparison_of_a_type(kind: str, data: st.DataObject) -> None:
     """All constants against all values, so that every bound is met from both sides."""

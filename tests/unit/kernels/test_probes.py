@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from tests.unit.kernels.columns import KEY_TYPES, VALUE_TYPES, batches, chunked, less, same
 from weft.bucket.bucket import Bucket, build
 from weft.bucket.index import Order, by_hash, by_value
@@ -81,7 +82,7 @@ def check(matches: Matches, wanted: set[Pair]) -> None:
     assert set(found) == wanted
 
 
-@settings(max_examples=60)
+@examples(20)
 @given(st.data(), joins(KEY_TYPES), st.booleans())
 def test_equality(data: st.DataObject, join: tuple[Any, list[Any]], windowed: bool) -> None:
     probes, stored = join
@@ -98,7 +99,7 @@ def test_equality(data: st.DataObject, join: tuple[Any, list[Any]], windowed: bo
         check(matches, expected(probes, runs, match, windowed))
 
 
-@settings(max_examples=40)
+@examples(15)
 @given(st.data(), joins(KEY_TYPES))
 def test_the_keys_of_a_bucket_are_in_order_already(data: st.DataObject, join: tuple[Any, list[Any]]) -> None:
     probes, stored = join
@@ -113,7 +114,7 @@ def test_the_keys_of_a_bucket_are_in_order_already(data: st.DataObject, join: tu
         assert sorted(pairs_of(as_it_is)) == sorted(pairs_of(sorted_first))
 
 
-@settings(max_examples=70)
+@examples(25)
 @given(st.data(), joins(VALUE_TYPES), st.booleans(), st.booleans(), st.booleans())
 def test_bands(
     data: st.DataObject, join: tuple[Any, list[Any]], low_open: bool, high_open: bool, windowed: bool
@@ -180,7 +181,7 @@ def predicates() -> dict[str, tuple[Expr, Callable[[dict[str, Any], dict[str, An
     }
 
 
-@settings(max_examples=60)
+@examples(20)
 @given(st.data(), joins([pa.int64()]), st.sampled_from(sorted(predicates())), st.booleans())
 def test_theta(data: st.DataObject, join: tuple[Any, list[Any]], name: str, windowed: bool) -> None:
     probes, stored = join
@@ -191,7 +192,7 @@ def test_theta(data: st.DataObject, join: tuple[Any, list[Any]], name: str, wind
     check(matches, expected(probes, runs, match, windowed))
 
 
-@settings(max_examples=40)
+@examples(15)
 @given(joins([pa.int64()]), st.integers(1, 7))
 def test_portions_are_bounded_and_complete(join: tuple[Any, list[Any]], portion: int) -> None:
     probes, stored = join

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.select import holds
 from weft.kernels.probe.pair_program import program
@@ -104,7 +105,7 @@ def columns(draw: st.DrawFn) -> dict[tuple[str, str], Any]:
     return found
 
 
-@settings(max_examples=200)
+@examples(65)
 @given(columns(), conditions())
 def test_programs_agree_with_the_evaluator(data: dict[tuple[str, str], Any], predicate: Expr) -> None:
     found = program(predicate)

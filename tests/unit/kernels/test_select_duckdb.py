@@ -9,9 +9,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from tests.unit.kernels.columns import chunked
 from weft.kernels.expr.select import evaluate, holds
 from weft.logical.expr import Column, Expr, to_sql
@@ -156,7 +157,7 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=200)
+@examples(65)
 @given(data=st.data(), table=rows(), parts=st.integers(1, 3))
 def test_random_expressions(
     connection: duckdb.DuckDBPyConnection, data: st.DataObject, table: Any, parts: int

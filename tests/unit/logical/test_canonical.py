@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.shares import examples
 from tests.strategies import alias_names, catalogs, queries
 
 from weft.logical.canonical import canonical, joined_on
@@ -50,7 +51,7 @@ def test_counted_inputs_have_names_of_their_own() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@examples(50)
 def test_names_go_there_and_back(data: st.DataObject) -> None:
     """What an author is shown is what he wrote, and what he called it makes no difference."""
     asked = data.draw(queries(data.draw(catalogs(2)), most=4))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.shares import examples
 
 from weft.kernels.expr.select import holds
 from weft.logical.expr import Column, Expr, all_of
@@ -41,7 +42,7 @@ def comparisons(draw: st.DrawFn) -> Expr:
 
 
 @given(st.lists(comparisons(), max_size=3), st.lists(comparisons(), min_size=1, max_size=3))
-@settings(max_examples=600)
+@examples(200)
 def test_what_is_implied_is_so(wanted: list[Expr], known: list[Expr]) -> None:
     """For every value, NULL and NaN included."""
     if implied(wanted, known):
@@ -71,7 +72,7 @@ def test_bounds_follow_from_narrower_ones(wanted: Expr, known: Expr, answer: boo
     assert implied([wanted], [known]) is answer
 
 
-def test_what_is_asked_is_implied_by_itself_and_nothing_by_everything() -> None:
+def test_what_is_requests_is_implied_by_itself_and_nothing_by_everything() -> None:
     """No filters let all pass: others' tuples are among them."""
     one = call("<>", X, literal(5))
     assert implied([one], [one])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.shares import examples
 from tests.strategies import catalogs, outer_queries, queries
 
 from weft.errors import PlanError, QueryError
@@ -102,7 +103,7 @@ def test_subquery_of_strangers() -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(20)
 def test_subqueries_cover_the_query(data: st.DataObject) -> None:
     """Joining the parts of a query would not give the query back."""
     query = data.draw(queries(data.draw(catalogs(2)), most=4))
@@ -199,7 +200,7 @@ CODEC = Codec(LOGICAL)
 
 
 @given(st.data())
-@settings(max_examples=100)
+@examples(35)
 def test_codec_round_trip(data: st.DataObject) -> None:
     """A restarted session would run another query than the one it had stored."""
     catalog = data.draw(catalogs())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.shares import examples
 from tests.strategies import alias_names, catalogs, conditions, outer_queries, queries, windows
 
 from weft.logical.catalog import Catalog
@@ -30,7 +31,7 @@ def renamed(query: Query, names: list[str]) -> Query:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@examples(50)
 def test_renaming(data: st.DataObject) -> None:
     """Two users who name the streams differently would not share state."""
     catalog = data.draw(catalogs(2))
@@ -45,7 +46,7 @@ def test_renaming(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100)
+@examples(35)
 def test_shuffling(data: st.DataObject) -> None:
     """The order of FROM and WHERE would make another query."""
     catalog = data.draw(catalogs(2))
@@ -57,7 +58,7 @@ def test_shuffling(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=50)
+@examples(15)
 def test_changes(data: st.DataObject) -> None:
     """Two different queries would be answered with one result."""
     catalog = data.draw(catalogs(2))
@@ -71,7 +72,7 @@ def test_changes(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(20)
 def test_windows_count(data: st.DataObject) -> None:
     """A query over an hour would be answered from the state of a minute."""
     catalog = data.draw(catalogs(2))

@@ -11,14 +11,14 @@ from random import Random
 import pytest
 
 from tests.unit.optimizer.queries import join
-from tests.unit.optimizer.test_workspace import workspace
+from tests.unit.optimizer.workspaces import workspace
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
 from weft.optimizer.cost import Weights
-from weft.optimizer.joint import ilp_model as joint_program
 from weft.optimizer.joint.alone import best_alone
 from weft.optimizer.joint.ilp import components, solve
 from weft.optimizer.joint.ilp_model import Model, Node
+from weft.optimizer.joint import ilp_model as joint_program
 from weft.optimizer.joint.relevant import relevant_steps
 from weft.optimizer.joint.solver import Result
 from weft.optimizer.joint.workspace import PROBES_ONLY, Step, Workspace
@@ -133,7 +133,7 @@ class TestFigure71:
         assert found.cost == pytest.approx(2 * 100 + 2 * (100 + 50 + 50))
         assert {kept.store.name for kept in found.plan.upkeep} == {"S⋈T"}
 
-    def test_values_that_lead_nowhere_are_asked_for_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_values_that_lead_nowhere_are_requests_for_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Within the solver's tolerance there may be nothing of a step that is needed; a plan there is."""
         statistics = Statistics(EQUAL_RATES, horizon=SECOND)
         space = workspace(*self.SPACE.queries.values(), statistics=statistics)

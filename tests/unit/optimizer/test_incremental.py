@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples, seeds
 from tests.unit.optimizer.ajoin import QUERIES, SAMPLE, STATISTICS, WC, ask
 from tests.unit.optimizer.workloads import workload
 from weft.optimizer.groups.grouping import groups
@@ -70,7 +71,7 @@ class TestAdd:
     """Eager sharing."""
 
     @given(st.integers(0, 10_000))
-    @settings(max_examples=15, deadline=None)
+    @examples(5)
     def test_nobody_else_changes(self, seed: int) -> None:
         """Running queries go on as they are, with their stores."""
         queries, statistics = workload(seed, 5, streams=6)
@@ -105,7 +106,7 @@ class TestPlanAll:
     """Any workload."""
 
     @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.4]))
-    @settings(max_examples=15, deadline=None)
+    @examples(5)
     def test_plans_are_valid(self, seed: int, filters: float) -> None:
         """Every query has an answer, and the cost that guided the search is the plan's."""
         queries, statistics = workload(seed, 4, streams=6, filters=filters)
@@ -123,7 +124,7 @@ class TestPlanAll:
         assert {answer.name for answer in plan.answers} == set(queries)
         assert [plan.answer(name) for name in ("q1", "q4")] == list(fixed.answers)
 
-    @pytest.mark.parametrize("seed", range(6))
+    @pytest.mark.parametrize("seed", seeds(2))
     def test_never_dearer_than_eager_sharing(self, seed: int) -> None:
         """Seeing all queries at once must pay."""
         queries, statistics = workload(seed, 5, streams=6)

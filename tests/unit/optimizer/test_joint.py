@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples, seeds
 from tests.unit.optimizer.ajoin import QUERIES, STATISTICS
 from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workloads import workload
@@ -35,7 +36,7 @@ class TestNearTheBest:
     more in the worst.
     """
 
-    @pytest.mark.parametrize("seed", range(6))
+    @pytest.mark.parametrize("seed", seeds(2))
     @pytest.mark.parametrize("filters", [0.0, 0.4])
     def test_within_five_percent(self, seed: int, filters: float) -> None:
         """Wherever the best plan is proven to be it."""
@@ -69,7 +70,7 @@ class TestMethods:
         assert found["incremental"].gap is None
 
     @given(st.integers(0, 10_000), st.sampled_from([1.0, 1_000.0]))
-    @settings(max_examples=10, deadline=None)
+    @examples(4)
     def test_auto_is_never_dearer_than_planning_apart(self, seed: int, faster: float) -> None:
         """Hops included: a shared plan that takes two hops more is no gain while tuples are few."""
         queries, statistics = workload(seed, 4, streams=6, faster=faster)
@@ -163,7 +164,7 @@ class TestRealised:
     """The cost of shared walks, hops included."""
 
     @given(st.integers(0, 10_000))
-    @settings(max_examples=20, deadline=None)
+    @examples(6)
     def test_of_one_query_it_is_the_cost_of_its_plan(self, seed: int) -> None:
         """Two computations, one schedule."""
         queries, statistics = workload(seed, 1, streams=6, filters=0.3)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.equivalence.test_plans import random_options
+from tests import shares
+from tests.equivalence.options import random_options
+from tests.shares import examples
 from tests.unit.optimizer.queries import join, rates
 from weft.errors import ConfigError, PlanError
 from weft.optimizer.cost import Weights
@@ -28,7 +30,7 @@ names = st.sampled_from([name for name in STRATEGIES if name != "exhaustive"])
 
 
 @given(seeds, names)
-@settings(max_examples=150, deadline=None)
+@examples(50)
 def test_every_plan_lowers_to_a_valid_graph(seed: int, strategy: str) -> None:
     """Graphs check themselves; what the cost says of hops and steps must be what the graph does."""
     case = random_case(seed, least=1, most=6)
@@ -49,7 +51,7 @@ def test_every_plan_lowers_to_a_valid_graph(seed: int, strategy: str) -> None:
 
 
 @given(seeds, st.randoms(use_true_random=False))
-@settings(max_examples=80, deadline=None)
+@examples(25)
 def test_bounds_are_bounds(seed: int, rng: random.Random) -> None:
     """A bound that is too high would make `exhaustive` miss the best plan, and `auto` look better than it is."""
     case = random_case(seed, least=3, most=4)
@@ -68,7 +70,7 @@ def test_bounds_are_bounds(seed: int, rng: random.Random) -> None:
     assert lower_bound(space, tree, some) <= exact.total * SLACK
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", shares.seeds(4))
 def test_exhaustive_is_the_minimum(seed: int) -> None:
     """Checked by trying everything: all trees, all layouts, without any pruning."""
     case = random_case(seed, least=3, most=3)
@@ -87,7 +89,7 @@ def test_exhaustive_is_the_minimum(seed: int) -> None:
 def test_auto_is_near_the_best_and_never_behind_the_simple_ones() -> None:
     """Within 5 % of `exhaustive` on average, never behind flat or left-deep; `weft bench strategies` tries 1,000."""
     ratios = []
-    for seed in range(40):
+    for seed in shares.seeds(12):
         case = random_case(seed, least=3, most=4)
         costs = {}
         for strategy in ("auto", "exhaustive", "flat", "left_deep"):
@@ -107,7 +109,7 @@ def test_planning_is_deterministic() -> None:
 
 def test_dear_hops_make_plans_with_fewer_hops() -> None:
     """The cost model knows hops: if they were free, plans would use at least as many."""
-    for seed in range(30):
+    for seed in shares.seeds(10):
         case = random_case(seed)
         hops = [
             optimise(case.query, case.statistics, Options(weights=Weights(hop=weight))).cost
@@ -151,7 +153,7 @@ def test_impossible_options_are_refused(wrong: dict[str, object]) -> None:
         Weights(**wrong["weights"]) if "weights" in wrong else Options(**wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", shares.seeds(2))
 def test_auto_keeps_its_promise_for_many_inputs(seed: int) -> None:
     """With seven and eight inputs the search is shorter, but never behind flat or left-deep."""
     case = random_case(seed, least=7, most=8)

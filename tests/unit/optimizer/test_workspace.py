@@ -6,29 +6,17 @@ from datetime import timedelta
 
 import pytest
 
+from tests.shares import seeds
 from tests.unit.optimizer.queries import join, rates
+from tests.unit.optimizer.workspaces import workspace
 from weft.logical.canonical import canonical
-from weft.logical.query import Query
 from weft.optimizer.joint.alone import best_alone
-from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
+from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.workload import share
 from weft.stats.statistics import Statistics
 from weft.testing import random_case
-
-
-def workspace(
-    *queries: Query,
-    statistics: Statistics | None = None,
-    options: Options | None = None,
-    replicated: bool = False,
-) -> Workspace:
-    """Queries q1, q2, … together, in probe cost only."""
-    named = {f"q{i}": canonical(query).query for i, query in enumerate(queries, 1)}
-    return Workspace(
-        named, statistics or Statistics(), options or Options(weights=PROBES_ONLY), replicated=replicated
-    )
 
 
 class TestSubJoins:
@@ -85,7 +73,7 @@ class TestEditing:
 class TestCost:
     OPTIONS = Options(partitions=3)
 
-    @pytest.mark.parametrize("seed", range(40))
+    @pytest.mark.parametrize("seed", seeds(10))
     def test_a_plan_alone_is_no_dearer_than_that_of_the_optimiser_of_one_query(self, seed: int) -> None:
         """In the costs both know; that one saves hops besides, so it may choose otherwise."""
         case = random_case(seed, least=2, most=5)

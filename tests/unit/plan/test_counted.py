@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.equivalence.test_plans import random_options
+from tests.equivalence.options import random_options
 from weft.arguments import check_backfill
 from weft.errors import PlanError, QueryError
 from weft.logical.canonical import canonical

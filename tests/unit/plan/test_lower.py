@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.shares import seeds
 from tests.unit.plan.workloads import CHAIN, OTHER, PAIR, overlapping, plan, query, shared
 from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.join_plan import Layout
@@ -93,7 +94,7 @@ def test_nulls_are_dropped_where_one_query_is_alone_and_joins_on_the_key() -> No
     assert [edge.nulls for edge in tracked.edges if edge.kind == GROUP_BY] == [True, True]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_graphs_of_overlapping_queries_survive_json(seed: int) -> None:
     """Every worker builds its program from it."""
     graph = lower_workload(overlapping(seed))
@@ -116,7 +117,7 @@ def test_the_part_of_a_graph_of_one_query_is_that_graph(strategy: str) -> None:
     assert part.stores == {store.name: store.name for store in graph.stores}
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_parts_of_a_shared_graph_lead_from_its_names_to_theirs(seed: int) -> None:
     """Edge by edge and store by store, so that what was counted can be shown to every author."""
     graph = lower_workload(overlapping(seed))

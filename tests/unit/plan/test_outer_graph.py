@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.plan.test_graph import (
+from tests.unit.plan.mutants import (
     Mutants,
     changed,
     refused,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.shares import seeds
 from tests.unit.plan.workloads import CHAIN, OTHER, PAIR, overlapping, plan, query, shared
 from weft.errors import PlanError
 from weft.logical.canonical import joined_on
@@ -18,7 +19,7 @@ BOTH = SharedStore(("v", "w"), Layout("scattered", 2), joined_on(query(PAIR), ("
 PAIRED = Answer("pair", query(PAIR), (Walk("v", (W,)), Walk("w", (V,))))
 
 
-def test_equal_plans_are_shared_whoever_asked() -> None:
+def test_equal_plans_are_shared_whoever_requests() -> None:
     """The second of two equal queries costs no store."""
     found = shared(one=PAIR, other=PAIR.replace("v.x", "w.uid"))
     assert found.stores == shared(one=PAIR).stores
@@ -71,7 +72,7 @@ def test_of_two_ways_to_compute_a_store_that_of_those_who_are_there_stays() -> N
     assert not set(copies) & set(found.stores)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_plans_of_overlapping_queries_survive_json(seed: int) -> None:
     """The queries that stand are restored from it after a crash."""
     found = overlapping(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.equivalence.test_plans import random_options
+from tests.equivalence.options import random_options
 from tests.unit.runtime.joins import session
 from weft.logical.canonical import canonical
 from weft.logical.query import Query

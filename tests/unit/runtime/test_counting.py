@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from tests.unit.runtime.joins import graph
 from weft.bucket.bucket import build
 from weft.kernels.probe.ranges import Matches
@@ -55,7 +56,7 @@ def test_what_is_stored_twice_counts_once() -> None:
     assert ranks_within(PLAN, batch).tolist() == [1, 1, 2, 2, 1]
 
 
-@settings(max_examples=60)
+@examples(20)
 @given(
     st.lists(st.lists(st.tuples(TEXTS, FLOATS), min_size=1, max_size=9), min_size=1, max_size=4), st.data()
 )

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
 from tests.unit.runtime.joins import sorted_rows, v, w
+from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
 from weft.logical.outer import taken_apart
 from weft.plan.graph import Member, Visibility
 from weft.plan.join_plan import Layout
@@ -28,26 +29,7 @@ from weft.runtime.queries.visibility import NULLS, StateFacts, newcomers
 from weft.testing.local import LocalRunner
 
 V, W = "v partitioned by v.vid", "w partitioned by w.vid"
-BELOW = PAIR + " AND v.x < {}"
 NEWEST = {"v": 90, "w": 80}
-
-
-def stored(alias: str, kind: str = "partitioned", column: str = "vid") -> SharedStore:
-    """A store of v or w."""
-    by = query(PAIR).input(alias).column(column) if kind == "partitioned" else None
-    return SharedStore((alias,), Layout(kind, 2, by))
-
-
-def pairs(v: SharedStore, w: SharedStore, **queries: str) -> WorkloadPlan:
-    """Joins of v and w that look into these stores."""
-    return WorkloadPlan(
-        tuple(Answer(name, query(sql), (Walk("v", (w,)), Walk("w", (v,)))) for name, sql in queries.items())
-    )
-
-
-def program(found: WorkloadPlan, *members: Member) -> ExecutableGraph:
-    """What runs, with some members as they are given."""
-    return ExecutableGraph(lower_workload(found, members, tracked=True))
 
 
 def joined(found: WorkloadPlan, old: ExecutableGraph | None, facts: StateFacts) -> dict[str, Member]:
@@ -61,9 +43,6 @@ def facts_of(old: ExecutableGraph, **given: dict[str, int]) -> StateFacts:
     return StateFacts(
         5, kept, given.get("evicted", {}), given.get("marks", {}), NEWEST, given.get("oldest", {})
     )
-
-
-OLD = program(pairs(stored("v"), stored("w"), old=BELOW.format(5)))
 
 
 def visibilities(sql: str, old: ExecutableGraph = OLD, **given: dict[str, int]) -> Member:
@@ -202,7 +181,7 @@ class TestRelay:
         assert stores <= edges
         assert not any(edge.endswith("result") for edge in edges)
 
-    def test_a_past_that_is_asked_for_is_read_and_answered(self) -> None:
+    def test_a_past_that_is_requests_for_is_read_and_answered(self) -> None:
         """From the store that the newcomer sees it in; without sight there is nothing to read."""
         both = pairs(stored("v"), stored("w"), new=BELOW.format(3), old=BELOW.format(5))
         seen = joined(both, OLD, facts_of(OLD))
@@ -236,7 +215,7 @@ class TestRelay:
 class TestKept:
     """Since when a column is kept, and below which time rows may be gone."""
 
-    def test_a_column_is_kept_since_it_was_first_asked_for(self) -> None:
+    def test_a_column_is_kept_since_it_was_first_requests_for(self) -> None:
         """What was there stays; what is filled is as old as what it is filled from."""
         facts = facts_of(OLD)
         more = "SELECT w.s FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS] WHERE v.vid = w.vid"

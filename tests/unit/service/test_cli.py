@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.unit.service.command import weft
 from tests.unit.service.samples import GOOD
 from weft.errors import ConfigError
 from weft.plan.graph import CODEC, PhysicalGraph
@@ -16,14 +15,6 @@ from weft.service.bench import find_benchmarks, load_benchmark
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 VIDEO = EXAMPLES / "video.yaml"
-
-
-def weft(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command, as installed."""
-    code = "from weft.service.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
 
 
 def test_explain_shows_every_query_and_all_strategies() -> None:
@@ -145,7 +136,7 @@ def test_the_strategies_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> No
     assert shown.count("verdict: ") == 5
 
 
-def test_the_strategies_benchmark_fails_only_when_asked_to(
+def test_the_strategies_benchmark_fails_only_when_requests_to(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In CI a missed target is an error, at a desk it is a figure."""

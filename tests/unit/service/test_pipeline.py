@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from tests.unit.service.samples import GOOD, OPTIONS, RUNNABLE, SELECTIVITY
 from weft.errors import PipelineError, WeftError
 from weft.service.pipeline import load_pipeline, read_pipeline
@@ -222,14 +223,14 @@ values = st.recursive(
 @given(st.sampled_from(list(places(DOCUMENT))), values, st.booleans())
 @example(("streams", "b"), True, True)
 @example(("options", "partitions"), float("inf"), False)
-@settings(max_examples=400)
+@examples(135)
 def test_whatever_a_file_says_it_is_planned_or_refused(path: Path_, new: object, as_name: bool) -> None:
     """A stack trace would leave the user to guess which line of the file is wrong."""
     check(replaced(DOCUMENT, path, new, as_name))
 
 
 @given(st.sampled_from(list(places(TO_RUN))), values, st.booleans())
-@settings(max_examples=150)
+@examples(50)
 def test_whatever_a_file_says_of_running_it_is_read_or_refused(
     path: Path_, new: object, as_name: bool
 ) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.service.command import weft
 from tests.unit.service.samples import GOOD
-from tests.unit.service.test_cli import weft
 from weft.errors import PipelineError
 from weft.runtime.task.functions import PackedFunction
 from weft.service.pipeline import Pipeline, load_pipeline

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.unit.runtime.test_inspect import COUNTED, PAIR, checkpoint
-from tests.unit.service.test_cli import weft
+from tests.unit.runtime.checkpoints import COUNTED, PAIR, checkpoint
+from tests.unit.service.command import weft
 from weft.runtime.log.checkpoint import FORMAT
 from weft.runtime.observe.inspect import CheckpointState, Files, QueryState, StoreState
 from weft.service.state_view import state_tables

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from tests.unit.sources import writers
 from tests.unit.sources.writers import PLAIN, SCHEMA, WRITERS, Row, table
 from weft.errors import SourceError
@@ -31,7 +32,7 @@ def read(
 
 @pytest.mark.parametrize("name", WRITERS)
 @given(values=writers.rows())
-@settings(max_examples=60)
+@examples(20)
 def test_every_value_of_every_type_arrives(name: str, values: list[Row]) -> None:
     format_, write = WRITERS[name]
     decoded = read(write(values), format_)
@@ -102,7 +103,7 @@ def lines_of(records: list[bytes], first: int) -> list[tuple[int, int]]:
 
 
 @given(mixed=corrupted(JSON_FAULTS))
-@settings(max_examples=120)
+@examples(40)
 def test_bad_json_lines_are_set_aside_and_all_others_stay(mixed: list[Row | bytes]) -> None:
     lines = [item if isinstance(item, bytes) else writers.json_line(item, PLAIN) for item in mixed]
     decoded = read(b"\n".join(lines), "json", PLAIN)
@@ -115,7 +116,7 @@ def test_bad_json_lines_are_set_aside_and_all_others_stay(mixed: list[Row | byte
 
 
 @given(mixed=corrupted(CSV_FAULTS), end=st.sampled_from([b"", b"\n"]))
-@settings(max_examples=200)
+@examples(65)
 def test_bad_csv_records_are_set_aside_and_all_others_stay(mixed: list[Row | bytes], end: bytes) -> None:
     records = [item if isinstance(item, bytes) else writers.csv_line(item) for item in mixed]
     header = b"k,s,n\n"
@@ -159,7 +160,7 @@ def test_a_file_that_is_cut_off_is_set_aside_as_a_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["parquet", "arrow file", "json", "csv"])
 @given(at=st.floats(0, 0.999), value=st.integers(0, 255))
-@settings(max_examples=60)
+@examples(20)
 def test_a_byte_that_changed_never_stops_the_run(name: str, at: float, value: int) -> None:
     format_, write = WRITERS[name]
     content = bytearray(write([(number, "text", 7) for number in range(30)], PLAIN))

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from tests.unit.sources import writers
 from weft.logical.schema import Schema
 from weft.ports.source import MemoryBlobs, Place
@@ -108,7 +109,7 @@ class Story:
 
 @pytest.mark.parametrize("format_", ["json", "parquet"])
 @given(steps=steps)
-@settings(max_examples=120)
+@examples(40)
 def test_every_file_is_taken_once_and_as_a_whole(format_: str, steps: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         source = files(format_, folder, schema=SCHEMA, unfinished_after="7 days")

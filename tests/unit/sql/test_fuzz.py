@@ -7,12 +7,15 @@ from contextlib import suppress
 from random import Random
 
 import pytest
+from tests.shares import seeds, share_of
 from tests.unit.sql.grammar import Grammar
 from tests.unit.sql.samples import CATALOG
 
 from weft.errors import SqlError
 from weft.sql.bind import parse_predicate, parse_query
 from weft.sql.builder import Builder
+
+TEXTS, FRAGMENTS = 1_000, 250
 
 
 def check(text: str) -> bool:
@@ -31,21 +34,21 @@ def check(text: str) -> bool:
     return False
 
 
-def test_random_texts(fuzz_inputs: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_random_texts(caplog: pytest.LogCaptureFixture) -> None:
     """A typo in a query would show a stack trace of somebody else's parser."""
     accepted = 0
     with caplog.at_level(logging.DEBUG):
-        for seed in range(fuzz_inputs):
+        for seed in seeds(TEXTS):
             accepted += check(Grammar(Random(seed)).text())
     assert not caplog.records
-    assert accepted > fuzz_inputs // 50, "the grammar writes hardly anything valid"
+    assert accepted > share_of(TEXTS) // 50, "the grammar writes hardly anything valid"
 
 
-def test_random_fragments(fuzz_inputs: int) -> None:
+def test_random_fragments() -> None:
     """The builder's texts would be read with less care than whole queries."""
     inputs = parse_query("SELECT v.vid FROM videos v JOIN views w USING (vid)", CATALOG).inputs
     accepted = 0
-    for seed in range(fuzz_inputs // 4):
+    for seed in seeds(FRAGMENTS):
         text = Grammar(Random(seed)).fragment(("v", "videos"), ("w", "views"))
         with suppress(SqlError):
             predicate = parse_predicate(text, inputs)
@@ -55,7 +58,7 @@ def test_random_fragments(fuzz_inputs: int) -> None:
             Builder().select(text).where(text).from_("videos", alias="v").join(
                 "views", alias="w", on=text
             ).build(CATALOG)
-    assert accepted > fuzz_inputs // 50, "the grammar writes hardly anything valid"
+    assert accepted > share_of(FRAGMENTS) // 12, "the grammar writes hardly anything valid"
 
 
 @pytest.mark.parametrize(

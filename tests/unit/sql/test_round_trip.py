@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.shares import examples
 from tests.strategies import UNTESTED, catalogs, outer_queries, queries, to_builder
 from tests.unit.sql.samples import CATALOG
 
@@ -29,7 +30,7 @@ def _is_satisfiable(query: Query) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@examples(65)
 def test_query(data: st.DataObject) -> None:
     """A printed query would not mean what it was printed from: explain and recovery would lie."""
     catalog = data.draw(catalogs())
@@ -40,7 +41,7 @@ def test_query(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@examples(50)
 def test_outer_query(data: st.DataObject) -> None:
     """An outer join would change its place when printed, and with it the result."""
     catalog = data.draw(catalogs())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.stats.test_statistics import query
+from tests.unit.stats.queries import query
 from weft.errors import StatisticsError
 from weft.stats.estimate import Estimator
 from weft.stats.skew import Distribution, agreement, joined

@@ -5,27 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.shares import examples
 from tests.unit.optimizer.queries import join, rates
+from tests.unit.stats.queries import query
 from weft.errors import StatisticsError
-from weft.logical.catalog import Catalog
-from weft.logical.query import Query
-from weft.logical.schema import Schema, Stream
-from weft.sql.bind import parse_query
 from weft.stats.estimate import Estimator, bits
 from weft.stats.statistics import DEFAULTS, Statistics, StreamStatistics, predicate_name
 from weft.testing import random_case
-
-STREAMS = Catalog(
-    tuple(Stream(n, Schema.parse("k long, x long, s string, ts timestamp"), "ts") for n in ("v", "w", "c"))
-)
-
-
-def query(sql: str) -> Query:
-    """A query over v, w and c."""
-    return parse_query(sql, STREAMS)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +91,7 @@ def test_full_history_counts_only_partners_that_came_first() -> None:
 
 
 @given(st.integers(0, 5000))
-@settings(max_examples=60)
+@examples(20)
 def test_estimates_are_sane(seed: int) -> None:
     """Never negative, never NaN; a set's rate is the sum over its last tuples."""
     case = random_case(seed)

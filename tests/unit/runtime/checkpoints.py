@@ -1,0 +1,73 @@
+"""A checkpoint of two queries, as a session leaves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.unit.runtime.joins import session
+from weft.bucket.bounds import Bounds
+from weft.logical.canonical import canonical
+from weft.optimizer.single.strategies import optimise
+from weft.optimizer.space import Options
+from weft.plan.graph import CODEC
+from weft.plan.lower import lower_workload
+from weft.plan.workload import share
+from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.log.values import BatchPlan, Blueprint, Manifest, RunFile, Runs
+from weft.runtime.queries.request import QueryRequest
+
+COUNTED = "SELECT a.x AS x, b.uid AS uid FROM v [RANGE 5 SECONDS] AS a, w [ROWS 10] AS b WHERE a.vid = b.vid"
+PAIR = "SELECT v.x AS x, w.uid AS uid FROM v [RANGE 5 SECONDS], w [RANGE 3 SECONDS] WHERE v.vid = w.vid"
+QUERIES = {"counted": COUNTED, "pair": PAIR}
+STOPPED = {"old": "stopped", "wrong": "failed: SinkError: no room"}
+V = "v partitioned by v.vid"
+W = "w partitioned by w.vid"
+ROWS = "w$rows partitioned by `w$rows`.vid"
+
+IDENTITY: dict[str, Any] = {
+    "streams": {"v": ["vid long, x long, ts timestamp", "ts"], "u": ["vid long", None]},
+    "partitions": 2,
+}
+
+
+def blueprint() -> Blueprint:
+    """Two queries that share the store of v, and two that have stopped."""
+    made = {name: canonical(session().parse(text)) for name, text in QUERIES.items()}
+    options = Options(partitions=2, strategy="flat")
+    plan = share({name: optimise(one.query, session().statistics, options) for name, one in made.items()})
+    requests = {name: QueryRequest(one.query, one.names).to_dict() for name, one in made.items()}
+    return Blueprint(lower_workload(plan).to_json(), CODEC.dumps(plan), requests, STOPPED)
+
+
+def checkpoint(root: Path) -> Checkpoint:
+    """A checkpoint that a session holds, with three batches, of which the last two are kept."""
+    made = Checkpoint.at(root)
+    made.open(**IDENTITY)
+    made.claim()
+    for number in range(3):
+        _write_plan(made, number)
+        made.commit(left := _manifest(made, number))
+        made.tidy(left)
+    return made
+
+
+def _write_plan(made: Checkpoint, number: int) -> None:
+    name = made.write_blueprint(blueprint())
+    made.write_plan(BatchPlan(number, 0, name, {"queries": name}, {}))
+
+
+def _manifest(made: Checkpoint, number: int) -> Manifest:
+    def run(name: str, rows: int, first: int, last: int) -> RunFile:
+        made.storage.put(f"{BUCKETS}/{name}", b"x" * rows)
+        return RunFile(name, Bounds(rows, 10 * rows, first, last))
+
+    runs: Runs = {
+        "queries": {
+            "v⋈w": {0: (run(f"{number}-c", 1, 5, 5),)},
+            V: {0: (run(f"{number}-a", 3, 1, 5), run(f"{number}-b", 2, 0, 9)), 1: (run("1", 4, 3, 4),)},
+            ROWS: {1: (run(f"{number}-d", 6, 90, 95),)},
+        }
+    }
+    name = blueprint().name
+    return Manifest(number, runs, {"v": 7}, arrived={"v": 9, "w": 6}, results={"pair": 12}, blueprint=name)
