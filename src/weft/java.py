@@ -70,7 +70,7 @@ def find_java() -> Java:
 def _hint(home: str | None) -> str:
     """What to do; to get another Java does not help where JAVA_HOME names one."""
     if home:
-        return f"unset JAVA_HOME, or set it to the directory of a Java {OLDEST}; {GET_JAVA}"
+        return f"set JAVA_HOME to the directory of a Java {OLDEST} or newer, or unset it and run `weft java`"
     return f"run `weft java`, which gets one if it can; or yourself: {GET_JAVA}"
 
 
