@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from weft.java import use_own_java
+
 os.environ.setdefault("WEFT_CLASS_ARCHIVE", "0")  # tests leave nothing in the user's cache
+use_own_java()  # also for the programs that tests start
 
 settings.register_profile(
     "weft",
