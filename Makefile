@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo java test warm check lint format types imports unit campaign golden fuzz bench lock clean
@@ -18,19 +19,20 @@ help: ## List the commands
 $(READY): pyproject.toml requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "Weft needs Python 3.10 or newer; set PYTHON=/path/to/python3"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "Making a virtual environment in $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "Installing Weft, Spark and the tools into it; 700 MB are downloaded, which takes a minute or two …"
+	@$(PIP) --requirement requirements-dev.txt
+	@$(PIP) --no-deps --editable .
 	@touch $@
 
 setup: $(READY) ## Make a virtual environment with everything in it
 
-demo: $(READY) ## Join four live streams by three queries on local Spark, for 20 seconds
-	SPARK_LOCAL_IP=127.0.0.1 $(BIN)/weft demo --for 20s
+demo: $(READY) java ## Join four live streams by three queries on local Spark, for 20 seconds
+	@SPARK_LOCAL_IP=127.0.0.1 $(BIN)/weft demo --for 20s
 
-java:
-	@command -v java >/dev/null || { echo "Weft runs on Spark, which needs Java 17 or newer:"; \
-		echo "  Debian, Ubuntu: apt-get install openjdk-17-jre-headless    macOS: brew install openjdk@17"; exit 1; }
+java: $(READY) ## Find the Java that Spark runs on, or get one
+	@$(BIN)/weft java
 
 test: $(READY) ## Check everything and run the tests, as CI does
 	$(MAKE) --no-print-directory --jobs=2 check warm
@@ -78,5 +80,6 @@ lock: ## Pin the development dependencies anew
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --no-emit-index-url \
 		--no-header --annotation-style line --output-file requirements-dev.txt pyproject.toml
 
-clean: ## Remove the virtual environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean: ## Remove the virtual environment, all caches, and the compiled kernels
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

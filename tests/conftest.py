@@ -14,8 +14,10 @@ from hypothesis import HealthCheck, settings
 
 from tests import shares
 from tests.shares import Share
+from weft.java import use_own_java
 
 os.environ.setdefault("WEFT_CLASS_ARCHIVE", "0")  # tests leave nothing in the user's cache
+use_own_java()  # also for the programs that tests start
 
 _ON_SPARK = ("tests/spark/", "tests/service/")  # all tests of these folders are marked spark
 _OF_BENCHMARKS = ("tests/unit/benchmarks/",)  # and of these, bench

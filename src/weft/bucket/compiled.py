@@ -3,18 +3,21 @@
 Guarantees: what is decorated with `compiled` keeps its Python signature, is compiled on first use, cached on disk
 beside its file, and releases the interpreter lock while it runs. Nothing else in Weft imports Numba.
 
-A cached function does not notice that a function it calls in *another* file has changed: after editing one of
-those, delete the ``*.nb?`` files of the folder (a fresh install has none).
+What is cached is used only if all that it was compiled from is as it was: its file, which is all that Numba looks at,
+and the compiled functions and constants that this file has from others (`_origins`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -51,11 +54,46 @@ Floats = NDArray[np.float64]
 def compiled(function: F) -> F:
     """The function as machine code; division by zero is the caller's business, as in NumPy."""
     try:
-        return cast(F, njit(cache=True, nogil=True, error_model="numpy")(function))
+        made = njit(cache=True, nogil=True, error_model="numpy")(function)
     except (
         RuntimeError
     ):  # no place for a cache: neither beside the file nor in the home directory can be written
         return cast(F, njit(nogil=True, error_model="numpy")(function))
+    _notice_changes_elsewhere(made)
+    return cast(F, made)
+
+
+def _notice_changes_elsewhere(made: Any) -> None:
+    """Have the cache of a function forget what was compiled from other sources than those of now.
+
+    Numba compares a stamp of the function's file with that in the cache; ours comes with it.
+    """
+    try:
+        file = made._cache._cache_file
+        file._source_stamp = (file._source_stamp, _origins(made.py_func.__globals__))
+    except AttributeError:  # a Numba that keeps its stamp elsewhere: then after an edit, `make clean`
+        return
+
+
+_known_origins: dict[str, bytes] = {}
+
+
+def _origins(names: Mapping[str, Any]) -> bytes:
+    """A digest of all that the compiled functions of a module are made of, by the names in it.
+
+    That is this file, the module's own, the same of every module that it has compiled functions from, and constants. It
+    is taken when the first function of the module is compiled, by when everything has been imported.
+    """
+    file = names["__file__"]
+    if file not in _known_origins:
+        digest = hashlib.sha256(Path(__file__).read_bytes() + Path(file).read_bytes())
+        for name, value in sorted(names.items()):
+            if isinstance(value, Dispatcher) and value.py_func.__globals__ is not names:
+                digest.update(_origins(value.py_func.__globals__))
+            elif isinstance(value, int | float | np.generic | np.ndarray):
+                digest.update(f"{name} {np.asarray(value).dtype} {np.asarray(value).tolist()}".encode())
+        _known_origins[file] = digest.digest()
+    return _known_origins[file]
 
 
 def inner(function: F) -> F:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from weft.errors import ConfigError, nearest
 
-__all__ = ["find_benchmarks", "load_benchmark"]
+__all__ = ["benchmark_titles", "find_benchmarks", "load_benchmark"]
 
 _PACKAGE = Path(__file__).parents[1]
 # Beside the package in an installation, at the root of the repository in a checkout.
@@ -24,6 +24,14 @@ def find_benchmarks() -> dict[str, Path]:
     folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
     files = sorted(folder.glob("*.py")) if folder else []
     return {file.stem: file for file in files if not file.stem.startswith("_")}
+
+
+def benchmark_titles() -> dict[str, str]:
+    """The first lines of the benchmarks' docstrings by name; no benchmark is loaded for it."""
+    return {
+        name: file.read_text(encoding="utf-8").split("\n")[0].strip('"')
+        for name, file in find_benchmarks().items()
+    }
 
 
 def load_benchmark(name: str) -> Callable[[list[str]], int]:

@@ -21,8 +21,9 @@ from weft.logical.window import parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.plan.graph import CODEC
 from weft.planned import PlannedQuery
-from weft.service.bench import find_benchmarks, load_benchmark
+from weft.service.bench import benchmark_titles, load_benchmark
 from weft.service.demo import run_demo
+from weft.service.get_java import get_java
 from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
 from weft.service.run import RunOptions, run_pipeline
 from weft.service.state_view import StateFormat, show_state
@@ -191,16 +192,23 @@ def demo(
     run_demo(_seconds(seconds), master, keep)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+# What stands behind the name goes to the benchmark, --help too.
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@app.command(context_settings=_PASS_ON, add_help_option=False)
 def bench(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Which benchmark; none lists them.")] = None,
+    show_help: Annotated[
+        bool, typer.Option("--help", help="Show this and the benchmarks; behind a name, its own help.")
+    ] = False,
 ) -> None:
     """Run a benchmark; what follows its name goes to it."""
-    if name is None:
-        for known, path in find_benchmarks().items():
-            first = path.read_text(encoding="utf-8").split("\n")[0].strip('"')
-            typer.echo(f"{known:12} {first}")
+    if show_help:
+        typer.echo(context.get_help())
+    if show_help or name is None:
+        typer.echo("\n".join(f"{known:12} {title}" for known, title in benchmark_titles().items()))
         return
     raise typer.Exit(load_benchmark(name)(context.args))
 
@@ -212,6 +220,13 @@ def state(
 ) -> None:
     """Show what a checkpoint holds, also while a session runs: queries, watermarks, stores, files."""
     show_state(directory, format)
+
+
+@app.command()
+def java() -> None:
+    """Find the Java that Spark will run on, or get one: by apt-get if root, else into the virtual environment."""
+    found = get_java(typer.echo)
+    typer.echo(f"Java {found.version or '(of a version that is not known)'}: {found.home}")
 
 
 @app.command()

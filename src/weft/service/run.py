@@ -215,13 +215,16 @@ def _shown(now: Callable[[], Shown], console: Console, alone: bool) -> Iterator[
         ):
             yield lambda: None
         return
-    told = 0.0
+    told, last = 0.0, ""
 
     def tell() -> None:
-        nonlocal told
+        nonlocal told, last
         if time.monotonic() - told >= _EVERY:
             told = time.monotonic()
-            console.print(now().line(), markup=False, highlight=False, soft_wrap=True)
+            said = now().line()
+            if said != last:
+                console.print(said, markup=False, highlight=False, soft_wrap=True)
+            last = said
 
     yield tell
 

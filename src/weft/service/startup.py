@@ -8,9 +8,6 @@ find them in Numba's cache.
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -20,45 +17,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from weft.errors import ConfigError
+from weft.java import find_java
 
-__all__ = ["check_java", "in_background", "java_version", "prepare"]
-
-_OLDEST = 17
-_GET_JAVA = (
-    "Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; elsewhere: "
-    "https://adoptium.net. Where there is one already, set JAVA_HOME to its directory"
-)
-
-
-def check_java() -> None:
-    """Refuse to go on without a Java that Spark runs on."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
-    if java is None:
-        where = f"JAVA_HOME, which is {home}, has none" if home else "there is none here"
-        raise ConfigError(f"Weft runs on Spark, which needs Java {_OLDEST} or newer: {where}", hint=_GET_JAVA)
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    version = java_version(told.stderr + told.stdout)
-    if version is not None and version < _OLDEST:
-        raise ConfigError(f"Spark needs Java {_OLDEST} or newer; {java} is Java {version}", hint=_GET_JAVA)
-
-
-def java_version(text: str) -> int | None:
-    """The version in what `java -version` says.
-
-    >>> java_version('openjdk version "17.0.9" 2023-10-17'), java_version('java version "1.8.0_392"')
-    (17, 8)
-    """
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found[1]) if found else None
+__all__ = ["in_background", "prepare"]
 
 
 def prepare(master: str, console: Console, log: Path) -> None:
     """Start Spark and make the kernels ready, both at once, and show how far it is."""
-    check_java()
+    find_java()
     if not console.is_terminal:
-        console.print("Starting Spark; the first time on a machine, kernels are compiled for half a minute.")
+        console.print("Starting Spark; the first time, kernels are compiled, for half a minute …")
         _both(master, log, lambda _: None)
         return
     from weft.kernels.warm_up import STEPS  # loads the compiler, which only running needs

@@ -37,7 +37,7 @@ def screen(
 def line(found: Figures, elapsed: float) -> str:
     """One line that says how it goes."""
     if found.batch is None:
-        return f"{span(elapsed):>7}  waiting for the first batch"
+        return "Waiting for the first batch …"  # the same each time, and so said once
     rows = sum(stream.per_second for stream in found.streams)
     results = "  ".join(f"{query.name} {query.results:,}" for query in found.queries)
     parts = [

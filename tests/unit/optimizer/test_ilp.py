@@ -15,10 +15,10 @@ from tests.unit.optimizer.workspaces import workspace
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
 from weft.optimizer.cost import Weights
+from weft.optimizer.joint import ilp_model as joint_program
 from weft.optimizer.joint.alone import best_alone
 from weft.optimizer.joint.ilp import components, solve
 from weft.optimizer.joint.ilp_model import Model, Node
-from weft.optimizer.joint import ilp_model as joint_program
 from weft.optimizer.joint.relevant import relevant_steps
 from weft.optimizer.joint.solver import Result
 from weft.optimizer.joint.workspace import PROBES_ONLY, Step, Workspace

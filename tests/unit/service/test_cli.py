@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.unit.service.command import weft
 from tests.unit.service.samples import GOOD
 from weft.errors import ConfigError
 from weft.plan.graph import CODEC, PhysicalGraph
-from weft.service.bench import find_benchmarks, load_benchmark
+from weft.service.bench import benchmark_titles, find_benchmarks, load_benchmark
+from weft.service.cli import app
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 VIDEO = EXAMPLES / "video.yaml"
@@ -124,6 +126,24 @@ def test_benchmarks_are_found() -> None:
     assert "strategies" in find_benchmarks()
     with pytest.raises(ConfigError, match="no benchmark"):
         load_benchmark("nothing")
+
+
+def test_bench_help_lists_the_benchmarks() -> None:
+    """With help or without a name, they are what one looks for."""
+    listed, helped = weft("bench").stdout, weft("bench", "--help").stdout
+    assert [line.split()[0] for line in listed.splitlines()] == list(find_benchmarks())
+    assert helped.endswith(listed)
+    assert "bench [OPTIONS] [name]" in helped
+
+
+@pytest.mark.parametrize("name", find_benchmarks())
+def test_a_benchmark_has_its_own_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`weft bench NAME --help` says what it measures and which options it has; nothing is run."""
+    result = CliRunner().invoke(app, ["bench", name, "--help"])
+    shown = capsys.readouterr().out + result.stdout
+    assert result.exit_code == 0
+    assert shown.startswith(f"usage: weft bench {name} [-h]")
+    assert benchmark_titles()[name].split()[0] in shown
 
 
 def test_the_strategies_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> None:

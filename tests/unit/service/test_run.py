@@ -23,7 +23,7 @@ from weft.service import startup
 from weft.service.demo import PIPELINE, run_demo
 from weft.service.pipeline import load_pipeline
 from weft.service.run import RunOptions, run_pipeline
-from weft.service.startup import check_java, prepare
+from weft.service.startup import prepare
 from weft.service.watch import logged, stop_signals, watch
 from weft.session import Session
 
@@ -231,34 +231,12 @@ def test_a_kept_demo_is_a_pipeline_to_play_with(tmp_path: Path, monkeypatch: pyt
         run_demo(5.0, None, tmp_path / "file")
 
 
-def test_without_java_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Instead of a stack trace of Spark's."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"needs Java 17 or newer: there is none here\n.*apt-get install"):
-        check_java()
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"JAVA_HOME, which is .* has none"):
-        check_java()
-
-
-def test_an_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Spark's own error is about class file versions."""
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"needs Java 17 or newer; .*java is Java 11"):
-        check_java()
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_starting_shows_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, terminal: bool
 ) -> None:
     """And what processes say on their standard error goes to the log."""
-    monkeypatch.setattr(startup, "check_java", lambda: None)
+    monkeypatch.setattr(startup, "find_java", lambda: None)
     monkeypatch.setattr(startup, "warm_up", lambda report: report(STEPS))
     said = [sys.executable, "-c", "import os; os.write(2, b'noise')"]
     monkeypatch.setattr("weft.runtime.spark.session.create_spark", lambda _: subprocess.run(said, check=True))
@@ -274,7 +252,7 @@ def test_an_error_while_compiling_is_not_lost(monkeypatch: pytest.MonkeyPatch, t
     def fail(_: object) -> None:
         raise ConfigError("no cache")
 
-    monkeypatch.setattr(startup, "check_java", lambda: None)
+    monkeypatch.setattr(startup, "find_java", lambda: None)
     monkeypatch.setattr(startup, "warm_up", fail)
     monkeypatch.setattr("weft.runtime.spark.session.create_spark", lambda _: None)
     with pytest.raises(ConfigError, match="no cache"):

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 
 from pyspark.sql import SparkSession
 
+from weft.java import use_own_java
 from weft.runtime.spark.class_archive import archive_options, archive_place, make_archive_later
 
 __all__ = [
@@ -60,6 +61,7 @@ def create_spark(master: str, slots: int | None = None, *, java_options: str = "
     By default these are as many as the master has.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks need the environment Weft is installed in
+    use_own_java()
     settings = {**_OWN, **_QUERIES}
     local = _LOCAL.fullmatch(master.strip())
     place = archive_place() if local is not None else None
