@@ -21,7 +21,7 @@ $(READY): pyproject.toml requirements-dev.txt
 		{ echo "Weft needs Python 3.10 or newer; set PYTHON=/path/to/python3"; exit 1; }
 	@echo "Making a virtual environment in $(VENV) …"
 	@$(PYTHON) -m venv $(VENV)
-	@echo "Installing Weft, Spark and the tools into it; 700 MB are downloaded, which takes a minute or two …"
+	@echo "Installing Weft, Spark and the tools into it, 1.4 GB, which takes a minute or two …"
 	@$(PIP) --requirement requirements-dev.txt
 	@$(PIP) --no-deps --editable .
 	@touch $@
