@@ -8,8 +8,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 .DEFAULT_GOAL := help
 .PHONY: help setup demo java test warm check lint format types imports unit campaign golden fuzz bench lock clean
 
+# Java starts some twenty times in the tests, sooner with an archive of Spark's classes (docs/spark.md).
+ARCHIVE := WEFT_CLASS_ARCHIVE=1 XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
 # Two processes, each with at most one Spark of its own; what takes long comes first, one test at a time.
-PYTEST := SPARK_LOCAL_IP=127.0.0.1 $(BIN)/pytest -n 2 --dist load --maxschedchunk 1
+PYTEST := SPARK_LOCAL_IP=127.0.0.1 $(ARCHIVE) $(BIN)/pytest -n 2 --dist load --maxschedchunk 1
 SEED := $(or $(SEED),$(shell date +%s))
 SCALE ?= 20
 
@@ -38,8 +40,10 @@ test: $(READY) ## Check everything and run the tests, as CI does
 	$(MAKE) --no-print-directory --jobs=2 check warm
 	$(MAKE) --no-print-directory unit
 
-warm: $(READY) # Compile the kernels once, before several processes would do it at the same time
+warm: $(READY) java # Compile the kernels and archive Spark's classes once, before several processes would do it at the same time
 	$(BIN)/python -c 'from weft.kernels.warm_up import warm_up; warm_up()'
+	SPARK_LOCAL_IP=127.0.0.1 $(ARCHIVE) $(BIN)/python -c 'from weft.runtime.class_archive import archive_place as place; \
+		from weft.runtime.class_archive_maker import make_archive; make_archive(place())'
 
 check: lint types imports ## Formatting, lint, types and the direction of imports
 

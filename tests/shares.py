@@ -20,7 +20,11 @@ _APART = 1_000_000  # cases of one seed, before those of the next begin
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many times the cases of `make test`, beginning with those of a seed."""
+    """So many times the cases of `make test`, beginning with those of a seed.
+
+    >>> Share(2.0, seed=7).seeds(3, block=1)
+    range(7000006, 7000012)
+    """
 
     scale: float = 1.0
     seed: int = 0
@@ -80,6 +84,9 @@ def rare(met: Counter[str], wanted: Mapping[str, float], cases: int, alike: int 
 
     Chance is allowed for: what is met three standard deviations less often is not rare yet. Cases come in groups of
     ``alike`` that meet the same (variants of one seed), which makes chance larger.
+
+    >>> rare(Counter(joins=90, gaps=9), {"joins": 0.5, "gaps": 0.2}, 200)
+    {'gaps': 9}
     """
     floors = {
         what: part * cases - 3 * sqrt(alike * cases * part * (1 - part)) for what, part in wanted.items()

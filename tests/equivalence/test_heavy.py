@@ -104,7 +104,7 @@ def heavy_setting(workload: Workload, method: str, seed: int) -> Setting:
 
 
 # Workloads of which many plans scatter something, while queries come and go.
-SEEDS = (6, 9, 12, 13, 18, 20, 23, 38)
+SEEDS = (6, 9, 12, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (13, 18, 20, 23, 38)))
 
 
 @pytest.mark.parametrize("seed", seeds(1))

@@ -62,19 +62,21 @@ def until(done: Callable[[], bool], why: Callable[[], str], patience: float = PA
         time.sleep(POLL)
 
 
-def _spark_home(root: Path) -> Path:
-    """Spark as it is installed, in a place of its own: executors of a local cluster keep files in its home."""
-    home = root / "spark"
+def _spark_home(root: Path, master: str) -> Path:
+    """Spark as it is installed; for a local cluster in a place of its own, as its executors keep files there."""
+    installed, home = Path(pyspark.__file__).parent, root / "spark"
+    if not master.startswith("local-cluster"):
+        return installed
     if not home.exists():
         home.mkdir()
-        for entry in Path(pyspark.__file__).parent.iterdir():
+        for entry in installed.iterdir():
             if entry.name != "work":
                 (home / entry.name).symlink_to(entry)
     return home
 
 
 class Run:
-    """The program on a case, started anew from wherever its checkpoint stands."""
+    """The program on a case, started anew from wherever its checkpoint stands; its last argument is the master."""
 
     def __init__(self, root: Path, arguments: list[str]) -> None:
         here = Path(__file__).parents[2]
@@ -83,7 +85,7 @@ class Run:
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, places)),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_HOME": str(_spark_home(root)),
+            "SPARK_HOME": str(_spark_home(root, arguments[-1])),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": _SUBMIT,
         }
