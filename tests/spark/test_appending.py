@@ -8,23 +8,19 @@ from typing import Any
 
 import pytest
 
+from tests.shares import seeds
 from tests.spark.appending import differences, executed, load
 from tests.spark.appending_trials import Trial
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 TRIALS = 1  # of each kind
-SHARE = 40  # random joins on Spark for which there are as many
 
 
 @pytest.mark.parametrize("execution", ["jobs", "resident", "local"])
-def test_files_appended_under_load_give_the_definition(
-    spark: Any, tmp_path: Path, execution: str, spark_cases: int
-) -> None:
+def test_files_appended_under_load_give_the_definition(spark: Any, tmp_path: Path, execution: str) -> None:
     """Under load batches get larger, overlap with commits and follow each other in other orders than on a quiet day."""
     wrong = {}
     with load(os.cpu_count() or 1), executed(execution):
-        for seed in range(max(1, TRIALS * spark_cases // SHARE)):
+        for seed in seeds(TRIALS):
             (root := tmp_path / str(seed)).mkdir()
             trial = Trial.drawn(seed, execution)
             if found := differences(trial, spark, root):
