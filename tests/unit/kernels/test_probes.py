@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from tests.unit.kernels.columns import KEY_TYPES, VALUE_TYPES, batches, chunked, less, same
 from weft.bucket.bucket import Bucket, build
 from weft.bucket.index import Order, by_hash, by_value
-from weft.bucket.position import POSITION, assign, start
 from weft.errors import StateError
 from weft.kernels.probe.band import Band, band, band_portions
 from weft.kernels.probe.equality import in_order, of_bucket, probe, probe_portions
-from weft.kernels.probe.ranges import Matches, Visible, Window
+from weft.kernels.probe.ranges import Matches, Window
 from weft.kernels.probe.theta import Sides, theta, theta_portions
 from weft.logical.expr import Column, Expr
 from weft.logical.functions import call, literal
@@ -236,44 +235,6 @@ def test_a_key_with_many_rows_is_searched(order: Order) -> None:
         for j in range(1000)
         if stored[j] == key and abs(run_times[j] - probe_times[i]) <= 3
     }
-
-
-def numbered(rows: int, batch: int, rank: int) -> Bucket:
-    columns = {"k": pa.array([1] * rows), "ts": pa.array([0] * rows, pa.timestamp("us"))}
-    columns[POSITION] = pa.array(assign(batch, rank, 0, rows))
-    return build(pa.record_batch(columns), layout=by_hash("k"), event_time="ts")
-
-
-def test_a_tuple_sees_what_is_before_it() -> None:
-    """D5: earlier batches, and of this batch the relations of lower rank; anything else would be a result twice."""
-    runs = [numbered(2, batch=6, rank=3), numbered(2, batch=7, rank=0), numbered(2, batch=7, rank=2)]
-    keys = in_order([pa.array([1])])
-    matches = probe(keys, runs, by_hash("k"), visible=Visible(start(7, 1)))
-    assert matches.run.tolist() == [0, 0, 1, 1]
-    later = Visible(np.array([start(7, 2) + 1]))
-    assert probe(keys, runs, by_hash("k"), visible=later).run.tolist() == [0, 0, 1, 1, 2]
-
-
-def test_windows_of_rows_begin_at_a_position() -> None:
-    runs = [numbered(3, batch=1, rank=0), numbered(2, batch=2, rank=0)]
-    keys = in_order([pa.array([1, 1])])
-    last_two = np.array(
-        [start(1) + 2, start(2)]
-    )  # for the first tuple one of each batch, for the second both of one
-    matches = probe(keys, runs, by_hash("k"), visible=Visible(start(3), since=last_two))
-    found = sorted(zip(matches.probe.tolist(), matches.run.tolist(), matches.stored.tolist(), strict=True))
-    assert found == [(0, 0, 2), (0, 1, 0), (0, 1, 1), (1, 1, 0), (1, 1, 1)]
-    assert len(probe(keys, runs, by_hash("k"), visible=Visible(start(3), since=start(3)))) == 0
-
-
-def test_rows_without_positions_are_seen_as_a_whole() -> None:
-    rows = pa.record_batch({"k": [1, 1]})
-    run = build(rows, layout=by_hash("k"), span=(start(5), start(5) + 1))
-    keys = in_order([pa.array([1])])
-    assert len(probe(keys, [run], by_hash("k"), visible=Visible(start(6)))) == 2
-    assert len(probe(keys, [run], by_hash("k"), visible=Visible(start(5)))) == 0
-    with pytest.raises(StateError, match="do not carry their positions"):
-        probe(keys, [run], by_hash("k"), visible=Visible(start(5) + 1))
 
 
 def test_windows_reach_to_the_ends_of_time() -> None:

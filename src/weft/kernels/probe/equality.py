@@ -1,6 +1,6 @@
 """Equality probes: tuples against runs that are indexed by the hash of the same key.
 
-Guarantees: every pair of a probe tuple and a stored row with equal keys, inside the window and visible, once. Pairs
+Guarantees: every pair of a probe tuple and a stored row with equal keys, inside the window, once. Pairs
 come run by run and inside a run grouped by probe tuple, the rows of one tuple in the order of their event time (of
 equal times: of arrival). NULL keys match nothing; NaN matches NaN; -0.0 matches 0.0. Keys that were hashed are
 compared again as values, so no two different keys ever match.
@@ -30,7 +30,6 @@ from weft.kernels.probe.ranges import (
     PORTION,
     Matches,
     Ranges,
-    Visible,
     Window,
     join_matches,
     pairs,
@@ -94,10 +93,9 @@ def probe(
     order: Order,
     *,
     window: Window | None = None,
-    visible: Visible | None = None,
 ) -> Matches:
     """All matches of the tuples in the runs."""
-    found = (probe_portions(keys, run, order, window=window, visible=visible) for run in runs)
+    found = (probe_portions(keys, run, order, window=window) for run in runs)
     return join_matches(found)
 
 
@@ -107,18 +105,17 @@ def probe_portions(
     order: Order,
     *,
     window: Window | None = None,
-    visible: Visible | None = None,
     portion: int = PORTION,
 ) -> Iterator[tuple[Ints, Ints]]:
     """The matches in one run, a bounded number at a time."""
-    if not keys.rows.size or not reachable(run, window, visible):
+    if not keys.rows.size or not reachable(run, window):
         return
     ranges = equal_ranges(keys, run, order, window)
     if keys.exact:
-        yield from pairs(ranges, run, visible=visible, portion=portion)
+        yield from pairs(ranges, run, portion=portion)
         return
     stored = [flatten(column(run.batch, name)) for name in order.columns]
-    for probes, rows in pairs(ranges, run, visible=visible, portion=portion):
+    for probes, rows in pairs(ranges, run, portion=portion):
         same = equal_values(keys.columns, stored, probes, rows)
         yield (probes, rows) if same.all() else (probes[same], rows[same])
 
