@@ -16,7 +16,7 @@ from weft.bucket.bucket import Bucket, build
 from weft.bucket.index import Order, by_hash, by_value
 from weft.errors import StateError
 from weft.kernels.probe.band import Band, band, band_portions
-from weft.kernels.probe.equality import in_order, of_bucket, probe, probe_portions
+from weft.kernels.probe.equality import in_order, probe, probe_portions
 from weft.kernels.probe.ranges import Matches, Window
 from weft.kernels.probe.theta import Sides, theta, theta_portions
 from weft.logical.expr import Column, Expr
@@ -95,21 +95,6 @@ def test_equality(data: st.DataObject, join: tuple[Any, list[Any]], windowed: bo
             return all(same(one[name], other[name]) for name in order.columns)
 
         check(matches, expected(probes, runs, match, windowed))
-
-
-@settings(max_examples=40)
-@given(st.data(), joins(KEY_TYPES))
-def test_the_keys_of_a_bucket_are_in_order_already(data: st.DataObject, join: tuple[Any, list[Any]]) -> None:
-    probes, stored = join
-    orders = [by_hash("k"), by_hash("u")]
-    layout = data.draw(st.sampled_from(orders))
-    ours = build(probes, layout=layout, indexes=orders, event_time="ts")
-    runs = [build(batch, layout=orders[0], event_time="ts", indexes=orders) for batch in stored]
-    for order in orders:
-        columns = [ours.batch.column(name) for name in order.columns]
-        sorted_first = probe(in_order(columns), runs, order, window=window_of(ours.batch))
-        as_it_is = probe(of_bucket(ours, order), runs, order, window=window_of(ours.batch))
-        assert sorted(pairs_of(as_it_is)) == sorted(pairs_of(sorted_first))
 
 
 @settings(max_examples=70)

@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
-from weft.bucket.compiled import Array, Ints, Longs, frozen
+from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.index import Order
 from weft.bucket.memory import fresh
 from weft.bucket.words import Column, family, flatten, key_words
 from weft.errors import StateError
 from weft.kernels.probe.equal import find, order_probes
 from weft.kernels.probe.equal_permuted import find_permuted
-from weft.kernels.probe.hash import equal_values
 from weft.kernels.probe.ranges import (
     NO_INTS,
     NO_LONGS,
@@ -36,8 +35,9 @@ from weft.kernels.probe.ranges import (
     reachable,
     time_check,
 )
+from weft.kernels.probe.verify import equal_values
 
-__all__ = ["Keys", "check_types", "equal_ranges", "in_order", "of_bucket", "probe", "probe_portions"]
+__all__ = ["Keys", "check_types", "equal_ranges", "in_order", "probe", "probe_portions"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,17 +61,6 @@ def in_order(columns: Sequence[Column]) -> Keys:
     out_words, out_rows = fresh(size, np.int64), fresh(size, np.int32)
     order_probes(words.values, rows.view(np.uint32), _digit(size), out_words, out_rows)
     return Keys(frozen(out_words), frozen(out_rows), arrays, words.exact)
-
-
-def of_bucket(bucket: Bucket, order: Order) -> Keys:
-    """The keys of a bucket's rows by its own index: they are in order already."""
-    index = bucket.index(order)
-    rows = np.arange(index.rows, dtype=np.int32) if index.permutation is None else index.permutation
-    words: Array = (
-        index.words.values[rows] if index.permutation is not None else index.words.values[: rows.size]
-    )
-    columns = tuple(flatten(column(bucket.batch, name)) for name in order.columns)
-    return Keys(frozen(words.astype(np.int64, copy=False)), frozen(rows), columns, index.words.exact)
 
 
 def check_types(ours: Any, theirs: Any, order: Order) -> None:
