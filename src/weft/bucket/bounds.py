@@ -13,14 +13,12 @@ __all__ = ["Bounds"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A bucket's size and times; times in microseconds, positions packed (`position`)."""
+    """How many rows and bytes a bucket has, and its first and last event time in microseconds."""
 
     rows: int
     bytes: int
     min_time: int | None = None
     max_time: int | None = None
-    first: int | None = None
-    last: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

@@ -19,7 +19,6 @@ from weft.bucket.bounds import Bounds
 from weft.bucket.compiled import Array, Ints, Longs, frozen
 from weft.bucket.index import Index, Order, Sorted, make_index, sort_rows, words_for
 from weft.bucket.memory import take
-from weft.bucket.position import POSITION
 from weft.bucket.words import Words, flatten, key_words
 from weft.errors import StateError, nearest
 
@@ -54,16 +53,6 @@ class Bucket:
         """The event time of every row, in microseconds."""
         return None if self.event_time is None else event_times(self.batch, self.event_time)
 
-    @property
-    def positions(self) -> Longs | None:
-        """The place of every row in the total order, where it is kept."""
-        return key_words([column(self.batch, POSITION)]).values if self.has_positions else None
-
-    @property
-    def has_positions(self) -> bool:
-        """Whether the rows carry their place in the total order."""
-        return POSITION in self.batch.schema.names
-
     def index(self, order: Order) -> Index:
         """The index for that order; it must exist."""
         for index in self.indexes:
@@ -78,14 +67,13 @@ def build(
     layout: Order | None = None,
     indexes: Sequence[Order] = (),
     event_time: str | None = None,
-    span: tuple[int, int] | None = None,
 ) -> Bucket:
-    """A bucket of tuples in order of arrival; `span` is the first and last position of tuples that carry none."""
+    """A bucket of the rows of a batch, which are in the order of their arrival."""
     if batch.num_rows >= 2**31:
         raise StateError(f"a bucket cannot hold {batch.num_rows} rows", hint="make batches smaller")
     batch = _plain(batch)
     if layout is None:
-        return assemble(batch, None, indexes, event_time, span)
+        return assemble(batch, None, indexes, event_time)
     times = None if event_time is None else event_times(batch, event_time)
     words = words_of(batch, layout)
     found = sort_rows(layout, words, times)
@@ -93,7 +81,7 @@ def build(
     if words.valid is not None:
         rows = np.concatenate([rows, np.flatnonzero(~words.valid).astype(np.int32)])
     batch, index = laid_out(batch, layout, words, found, rows)
-    return assemble(batch, index, indexes, event_time, span)
+    return assemble(batch, index, indexes, event_time)
 
 
 def assemble(
@@ -101,7 +89,6 @@ def assemble(
     layout: Index | None,
     others: Sequence[Order],
     event_time: str | None,
-    span: tuple[int, int] | None,
 ) -> Bucket:
     """A bucket of rows that are laid out already."""
     times = None if event_time is None else event_times(batch, event_time)
@@ -110,12 +97,10 @@ def assemble(
         if not any(index.order == order for index in found):
             words = words_of(batch, order)
             found.append(make_index(order, words, sort_rows(order, words, times), layout=False))
-    return finish(batch, tuple(found), event_time, span)
+    return finish(batch, tuple(found), event_time)
 
 
-def finish(
-    batch: pa.RecordBatch, indexes: tuple[Index, ...], event_time: str | None, span: tuple[int, int] | None
-) -> Bucket:
+def finish(batch: pa.RecordBatch, indexes: tuple[Index, ...], event_time: str | None) -> Bucket:
     """A bucket of its parts, with its bounds."""
     size = batch.nbytes + sum(index.nbytes for index in indexes)
     times = None if event_time is None else _extremes(event_times(batch, event_time))
@@ -123,9 +108,7 @@ def finish(
         raise StateError(
             f"event time {event_time!r} goes from {times[0]} to {times[1]} microseconds after 1970"
         )
-    if POSITION in batch.schema.names:
-        span = _extremes(key_words([column(batch, POSITION)]).values)
-    bounds = Bounds(batch.num_rows, size, *(times or (None, None)), *(span or (None, None)))
+    bounds = Bounds(batch.num_rows, size, *(times or (None, None)))
     return Bucket(batch, indexes, event_time, bounds)
 
 

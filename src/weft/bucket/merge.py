@@ -70,26 +70,21 @@ def merge(runs: Sequence[Bucket], since: int | None = None) -> Bucket:
     first = runs[0]
     batch = _joined([run.batch for run in runs])
     kept = _kept(batch, first.event_time, since)
-    span = _span(runs)
     if first.layout is None:
         rows: Ints = np.flatnonzero(np.ones(batch.num_rows) if kept is None else kept).astype(np.int32)
         batch = batch if kept is None else gather(batch, rows)
-        return _with_indexes(runs, batch, rows, (), span)
+        return _with_indexes(runs, batch, rows, ())
     words = _joined_words(runs, first.layout, batch)
     times = None if first.event_time is None else event_times(batch, first.event_time)
     listed, others = _listed(runs, first.layout, kept)
     found = merge_rows(first.layout, words, times, frozen(listed))
     rows = concatenate([found.rows, others])
     batch, index = laid_out(batch, first.layout, words, found, rows)
-    return _with_indexes(runs, batch, rows, (index,), span)
+    return _with_indexes(runs, batch, rows, (index,))
 
 
 def _with_indexes(
-    runs: Sequence[Bucket],
-    batch: pa.RecordBatch,
-    rows: Ints,
-    layout: tuple[Index, ...],
-    span: tuple[int, int] | None,
+    runs: Sequence[Bucket], batch: pa.RecordBatch, rows: Ints, layout: tuple[Index, ...]
 ) -> Bucket:
     """The bucket of merged rows with the other orders of the runs too; `rows` says where each row was."""
     first = runs[0]
@@ -99,7 +94,7 @@ def _with_indexes(
         if order != first.layout:
             words = _moved_words(runs, order, batch, rows)
             indexes.append(make_index(order, words, sort_rows(order, words, times), layout=False))
-    return finish(batch, tuple(indexes), first.event_time, span)
+    return finish(batch, tuple(indexes), first.event_time)
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -132,12 +127,6 @@ def _kept(batch: pa.RecordBatch, event_time: str | None, since: int | None) -> A
         return None
     kept = event_times(batch, event_time) >= since
     return None if kept.all() else kept
-
-
-def _span(runs: Sequence[Bucket]) -> tuple[int, int] | None:
-    firsts = [run.bounds.first for run in runs if run.bounds.first is not None]
-    lasts = [run.bounds.last for run in runs if run.bounds.last is not None]
-    return (min(firsts), max(lasts)) if firsts and lasts else None
 
 
 def _joined_words(runs: Sequence[Bucket], order: Order, batch: pa.RecordBatch) -> Words:

@@ -7,7 +7,7 @@ batch, on any machine and however the rows are cut into batches. Whole columns a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
@@ -168,10 +168,6 @@ class RateSource:
     ) -> Decoded:
         """The rows of a part."""
         return Decoded(self.generate(part.what["first"], part.what["rows"]))
-
-    def with_seed(self, seed: int) -> RateSource:
-        """The same columns with other values."""
-        return replace(self, seed=seed)
 
 
 def rate(rows_per_second: int, *, seed: int = 0, **columns: Kind) -> RateSource:

@@ -1,31 +1,34 @@
-"""Texts become values.
+"""Texts and wide numbers become values of the declared types.
 
-Guarantees: a text is read as Arrow reads it (ISO 8601 dates and times, at most one sign, no blanks around) or
-marked bad; a time without an offset is in UTC, digits after the microsecond are dropped. A number is bad where its
-type cannot hold it: too large, too small, or with more digits than a decimal's scale. Columns without bad values
-take one pass; the bad ones of others are found by patterns and then by bisection.
+Guarantees: a text is read as CAST reads it (`weft.kernels.expr.parse_texts`) or marked bad. A number is bad where its
+type cannot hold it: too large, too small, or with more digits than a decimal's scale.
 """
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.kernels.expr.arrow import TIMESTAMP, arrow_type
+from weft.kernels.expr.arrow import arrow_type
+from weft.kernels.expr.datum import null_unless
+from weft.kernels.expr.parse_texts import parse
+from weft.kernels.expr.print_texts import utf8_or_null
 from weft.logical.schema import DataType
-from weft.sources.base64_texts import from_base64
 from weft.sources.columns import Column, Mask
 
-__all__ = ["as_text", "cast_or_null", "doubles_to", "integers_to", "read_texts"]
+__all__ = ["as_text", "doubles_to", "integers_to", "read_texts"]
+
+_BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
 def as_text(values: Any) -> Column:
     """Bytes as texts; what is no UTF-8 is bad."""
-    texts, bad = cast_or_null(values, pa.string())
-    return Column(texts, bad, values)
+    texts = utf8_or_null(values)
+    return Column(texts, _lost(values, texts), values)
 
 
 def read_texts(texts: Any, type_: DataType, *, base64: bool = False) -> Column:
@@ -33,89 +36,24 @@ def read_texts(texts: Any, type_: DataType, *, base64: bool = False) -> Column:
     if type_.name == "string":
         return Column(texts)
     if type_.name == "binary":
-        return Column(*from_base64(texts), texts) if base64 else Column(pc.cast(texts, pa.binary()))
-    if type_.name == "timestamp":
-        return Column(*_timestamps(texts), texts)
-    values, bad = cast_or_null(texts, arrow_type(type_), _PATTERNS.get(type_.name))
-    if type_.name in ("float", "double"):
-        return Column(values, _either(bad, _overflown(texts, values)), texts)
-    return Column(values, bad, texts)
+        values = _from_base64(texts) if base64 else pc.cast(texts, pa.binary())
+    else:
+        values = parse(texts, arrow_type(type_), exact=True)
+    return Column(values, _lost(texts, values), texts)
 
 
-# What a text must look like to be worth trying; it only has to refuse nothing that Arrow can read.
-_PATTERNS = {
-    **dict.fromkeys(("byte", "short", "int", "long"), r"^-?[0-9a-fA-FxX]+$"),
-    **dict.fromkeys(("float", "double"), r"^[+-]?([0-9.]|(?i:nan|inf))"),
-    "decimal": r"^[+-]?[0-9.]+([eE][+-]?\d+)?$",
-    "boolean": r"^(?i:true|false|0|1)$",
-    "date": r"^\d{4}-\d\d-\d\d$",
-    "timestamp": r"^\d{4}-\d\d-\d\d([ T]\d\d|$)",
-}
-_ZONED = r":\d\d(\.\d*)?(Z|[+-]\d\d(:?\d\d)?)$|[ T]\d\d(Z|[+-]\d\d(:?\d\d)?)$"
-
-
-def cast_or_null(values: Any, kind: pa.DataType, pattern: str | None = None) -> tuple[Any, Mask | None]:
-    """The values as another type, NULL where they have none in it, and which those are."""
-    try:
-        return pc.cast(values, kind), None
-    except pa.ArrowInvalid:
-        pass
-    wrong = np.zeros(len(values), np.bool_)
-    if pattern is not None:
-        plain = pc.match_substring_regex(values, pattern)
-        wrong |= pc.fill_null(pc.invert(plain), False).to_numpy(False)
-        values = pc.if_else(pc.fill_null(plain, False), values, pa.scalar(None, values.type))
-    cast, failed = _bisect(values, kind)
-    wrong[failed] = True
-    return cast, wrong
-
-
-def _bisect(values: Any, kind: pa.DataType) -> tuple[Any, list[int]]:
-    pieces, failed, ranges = [], [], [(0, len(values))]
-    while ranges:
-        low, high = ranges.pop()
-        try:
-            pieces.append(pc.cast(values.slice(low, high - low), kind))
-        except pa.ArrowInvalid:
-            if high - low == 1:
-                pieces.append(pa.nulls(1, kind))
-                failed.append(low)
-            else:
-                middle = (low + high) // 2
-                ranges += [(middle, high), (low, middle)]
-    return pa.concat_arrays(pieces), failed
-
-
-def _timestamps(texts: Any) -> tuple[Any, Mask | None]:
-    """Times of which all, none or some have an offset from UTC."""
-    local = pa.timestamp("us")
-    first = pc.fill_null(pc.match_substring_regex(texts.slice(0, 100), _ZONED), False)
-    try:
-        return pc.cast(texts, TIMESTAMP if pc.any(first, min_count=0).as_py() else local).view(
-            TIMESTAMP
-        ), None
-    except pa.ArrowInvalid:  # a failing cast is slow: Arrow describes every failure
-        pass
-    texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
-    zoned = pc.fill_null(pc.match_substring_regex(texts, _ZONED), False)
-    nothing, pattern = pa.scalar(None, pa.string()), _PATTERNS["timestamp"]
-    here, wrong = cast_or_null(pc.if_else(zoned, nothing, texts), local, pattern)
-    there, wrong_there = cast_or_null(pc.if_else(zoned, texts, nothing), TIMESTAMP, pattern)
-    return pc.coalesce(here.view(TIMESTAMP), there), _either(wrong, wrong_there)
-
-
-def _either(one: Mask | None, other: Mask | None) -> Mask | None:
-    return other if one is None else one if other is None else one | other
-
-
-def _overflown(texts: Any, values: Any) -> Mask | None:
-    """Where a number was too large for its type: it became infinite, though its text does not say so."""
-    infinite = pc.fill_null(pc.is_inf(values), False)
-    if not pc.any(infinite, min_count=0).as_py():
+def _lost(before: Any, after: Any) -> Mask | None:
+    """Which rows had a value before a conversion and have none after it; None: no row."""
+    if before.null_count == after.null_count:
         return None
-    meant = pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?(?i:inf)"), False)
-    wrong: Mask = pc.and_not(infinite, meant).to_numpy(False)
-    return wrong
+    lost: Mask = pc.and_(before.is_valid(), after.is_null()).to_numpy(zero_copy_only=False)
+    return lost
+
+
+def _from_base64(texts: Any) -> Any:
+    """The bytes that texts stand for; NULL where a text is not of the standard alphabet, or not padded."""
+    sound = null_unless(pc.match_substring_regex(texts, _BASE64), texts).to_pylist()
+    return pa.array([None if text is None else a2b_base64(text) for text in sound], pa.binary())
 
 
 def integers_to(values: Any, type_: DataType) -> Column:

@@ -14,7 +14,6 @@ from tests.unit.bucket.checks import check_index, rows, tables
 from tests.unit.kernels.columns import KEY_TYPES, VALUE_TYPES, same
 from weft.bucket.bucket import build
 from weft.bucket.index import Order, by_hash, by_value
-from weft.bucket.position import POSITION, assign, start, unpack
 from weft.errors import StateError
 
 
@@ -61,15 +60,12 @@ def test_values_of_any_span_are_sorted(width: int) -> None:
 
 def test_bounds() -> None:
     columns = {"k": [3, 1, 2], "ts": pa.array([7, 5, 9], pa.timestamp("us"))}
-    bucket = build(pa.record_batch(columns), layout=by_hash("k"), event_time="ts", span=(40, 42))
+    bucket = build(pa.record_batch(columns), layout=by_hash("k"), event_time="ts")
     bounds = bucket.bounds
-    assert (bounds.rows, bounds.min_time, bounds.max_time, bounds.first, bounds.last) == (3, 5, 9, 40, 42)
+    assert (bounds.rows, bounds.min_time, bounds.max_time) == (3, 5, 9)
     assert bounds.bytes == bucket.batch.nbytes + bucket.indexes[0].nbytes
-    columns[POSITION] = pa.array(assign(batch=2, rank=1, first=5, rows=3))
-    numbered = build(pa.record_batch(columns), layout=by_hash("k"), event_time="ts")
-    assert (numbered.bounds.first, numbered.bounds.last) == (start(2, 1) + 5, start(2, 1) + 7)
     empty = build(pa.record_batch(columns).slice(0, 0), layout=by_hash("k"), event_time="ts").bounds
-    assert (empty.rows, empty.min_time, empty.first) == (0, None, None)
+    assert (empty.rows, empty.min_time, empty.max_time) == (0, None, None)
 
 
 def test_an_index_is_small() -> None:
@@ -105,12 +101,3 @@ def test_wrong_input_is_named() -> None:
         by_hash()
     with pytest.raises(StateError, match="2 columns"):
         Order("value", ("k", "ts"))
-
-
-def test_positions_have_limits() -> None:
-    assert unpack(start(2**29 - 1, 63) + 2**28 - 1) == (2**29 - 1, 63, 2**28 - 1)
-    for batch, rank in ((2**29, 0), (0, 64), (-1, 0)):
-        with pytest.raises(StateError, match="must be below"):
-            start(batch, rank)
-    with pytest.raises(StateError, match="must be below"):
-        assign(0, 0, 2**28 - 1, 2)

@@ -46,9 +46,7 @@ def example() -> Bucket:
             "ts": pa.array(range(20), pa.timestamp("us", tz="UTC")),
         }
     )
-    return build(
-        batch, layout=by_hash("k"), indexes=[by_hash("s"), by_value("x")], event_time="ts", span=(5, 24)
-    )
+    return build(batch, layout=by_hash("k"), indexes=[by_hash("s"), by_value("x")], event_time="ts")
 
 
 @given(st.data(), tables(KEY_TYPES))

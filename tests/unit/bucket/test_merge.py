@@ -15,7 +15,6 @@ from weft.bucket.bounds import Bounds
 from weft.bucket.bucket import build
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.merge import due, expired, merge
-from weft.bucket.position import POSITION, assign
 from weft.errors import StateError
 
 
@@ -62,14 +61,6 @@ def test_merging_is_building_at_once(parts: list[Any]) -> None:
         at_once = build(joined(parts), layout=layout, event_time="ts")
         assert merged.batch.column("row").to_pylist() == at_once.batch.column("row").to_pylist()
         assert merged.indexes[0].directory.tolist() == at_once.indexes[0].directory.tolist()
-
-
-def test_the_span_of_positions_survives() -> None:
-    batch = pa.record_batch({"k": [1, 2]})
-    runs = [build(batch, layout=by_hash("k"), span=(10 * i, 10 * i + 1)) for i in range(3)]
-    assert (merge(runs).bounds.first, merge(runs).bounds.last) == (0, 21)
-    numbered = pa.record_batch({"k": [1, 2], POSITION: assign(0, 0, 7, 2)})
-    assert merge([build(numbered, layout=by_hash("k"))] * 2).bounds.last == 8
 
 
 def test_what_does_not_fit_together_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Hashes and routing: a key that hashes differently in two places never meets its partner."""
+"""Words of keys and routing: a key that has another word in another place never meets its partner."""
 
 from __future__ import annotations
 
@@ -13,57 +13,60 @@ from hypothesis import strategies as st
 from tests.unit.kernels.columns import KEY_TYPES, batches, chunked, columns, same
 from weft.bucket.bucket import Bucket, build
 from weft.bucket.index import by_hash
+from weft.bucket.words import key_words
 from weft.errors import StateError
 from weft.kernels.probe.equality import in_order, probe
-from weft.kernels.probe.hash import equal_values, hash_columns
-from weft.kernels.probe.materialise import gather, stored_column
+from weft.kernels.probe.materialise import stored_column
 from weft.kernels.probe.ranges import Matches
+from weft.kernels.probe.verify import equal_values
 from weft.kernels.route.partition import by_hash as split_by_hash
 from weft.kernels.route.partition import everywhere, partitions, round_robin
 
 
 @given(st.sampled_from(KEY_TYPES).flatmap(lambda kind: columns(kind, 12)))
-def test_equal_keys_have_equal_hashes_and_others_have_not(column: Any) -> None:
-    hashes, valid = hash_columns([column])
+def test_equal_keys_have_equal_words_and_others_have_not(column: Any) -> None:
+    words = key_words([column])
+    found, valid = words.values, words.valid
     values = column.to_pylist()
     for i, one in enumerate(values):
         assert (valid is None or bool(valid[i])) == (one is not None)
         for j, other in enumerate(values):
             if one is not None and other is not None:
-                assert (hashes[i] == hashes[j]) == same(one, other)
+                assert (found[i] == found[j]) == same(one, other)
 
 
 @given(st.sampled_from(KEY_TYPES).flatmap(lambda kind: columns(kind, 9)), st.integers(2, 4))
-def test_a_hash_does_not_depend_on_how_the_column_is_stored(column: Any, parts: int) -> None:
-    hashes, _ = hash_columns([column])
+def test_a_word_does_not_depend_on_how_the_column_is_stored(column: Any, parts: int) -> None:
+    words = key_words([column]).values
     known = [value is not None for value in column.to_pylist()]
     ways = [chunked(column, parts), column.take(pa.array(range(9))), column.dictionary_encode()]
     for other in ways:
-        assert hash_columns([other])[0][known].tolist() == hashes[known].tolist()
+        assert key_words([other]).values[known].tolist() == words[known].tolist()
 
 
 def test_integers_of_any_width_meet() -> None:
     kinds = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
-    first, *others = (hash_columns([pa.array([0, 1, 100], kind)])[0].tolist() for kind in kinds)
+    first, *others = (key_words([pa.array([0, 1, 100], kind)]).values.tolist() for kind in kinds)
     assert all(other == first for other in others)
     assert (
-        hash_columns([pa.array([0.5], pa.float32())])[0] == hash_columns([pa.array([0.5], pa.float64())])[0]
+        key_words([pa.array([0.5], pa.float32())]).values == key_words([pa.array([0.5], pa.float64())]).values
     )
     coarse, fine = pa.array([5], pa.timestamp("ms")), pa.array([5000], pa.timestamp("us"))
-    assert hash_columns([coarse])[0] == hash_columns([fine])[0]
+    assert key_words([coarse]).values == key_words([fine]).values
 
 
 @given(st.data())
 def test_composite_keys(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(KEY_TYPES), min_size=2, max_size=3))
     batch = data.draw(batches({f"c{i}": kind for i, kind in enumerate(kinds)}, 10))
-    hashes, valid = hash_columns(batch.columns)
+    words = key_words(batch.columns)
+    found, valid = words.values, words.valid
     rows = [tuple(row.values()) for row in batch.to_pylist()]
     for i, one in enumerate(rows):
         assert (valid is None or bool(valid[i])) == (None not in one)
         for j, other in enumerate(rows):
             if None not in one and None not in other:
-                assert (hashes[i] == hashes[j]) == all(map(same, one, other))
+                assert (found[i] == found[j]) == all(map(same, one, other))
 
 
 @given(st.data(), st.sampled_from(KEY_TYPES))
@@ -87,7 +90,7 @@ def test_strings_whose_hashes_collide_do_not_join() -> None:
 
 def test_a_list_is_no_key() -> None:
     with pytest.raises(StateError, match="cannot be a key"):
-        hash_columns([pa.array([[1]])])
+        key_words([pa.array([[1]])])
 
 
 @given(st.data(), st.sampled_from(KEY_TYPES), st.integers(1, 5), st.booleans())
@@ -130,25 +133,16 @@ def bucket(values: list[int]) -> Bucket:
 
 
 def test_columns_are_gathered_across_runs() -> None:
-    probes = pa.record_batch({"k": [10, 20], "x": ["a", "b"]})
     runs = [bucket([1, 2]), bucket([]), bucket([3])]
     matches = Matches(np.array([1, 0, 1], np.int32), np.array([1, 0, 0], np.int32), (0, 2, 2, 3))
-    result = gather(matches, probes, runs, {"p_k": "k"}, {"name": "name"})
-    assert result.to_pylist() == [
-        {"p_k": 20, "name": "s2"},
-        {"p_k": 10, "name": "s1"},
-        {"p_k": 20, "name": "s3"},
-    ]
+    assert stored_column(matches, runs, "name").to_pylist() == ["s2", "s1", "s3"]
+    assert stored_column(matches, runs, "k").to_pylist() == [2, 1, 3]
     assert matches.keep(np.array([True, False, True])).splits == (0, 1, 1, 2)
-    assert gather(matches, probes, runs, {}, {}).num_rows == 3
 
 
 def test_wrong_columns_are_named() -> None:
-    probes, runs = pa.record_batch({"k": [1]}), [bucket([1])]
     matches = Matches(np.zeros(0, np.int32), np.zeros(0, np.int32), (0, 0))
     with pytest.raises(StateError, match="no column 'kk'"):
-        gather(matches, probes, runs, {"a": "kk"}, {})
-    with pytest.raises(StateError, match="both be 'a'"):
-        gather(matches, probes, runs, {"a": "k"}, {"a": "k"})
+        stored_column(matches, [bucket([1])], "kk")
     with pytest.raises(StateError, match="without runs"):
         stored_column(Matches(matches.probe, matches.stored, (0,)), [], "k")

@@ -15,11 +15,10 @@ from tests.shares import examples
 from tests.unit.kernels.columns import KEY_TYPES, VALUE_TYPES, batches, chunked, less, same
 from weft.bucket.bucket import Bucket, build
 from weft.bucket.index import Order, by_hash, by_value
-from weft.bucket.position import POSITION, assign, start
 from weft.errors import StateError
 from weft.kernels.probe.band import Band, band, band_portions
-from weft.kernels.probe.equality import in_order, of_bucket, probe, probe_portions
-from weft.kernels.probe.ranges import Matches, Visible, Window
+from weft.kernels.probe.equality import in_order, probe, probe_portions
+from weft.kernels.probe.ranges import Matches, Window
 from weft.kernels.probe.theta import Sides, theta, theta_portions
 from weft.logical.expr import Column, Expr
 from weft.logical.functions import call, literal
@@ -97,21 +96,6 @@ def test_equality(data: st.DataObject, join: tuple[Any, list[Any]], windowed: bo
             return all(same(one[name], other[name]) for name in order.columns)
 
         check(matches, expected(probes, runs, match, windowed))
-
-
-@examples(15)
-@given(st.data(), joins(KEY_TYPES))
-def test_the_keys_of_a_bucket_are_in_order_already(data: st.DataObject, join: tuple[Any, list[Any]]) -> None:
-    probes, stored = join
-    orders = [by_hash("k"), by_hash("u")]
-    layout = data.draw(st.sampled_from(orders))
-    ours = build(probes, layout=layout, indexes=orders, event_time="ts")
-    runs = [build(batch, layout=orders[0], event_time="ts", indexes=orders) for batch in stored]
-    for order in orders:
-        columns = [ours.batch.column(name) for name in order.columns]
-        sorted_first = probe(in_order(columns), runs, order, window=window_of(ours.batch))
-        as_it_is = probe(of_bucket(ours, order), runs, order, window=window_of(ours.batch))
-        assert sorted(pairs_of(as_it_is)) == sorted(pairs_of(sorted_first))
 
 
 @examples(25)
@@ -237,44 +221,6 @@ def test_a_key_with_many_rows_is_searched(order: Order) -> None:
         for j in range(1000)
         if stored[j] == key and abs(run_times[j] - probe_times[i]) <= 3
     }
-
-
-def numbered(rows: int, batch: int, rank: int) -> Bucket:
-    columns = {"k": pa.array([1] * rows), "ts": pa.array([0] * rows, pa.timestamp("us"))}
-    columns[POSITION] = pa.array(assign(batch, rank, 0, rows))
-    return build(pa.record_batch(columns), layout=by_hash("k"), event_time="ts")
-
-
-def test_a_tuple_sees_what_is_before_it() -> None:
-    """D5: earlier batches, and of this batch the relations of lower rank; anything else would be a result twice."""
-    runs = [numbered(2, batch=6, rank=3), numbered(2, batch=7, rank=0), numbered(2, batch=7, rank=2)]
-    keys = in_order([pa.array([1])])
-    matches = probe(keys, runs, by_hash("k"), visible=Visible(start(7, 1)))
-    assert matches.run.tolist() == [0, 0, 1, 1]
-    later = Visible(np.array([start(7, 2) + 1]))
-    assert probe(keys, runs, by_hash("k"), visible=later).run.tolist() == [0, 0, 1, 1, 2]
-
-
-def test_windows_of_rows_begin_at_a_position() -> None:
-    runs = [numbered(3, batch=1, rank=0), numbered(2, batch=2, rank=0)]
-    keys = in_order([pa.array([1, 1])])
-    last_two = np.array(
-        [start(1) + 2, start(2)]
-    )  # for the first tuple one of each batch, for the second both of one
-    matches = probe(keys, runs, by_hash("k"), visible=Visible(start(3), since=last_two))
-    found = sorted(zip(matches.probe.tolist(), matches.run.tolist(), matches.stored.tolist(), strict=True))
-    assert found == [(0, 0, 2), (0, 1, 0), (0, 1, 1), (1, 1, 0), (1, 1, 1)]
-    assert len(probe(keys, runs, by_hash("k"), visible=Visible(start(3), since=start(3)))) == 0
-
-
-def test_rows_without_positions_are_seen_as_a_whole() -> None:
-    rows = pa.record_batch({"k": [1, 1]})
-    run = build(rows, layout=by_hash("k"), span=(start(5), start(5) + 1))
-    keys = in_order([pa.array([1])])
-    assert len(probe(keys, [run], by_hash("k"), visible=Visible(start(6)))) == 2
-    assert len(probe(keys, [run], by_hash("k"), visible=Visible(start(5)))) == 0
-    with pytest.raises(StateError, match="do not carry their positions"):
-        probe(keys, [run], by_hash("k"), visible=Visible(start(5) + 1))
 
 
 def test_windows_reach_to_the_ends_of_time() -> None:

@@ -149,4 +149,3 @@ def test_generated_rows_are_as_described() -> None:
     assert timedelta(0) <= min(late) < max(late) <= timedelta(seconds=2)
     assert plain[14] - plain[0] == timedelta(seconds=2)
     assert demo(1).generate(0, 20) != demo(2).generate(0, 20)
-    assert demo().with_seed(2) == demo(2)

@@ -1,8 +1,7 @@
 """CAST.
 
 Guarantees: every cast that the expression language knows, with Spark's results; NULL where the value has none in the
-other type. Whole numbers are read from texts like `-12`, times from texts like `2024-03-01 12:30:00.5`, with or
-without an offset from UTC; what surrounds them may only be white space.
+other type. `parse_texts` says how texts are read and `print_texts` how they are written.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weft.kernels.expr.arithmetic import narrow, round_half_up
-from weft.kernels.expr.cast_texts import parse, render
 from weft.kernels.expr.datum import as_type, limits_of, naive, numbers, valid_rows, with_nulls
 from weft.kernels.expr.decimals import fit, wide
+from weft.kernels.expr.parse_texts import parse
+from weft.kernels.expr.print_texts import render
 
 __all__ = ["cast"]
 

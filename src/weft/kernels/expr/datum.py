@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from weft.kernels.expr.arrow import TIMESTAMP, arrow_type
 from weft.logical.expr import Literal
 
 __all__ = [
-    "Datum",
     "Rule",
     "as_array",
     "as_type",
@@ -32,7 +31,6 @@ __all__ = [
     "with_nulls",
 ]
 
-Datum: TypeAlias = "pa.Array | pa.Scalar"
 Rule = Callable[[Sequence[Any], pa.DataType], Any]  # arguments, at least one an array, and the type to return
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.bucket.compiled import Array, Bytes, Integer, Longs, Mask, compiled, inner
 
-__all__ = ["copy_pieces", "distances", "like", "pieces", "related", "replaced", "well_formed"]
+__all__ = ["copy_pieces", "distances", "like", "pieces", "related", "replaced"]
 
 
 @inner
@@ -54,26 +54,6 @@ def related(
             out[i] = False
         else:
             out[i] = _equal(text, low if how == 0 else high - size, part, at, size)
-
-
-@compiled
-def well_formed(starts: Array, text: Bytes, out: Mask) -> None:
-    """Whether the bytes of each row are UTF-8."""
-    for i in range(out.size):
-        at, end = np.int64(starts[i]), np.int64(starts[i + 1])
-        good: Any = True
-        while good and at < end:
-            lead = text[at]
-            size = 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-            good = (lead < 0x80 or 0xC2 <= lead <= 0xF4) and at + size <= end
-            for j in range(at + 1, min(at + size, end)):
-                good = good and text[j] & 0xC0 == 0x80
-            if good and size > 2:  # no longer than needed, no surrogate, not beyond the last character
-                second = text[at + 1]
-                good = not (lead == 0xE0 and second < 0xA0) and not (lead == 0xED and second > 0x9F)
-                good = good and not (lead == 0xF0 and second < 0x90) and not (lead == 0xF4 and second > 0x8F)
-            at += size
-        out[i] = good
 
 
 @inner

@@ -18,8 +18,6 @@ from weft.kernels.expr.datum import Rule, as_array, as_type, naive, numbers, val
 
 __all__ = ["RULES", "add_times"]
 
-_INTERVAL = pa.duration("us")
-
 
 def add_times(operator: str, args: Sequence[Any]) -> Any:
     """`+` or `-` where an argument is a time or an interval."""

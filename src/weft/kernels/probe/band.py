@@ -1,7 +1,7 @@
 """Range and band probes: tuples with bounds against runs that are indexed by the value of a column.
 
 Guarantees: every pair of a probe tuple and a stored row with `low ≤ value ≤ high` (or `<` where an end is open),
-inside the window and visible, once; run by run, and inside a run grouped by probe tuple. A bound that is missing does
+inside the window, once; run by run, and inside a run grouped by probe tuple. A bound that is missing does
 not bound; a bound that is NULL, and a value that is NULL, match nothing. NaN is greater than every number, as in Spark
 SQL. Texts and long decimals share words, so their pairs are compared again as values.
 """
@@ -29,7 +29,6 @@ from weft.kernels.probe.ranges import (
     PORTION,
     Matches,
     Ranges,
-    Visible,
     Window,
     join_matches,
     pairs,
@@ -62,10 +61,9 @@ def band(
     order: Order,
     *,
     window: Window | None = None,
-    visible: Visible | None = None,
 ) -> Matches:
     """All matches of the tuples in the runs."""
-    return join_matches(band_portions(limits, run, order, window=window, visible=visible) for run in runs)
+    return join_matches(band_portions(limits, run, order, window=window) for run in runs)
 
 
 def band_portions(
@@ -74,15 +72,14 @@ def band_portions(
     order: Order,
     *,
     window: Window | None = None,
-    visible: Visible | None = None,
     portion: int = PORTION,
 ) -> Iterator[tuple[Ints, Ints]]:
     """The matches in one run, a bounded number at a time."""
-    if not reachable(run, window, visible):
+    if not reachable(run, window):
         return
     ranges = band_ranges(limits, run, order)
     exact = run.index(order).words.exact
-    for probes, rows in pairs(ranges, run, window=window, visible=visible, portion=portion):
+    for probes, rows in pairs(ranges, run, window=window, portion=portion):
         if exact:
             yield probes, rows
         else:

@@ -1,6 +1,6 @@
 """Equality probes: tuples against runs that are indexed by the hash of the same key.
 
-Guarantees: every pair of a probe tuple and a stored row with equal keys, inside the window and visible, once. Pairs
+Guarantees: every pair of a probe tuple and a stored row with equal keys, inside the window, once. Pairs
 come run by run and inside a run grouped by probe tuple, the rows of one tuple in the order of their event time (of
 equal times: of arrival). NULL keys match nothing; NaN matches NaN; -0.0 matches 0.0. Keys that were hashed are
 compared again as values, so no two different keys ever match.
@@ -16,29 +16,28 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
-from weft.bucket.compiled import Array, Ints, Longs, frozen
+from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.index import Order
 from weft.bucket.memory import fresh
 from weft.bucket.words import Column, family, flatten, key_words
 from weft.errors import StateError
 from weft.kernels.probe.equal import find, order_probes
 from weft.kernels.probe.equal_permuted import find_permuted
-from weft.kernels.probe.hash import equal_values
 from weft.kernels.probe.ranges import (
     NO_INTS,
     NO_LONGS,
     PORTION,
     Matches,
     Ranges,
-    Visible,
     Window,
     join_matches,
     pairs,
     reachable,
     time_check,
 )
+from weft.kernels.probe.verify import equal_values
 
-__all__ = ["Keys", "check_types", "equal_ranges", "in_order", "of_bucket", "probe", "probe_portions"]
+__all__ = ["Keys", "check_types", "equal_ranges", "in_order", "probe", "probe_portions"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,17 +63,6 @@ def in_order(columns: Sequence[Column]) -> Keys:
     return Keys(frozen(out_words), frozen(out_rows), arrays, words.exact)
 
 
-def of_bucket(bucket: Bucket, order: Order) -> Keys:
-    """The keys of a bucket's rows by its own index: they are in order already."""
-    index = bucket.index(order)
-    rows = np.arange(index.rows, dtype=np.int32) if index.permutation is None else index.permutation
-    words: Array = (
-        index.words.values[rows] if index.permutation is not None else index.words.values[: rows.size]
-    )
-    columns = tuple(flatten(column(bucket.batch, name)) for name in order.columns)
-    return Keys(frozen(words.astype(np.int64, copy=False)), frozen(rows), columns, index.words.exact)
-
-
 def check_types(ours: Any, theirs: Any, order: Order) -> None:
     """Words of different families are never equal, so a probe would silently find nothing."""
     if family(ours) != family(theirs) and not pa.types.is_null(ours) and not pa.types.is_null(theirs):
@@ -94,10 +82,9 @@ def probe(
     order: Order,
     *,
     window: Window | None = None,
-    visible: Visible | None = None,
 ) -> Matches:
     """All matches of the tuples in the runs."""
-    found = (probe_portions(keys, run, order, window=window, visible=visible) for run in runs)
+    found = (probe_portions(keys, run, order, window=window) for run in runs)
     return join_matches(found)
 
 
@@ -107,18 +94,17 @@ def probe_portions(
     order: Order,
     *,
     window: Window | None = None,
-    visible: Visible | None = None,
     portion: int = PORTION,
 ) -> Iterator[tuple[Ints, Ints]]:
     """The matches in one run, a bounded number at a time."""
-    if not keys.rows.size or not reachable(run, window, visible):
+    if not keys.rows.size or not reachable(run, window):
         return
     ranges = equal_ranges(keys, run, order, window)
     if keys.exact:
-        yield from pairs(ranges, run, visible=visible, portion=portion)
+        yield from pairs(ranges, run, portion=portion)
         return
     stored = [flatten(column(run.batch, name)) for name in order.columns]
-    for probes, rows in pairs(ranges, run, visible=visible, portion=portion):
+    for probes, rows in pairs(ranges, run, portion=portion):
         same = equal_values(keys.columns, stored, probes, rows)
         yield (probes, rows) if same.all() else (probes[same], rows[same])
 

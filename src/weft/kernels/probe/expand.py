@@ -59,27 +59,16 @@ def keep_passing(
     high: Longs,
     before: int,
     after: int,
-    positions: Longs,
-    since: Longs,
-    until: Longs,
 ) -> Any:
-    """Move the pairs inside the window and visible to the front; how many they are. Empty arrays: no check."""
+    """Move the pairs inside the window to the front, and say how many they are."""
     good = np.empty(_BLOCK, np.uint8)
     kept: Any = np.uint64(0)
     for first in range(0, probe.size, _BLOCK):
         size = min(_BLOCK, probe.size - first)
         ours, theirs = probe[first : first + size], stored[first : first + size]
-        good[:] = 1
-        if times.size:
-            for i in range(size):
-                time = times[theirs[i]]
-                good[i] = np.uint8((time >= low[ours[i]] - before) & (time <= high[ours[i]] + after))
-        if positions.size:
-            for i in range(size):
-                position = positions[theirs[i]]
-                low_end = since[ours[i] if since.size > 1 else np.uint32(0)]
-                high_end = until[ours[i] if until.size > 1 else np.uint32(0)]
-                good[i] &= np.uint8((position >= low_end) & (position < high_end))
+        for i in range(size):
+            time = times[theirs[i]]
+            good[i] = np.uint8((time >= low[ours[i]] - before) & (time <= high[ours[i]] + after))
         kept = compact(good[:size], ours, theirs, kept, probe, stored)
     return kept
 

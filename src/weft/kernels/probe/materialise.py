@@ -1,11 +1,11 @@
 """Columns from row numbers, at the end (design, D9).
 
-Guarantees: `gather` copies exactly the columns asked for, once, in the order of the matches.
+Guarantees: `stored_column` copies exactly the column asked for, once, in the order of the matches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,23 +18,7 @@ from weft.bucket.words import from_words, is_plain, plain_words
 from weft.errors import StateError
 from weft.kernels.probe.ranges import Matches
 
-__all__ = ["Names", "gather", "stored_column"]
-
-Names = Mapping[str, str]  # the name of a column in the result ↦ its name in its batch
-
-
-def gather(
-    matches: Matches, probes: pa.RecordBatch, runs: Sequence[Bucket], probe_names: Names, stored_names: Names
-) -> pa.RecordBatch:
-    """The matches as tuples: columns of the probe tuples, then columns of the stored rows."""
-    columns = {name: taken(column(probes, old), matches.probe) for name, old in probe_names.items()}
-    for name, old in stored_names.items():
-        if name in columns:
-            raise StateError(f"two columns of a result cannot both be {name!r}")
-        columns[name] = stored_column(matches, runs, old)
-    if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(matches), pa.struct([])))
-    return pa.RecordBatch.from_pydict(columns)
+__all__ = ["stored_column"]
 
 
 def stored_column(matches: Matches, runs: Sequence[Bucket], name: str) -> Any:

@@ -2,9 +2,10 @@
 
 Guarantees: `Ranges` is the factorised form (design, D9): for one run, at most one range of its index per probe tuple
 (of a grid, a few), so in proportion to the probes, however many pairs they stand for. `Matches` are the pairs, run by
-run, in the order of the runs; a pair appears once. `pairs` makes them in bounded portions, and drops on the way those
-outside the window of event time and those that the probe tuple may not see yet; `match_portions` keeps them so
-(design, D14), so that what a probe holds does not grow with what it finds.
+run, in the order of the runs; a pair appears once. `pairs` makes them in bounded portions and drops on the way those
+outside the window of event time; `match_portions` joins small portions and leaves large ones as they are (design, D14),
+so that what a probe holds does not grow with what it finds. Which runs a probe tuple sees (design, D5) is decided by
+the caller, who passes no others.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ __all__ = [
     "PORTION",
     "Matches",
     "Ranges",
-    "Visible",
     "Window",
     "join_matches",
     "match_portions",
@@ -74,35 +74,6 @@ class Window:
     def latest(self) -> Longs:
         """The latest time of each tuple's partners."""
         return np.add(self.high, self.after, out=fresh(self.high.size, np.int64))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Visible:
-    """Which part of the total order each probe tuple (or all of them) sees: positions from `since` to below `before`.
-
-    `before` is D5's rule; `since` is for windows of ROWS.
-    """
-
-    before: Longs | int
-    since: Longs | int = 0
-
-    def all_of(self, bucket: Bucket) -> bool:
-        """Whether every tuple sees the whole bucket."""
-        first, last = bucket.bounds.first, bucket.bounds.last
-        if first is None or last is None:
-            return False
-        return last < int(np.min(self.before, initial=2**63 - 1)) and first >= int(
-            np.max(self.since, initial=0)
-        )
-
-    def none_of(self, bucket: Bucket) -> bool:
-        """Whether no tuple sees anything of the bucket."""
-        first, last = bucket.bounds.first, bucket.bounds.last
-        if first is None or last is None:
-            return False
-        return first >= int(np.max(self.before, initial=0)) or last < int(
-            np.min(self.since, initial=2**63 - 1)
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,10 +176,10 @@ def join_matches(parts: Iterable[Iterable[tuple[Ints, Ints]]]) -> Matches:
     return Matches(concatenate(probe), concatenate(stored), tuple(splits))
 
 
-def reachable(bucket: Bucket, window: Window | None, visible: Visible | None) -> bool:
-    """Whether any pair can be inside the window and visible."""
+def reachable(bucket: Bucket, window: Window | None) -> bool:
+    """Whether any row of the bucket can be inside the window of any probe tuple."""
     bounds = bucket.bounds
-    if not bounds.rows or (visible is not None and visible.none_of(bucket)):
+    if not bounds.rows:
         return False
     if window is None or bounds.min_time is None or bounds.max_time is None:
         return True
@@ -223,14 +194,13 @@ def pairs(
     bucket: Bucket,
     *,
     window: Window | None = None,
-    visible: Visible | None = None,
     portion: int = PORTION,
 ) -> Iterator[tuple[Ints, Ints]]:
     """The pairs (probe tuple, stored row), at most `portion` at a time.
 
     Only what is passed is checked: an equality probe has checked the window already.
     """
-    in_time, in_order = time_check(bucket, window), _order_check(bucket, visible)
+    in_time = time_check(bucket, window)
     permutation = NO_INTS if ranges.permutation is None else ranges.permutation
     at = np.zeros(2, np.int64)  # the range and the place in it that come next
     left = ranges.total
@@ -239,8 +209,8 @@ def pairs(
         left -= found
         probe, stored = fresh(found, np.int32), fresh(found, np.int32)
         fill(ranges.probe, ranges.start, ranges.stop, permutation, at, probe, stored)
-        if in_time[0].size or in_order[0].size:
-            found = keep_passing(probe.view(np.uint32), stored.view(np.uint32), *in_time, *in_order)
+        if in_time[0].size:
+            found = keep_passing(probe.view(np.uint32), stored.view(np.uint32), *in_time)
         if found:
             yield probe[:found], stored[:found]
 
@@ -253,14 +223,3 @@ def time_check(bucket: Bucket, window: Window | None) -> tuple[Longs, Longs, Lon
     if times is None:
         raise StateError("the window of rows without an event time cannot be checked")
     return times, window.low, window.high, window.before, window.after
-
-
-def _order_check(bucket: Bucket, visible: Visible | None) -> tuple[Longs, Longs, Longs]:
-    """(positions, since, before); empty arrays for nothing to check."""
-    if visible is None or visible.all_of(bucket):
-        return NO_LONGS, NO_LONGS, NO_LONGS
-    positions = bucket.positions
-    if positions is None:
-        raise StateError("only a part of the rows is visible, and they do not carry their positions")
-    since, before = (np.atleast_1d(np.asarray(limit, np.int64)) for limit in (visible.since, visible.before))
-    return positions, frozen(since), frozen(before)

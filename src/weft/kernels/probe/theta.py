@@ -1,6 +1,6 @@
 """Theta probes: any predicate over a probe tuple and a stored row.
 
-Guarantees: every pair for which the predicate is true (not false, not NULL), inside the window and visible, once; run
+Guarantees: every pair for which the predicate is true (not false, not NULL), inside the window, once; run
 by run and inside a run grouped by probe tuple. Candidate pairs exist only a bounded number at a time, and of their
 columns only those that the predicate names. Where a run is indexed by its event time, the window chooses the
 candidates; otherwise every row is one. A user's function sees only the pairs that all other conditions let through, and
@@ -25,7 +25,7 @@ from weft.kernels.expr.select import holds
 from weft.kernels.probe.band import Band, band_ranges
 from weft.kernels.probe.one_sided import one_sided
 from weft.kernels.probe.pair_program import program
-from weft.kernels.probe.ranges import Matches, Ranges, Visible, Window, join_matches, pairs, reachable
+from weft.kernels.probe.ranges import Matches, Ranges, Window, join_matches, pairs, reachable
 from weft.logical.expr import Expr, columns, conjuncts
 from weft.logical.user_functions import has_user_call
 
@@ -55,12 +55,9 @@ def theta(
     runs: Sequence[Bucket],
     *,
     window: Window | None = None,
-    visible: Visible | None = None,
 ) -> Matches:
     """All matches of the tuples in the runs."""
-    return join_matches(
-        theta_portions(predicate, sides, probes, run, window=window, visible=visible) for run in runs
-    )
+    return join_matches(theta_portions(predicate, sides, probes, run, window=window) for run in runs)
 
 
 def theta_portions(
@@ -70,14 +67,13 @@ def theta_portions(
     run: Bucket,
     *,
     window: Window | None = None,
-    visible: Visible | None = None,
     portion: int = CANDIDATES,
 ) -> Iterator[Pairs]:
     """The matches in one run, found in a bounded number of candidates at a time."""
-    if not probes.num_rows or not reachable(run, window, visible):
+    if not probes.num_rows or not reachable(run, window):
         return
     ranges, checked = candidates(probes.num_rows, run, window)
-    found = pairs(ranges, run, window=None if checked else window, visible=visible, portion=portion)
+    found = pairs(ranges, run, window=None if checked else window, portion=portion)
     yield from residual(predicate, sides, probes, run, found)
 
 

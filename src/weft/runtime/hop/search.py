@@ -90,7 +90,7 @@ class Search:
 
     def _in_grid(self, run: Bucket, portion: int) -> Portions:
         order = self.step.access.order
-        if self.grid is None or order is None or not reachable(run, self.window, None):
+        if self.grid is None or order is None or not reachable(run, self.window):
             return iter(())
         return pairs(grid_ranges(self.grid, run, order), run, window=self.window, portion=portion)
 
@@ -98,7 +98,7 @@ class Search:
         """The pairs of one run as ranges that leave nothing to be checked; None: some pairs may not be matches."""
         if self.step.access.rest is not None or next(self._checks(run), None) is not None:
             return None
-        if not self.batch.num_rows or not reachable(run, self.window, None):
+        if not self.batch.num_rows or not reachable(run, self.window):
             return NO_RANGES
         if self.keys is not None:
             return self.key_ranges(run) if self.keys.exact else None
@@ -115,7 +115,7 @@ class Search:
         order = self.step.access.order
         if self.keys is None or order is None or not self.keys.rows.size:
             return NO_RANGES
-        if not reachable(run, self.window, None):
+        if not reachable(run, self.window):
             return NO_RANGES
         return equal_ranges(self.keys, run, order, self.window)
 

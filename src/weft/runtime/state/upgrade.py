@@ -163,10 +163,8 @@ def _seen(member: Member, alias: str, clock: str, batch: pa.RecordBatch) -> Mask
 
 def _arranged(plan: StorePlan, run: Bucket, batch: pa.RecordBatch) -> Bucket:
     """The rows with the orders they are looked up by; laid out anew only if the first is another."""
-    bounds = run.bounds
-    span = None if bounds.first is None or bounds.last is None else (bounds.first, bounds.last)
     others = plan.orders[1:]
     if run.layout == _layout(plan):
         index = run.index(plan.orders[0]) if plan.orders else None
-        return assemble(batch, index, others, plan.clock, span)
-    return build(batch, layout=_layout(plan), indexes=others, event_time=plan.clock, span=span)
+        return assemble(batch, index, others, plan.clock)
+    return build(batch, layout=_layout(plan), indexes=others, event_time=plan.clock)

@@ -1,8 +1,7 @@
-"""Hashes of keys, and the comparison that hashes are verified by.
+"""The comparison of values by which matches of hashed keys are verified.
 
-Guarantees: the hash of a key depends on its values alone (not on the width of an integer, chunks, offsets or
-dictionaries), is the same in every process and on every platform, and is 64 bits wide. NULL keys are told apart by a
-mask. NaN equals NaN and -0.0 equals 0.0 in both functions.
+Guarantees: two rows compare equal where `weft.bucket.words` gives equal keys equal words: NaN equals NaN and -0.0
+equals 0.0, and neither the width of an integer nor chunks, offsets or dictionaries matter.
 """
 
 from __future__ import annotations
@@ -12,21 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from weft.bucket.compiled import Array, Bytes, Ints, Mask, compiled, load64, mix
+from weft.bucket.compiled import Array, Bytes, Ints, Mask, compiled, load64
 from weft.bucket.memory import fresh
 from weft.bucket.words import Column, decimal_halves, flatten, key_words, text_buffers
 
-__all__ = ["equal_values", "hash_columns"]
-
-
-def hash_columns(columns: Sequence[Column]) -> tuple[NDArray[np.uint64], Mask | None]:
-    """The hash of every row over all columns, and which rows have no NULL in them (None: all)."""
-    words = key_words(columns)
-    out = fresh(words.values.size, np.uint64)
-    _mix_all(words.values, out)
-    return out, words.valid
+__all__ = ["equal_values"]
 
 
 def equal_values(left: Sequence[Column], right: Sequence[Column], left_rows: Ints, right_rows: Ints) -> Mask:
@@ -50,12 +40,6 @@ def _parts(array: Any) -> list[Any]:
         return [np.ascontiguousarray(halves[:, 0]), np.ascontiguousarray(halves[:, 1])]
     words = key_words([array])
     return [words.values] if words.exact else [text_buffers(array)]
-
-
-@compiled
-def _mix_all(words: Array, out: NDArray[np.uint64]) -> None:
-    for i in range(words.size):
-        out[i] = mix(np.int64(words[i]))
 
 
 @compiled
