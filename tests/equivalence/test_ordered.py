@@ -12,11 +12,11 @@ from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.ordered import PRECISIONS, Truth, dropping, shown_join
 from tests.equivalence.streams import Join
 from tests.equivalence.test_plans import random_options
-from weft.kernels.order.punctuation import Punctuations
 from weft.logical.ordering import Ordering
 from weft.logical.punctuation import LAST
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.lower import lower
+from weft.ports.punctuation import Punctuations
 from weft.runtime.loop.driver import POLICIES
 from weft.stats.statistics import Statistics
 from weft.testing import is_ordered

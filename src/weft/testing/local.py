@@ -18,11 +18,12 @@ from weft.bucket.bucket import Bucket
 from weft.errors import CatalogError, nearest
 from weft.kernels.expr.arrow import result_schema
 from weft.kernels.expr.user_functions import Function
-from weft.kernels.order.punctuation import Punctuations
 from weft.logical.node import BOOLEAN
 from weft.logical.query import Query
 from weft.logical.user_functions import UserFunction
 from weft.plan.graph import Member, PhysicalGraph
+from weft.ports.punctuation import Punctuations
+from weft.ports.sink import Rows
 from weft.runtime.hop.interpret import LIMIT
 from weft.runtime.hop.probe_step import PORTION_BYTES
 from weft.runtime.local import LocalExecutor
@@ -69,11 +70,11 @@ class _Kept:
 
     def begin(self, batch_id: int) -> None: ...
 
-    def commit(self, batch_id: int, rows: Any) -> None:
+    def commit(self, batch_id: int, rows: Rows) -> None:
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(list(rows), self.schema)
         self.tables[batch_id] = table
 
-    def commit_ordered(self, batch_id: int, rows: Any, punctuations: Punctuations) -> None:
+    def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
         self.commit(batch_id, rows)
         self.marks.append(punctuations)
 
@@ -126,7 +127,7 @@ class LocalRunner:
         layouts = [store.layout.partitions for store in graph.stores]
         self.partitions = partitions or max(layouts, default=1)
         self.driver, self.limit, self.functions = driver, limit, dict(functions or {})
-        self._now = 0
+        self._now, self._kept = 0, dict[str, _Kept]()
         packed = {
             name: PackedFunction(UserFunction(name, BOOLEAN, 1, None), function)
             for name, function in self.functions.items()
@@ -194,7 +195,7 @@ class LocalRunner:
         """Up to where results are complete, by query."""
         return {
             name: Punctuations.joined(sink.marks)
-            for name, sink in self.loop.sinks.items()
+            for name, sink in self._kept.items()
             if sink.marks or self.graph.member(name).ordering
         }
 
@@ -222,7 +223,8 @@ class LocalRunner:
         requests = {member.name: _requests(member) for member in graph.members}
         for name, one in requests.items():
             if name not in self.loop.sinks:
-                self.loop.sinks[name] = sink = _Kept()
+                self._kept[name] = sink = _Kept()
+                self.loop.sinks.add(name, sink)
                 sink.open(result_schema(one.query))
         for input_ in (i for one in requests.values() for i in one.query.inputs):
             name = input_.stream.name
@@ -273,13 +275,13 @@ class LocalRunner:
         return {m.name: self._given_in(m, number) for m in self.graph.members}
 
     def _given_in(self, member: Member, number: int) -> pa.Table:
-        found = self.loop.sinks[member.name].tables.get(number)
+        found = self._kept[member.name].tables.get(number)
         return _empty(member.query) if found is None else found
 
     def results(self, name: str | None = None) -> pa.Table:
         """The results of all batches so far, of a query or of the only one."""
         member = self.graph.member(name) if name else self.graph.members[0]
-        tables = self.loop.sinks[member.name].tables
+        tables = self._kept[member.name].tables
         found = [tables[number] for number in sorted(tables)]
         return pa.concat_tables(found) if found else _empty(member.query)
 
