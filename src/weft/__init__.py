@@ -19,7 +19,6 @@ from weft.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from weft.errors import WeftError
-    from weft.kernels.order.punctuation import Punctuations
     from weft.logical.catalog import Catalog
     from weft.logical.punctuation import Punctuation
     from weft.logical.query import Query
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from weft.optimizer.cost import Weights
     from weft.optimizer.space import Options
     from weft.planned import PlannedQuery
+    from weft.ports.punctuation import Punctuations
     from weft.session import Session
     from weft.sinks import foreach_batch, to_console, to_count, to_memory, to_parquet
     from weft.sources.dead_letter import DeadLetterLimit
@@ -76,7 +76,7 @@ _HOMES = {
     "Options": "weft.optimizer.space",
     "PlannedQuery": "weft.planned",
     "Punctuation": "weft.logical.punctuation",
-    "Punctuations": "weft.kernels.order.punctuation",
+    "Punctuations": "weft.ports.punctuation",
     "Query": "weft.logical.query",
     "Schema": "weft.logical.schema",
     "Session": "weft.session",

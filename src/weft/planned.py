@@ -29,7 +29,7 @@ from weft.stats.statistics import Statistics
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from weft.kernels.order.punctuation import Punctuations
+    from weft.ports.punctuation import Punctuations
 
 __all__ = ["Owner", "PlannedQuery", "explained"]
 

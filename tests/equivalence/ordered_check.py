@@ -10,11 +10,11 @@ from tests.equivalence.options import random_options
 from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.ordered import PRECISIONS, Truth, dropping, shown_join
 from tests.equivalence.streams import Join
-from weft.kernels.order.punctuation import Punctuations
 from weft.logical.ordering import Ordering
 from weft.logical.punctuation import LAST
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.lower import lower
+from weft.ports.punctuation import Punctuations
 from weft.runtime.loop.driver import POLICIES
 from weft.stats.statistics import Statistics
 from weft.testing import is_ordered

@@ -163,7 +163,7 @@ class TestWhateverIsThrown:
                 raise ZeroDivisionError("what a surprise")
             return planner(before, wanted, *more)
 
-        changes = Changes({"q1": (many["q1"], None)}, {})
+        changes = Changes({"q1": many["q1"]}, {})
         after, _ = changed(now, changes, decide, StateFacts(number=1), None)
         assert after.requests.keys() == {"q0"}
         assert after.stopped == {"q1": "refused: ZeroDivisionError: what a surprise"}
@@ -181,7 +181,7 @@ class TestWhateverIsThrown:
         def decide(*_: Any) -> Decision:
             raise KeyError(4)
 
-        changes = Changes({"q2": (many["q2"], None)}, {"q1": "stopped"})
+        changes = Changes({"q2": many["q2"]}, {"q1": "stopped"})
         after, migration = changed(now, changes, decide, StateFacts(number=1), None)
         assert (after.requests, after.plan, after.program) == (now.requests, now.plan, now.program)
         assert (after.stopped, migration.reads) == ({"q2": "refused: KeyError: 4"}, ())

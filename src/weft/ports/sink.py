@@ -1,17 +1,89 @@
-"""What tasks ask of a sink that they write to on their own.
+"""What the loop and its tasks ask of a sink.
 
-Guarantees asked for: what is written is seen by nobody before the driver commits the name that `close` gave; what was
-aborted, or was left by a task that died, is never seen.
+Guarantees asked for: `open` comes first, then `recover` with the last batch that the checkpoint knows to be complete
+(-1: none), then for each batch `begin` and one commit; the checkpoint records a batch only after its commit. A batch
+may be committed again after a crash, with the same rows; a sink whose `exactly_once` is true then holds them once.
+
+Every sink is a `Sink`. What a sink can do beyond that, it says by the methods it has: a `PartSink` is written to by
+tasks, a `CountingSink` wants the number of results alone, an `OrderedSink` keeps punctuations. What tasks write is
+seen by nobody before the driver commits the name that it was given; what was aborted, or was left by a task that died,
+is never seen.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PartOpener", "PartWriter"]
+    from weft.ports.punctuation import Punctuations
+
+__all__ = ["CountingSink", "OrderedSink", "PartOpener", "PartSink", "PartWriter", "Rows", "Sink"]
+
+Rows: TypeAlias = "pa.Table | Sequence[pa.RecordBatch]"
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """A place for results that the driver hands over."""
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether a replayed batch leaves no trace of the first attempt."""
+        ...
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:
+        """Learn what results look like; refuse them if they cannot be taken. `owner` identifies the checkpoint."""
+        ...
+
+    def recover(self, last_committed: int) -> None:
+        """Clear away what attempts left that were not completed."""
+        ...
+
+    def begin(self, batch_id: int) -> None:
+        """Get ready for a batch, which an earlier attempt may have begun."""
+        ...
+
+    def commit(self, batch_id: int, rows: Rows) -> None:
+        """Make the rows of a batch visible, all at once, in place of those of an earlier attempt."""
+        ...
+
+
+@runtime_checkable
+class PartSink(Sink, Protocol):
+    """A sink to which tasks write on their own, so that results need not pass through the driver.
+
+    One that is also a `PartOpener` (`open_part`) is given a task's results as they are found; `write_part` is given all
+    of a task's results of a batch at once, which, if they are many, are mapped from a file.
+    """
+
+    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
+        """In a task: write rows where nobody sees them; the name is for `commit_parts`."""
+        ...
+
+    def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
+        """In the driver: make the parts of a batch visible, all at once; other attempts' parts are dropped."""
+        ...
+
+
+@runtime_checkable
+class CountingSink(Sink, Protocol):
+    """A sink that keeps the number of results alone, so that tasks count them without making them."""
+
+    def commit_count(self, batch_id: int, rows: int) -> None:
+        """Keep how many results a batch has, in place of the number of an earlier attempt."""
+        ...
+
+
+@runtime_checkable
+class OrderedSink(Sink, Protocol):
+    """A sink that keeps punctuations; others find some of them in the metadata of an ordered table's schema."""
+
+    def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
+        """As `commit`, with rows in order, and up to where they are complete."""
+        ...
 
 
 class PartWriter(Protocol):

@@ -15,7 +15,7 @@ from weft.errors import SinkError
 from weft.sinks.protocol import Rows, as_table
 
 if TYPE_CHECKING:
-    from weft.kernels.order.punctuation import Punctuations
+    from weft.ports.punctuation import Punctuations
 
 __all__ = ["MemorySink", "to_memory"]
 
@@ -74,7 +74,7 @@ class MemorySink:
 
     def punctuations(self) -> Punctuations:
         """Up to where ordered results are complete: what was said with each batch."""
-        from weft.kernels.order.punctuation import (
+        from weft.ports.punctuation import (
             Punctuations,  # which a session that only plans need not load
         )
 

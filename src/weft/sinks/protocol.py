@@ -1,78 +1,12 @@
-"""What the runtime asks of a sink.
-
-Guarantees asked for: `open` comes first, then `recover` with the last batch that the checkpoint knows to be
-complete (-1: none), then for each batch `begin` and one `commit`; the checkpoint records a batch only after its
-commit. A batch may be committed again after a crash, with the same rows; a sink whose `exactly_once` is true then
-holds them once.
-"""
+"""Rows of a batch as sinks take them; what is asked of a sink is in `weft.ports.sink`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
-
 import pyarrow as pa
 
-from weft.ports.sink import PartOpener, PartWriter
-
-if TYPE_CHECKING:
-    from weft.kernels.order.punctuation import Punctuations
+from weft.ports.sink import OrderedSink, PartOpener, PartSink, PartWriter, Rows, Sink
 
 __all__ = ["OrderedSink", "PartOpener", "PartSink", "PartWriter", "Rows", "Sink", "as_table"]
-
-Rows: TypeAlias = "pa.Table | Sequence[pa.RecordBatch]"
-
-
-@runtime_checkable
-class Sink(Protocol):
-    """A place for results that the driver hands over."""
-
-    @property
-    def exactly_once(self) -> bool:
-        """Whether a replayed batch leaves no trace of the first attempt."""
-        ...
-
-    def open(self, schema: pa.Schema, owner: str | None = None) -> None:
-        """Learn what results look like; refuse them if they cannot be taken. `owner` identifies the checkpoint."""
-        ...
-
-    def recover(self, last_committed: int) -> None:
-        """Clear away what attempts left that were not completed."""
-        ...
-
-    def begin(self, batch_id: int) -> None:
-        """Get ready for a batch, which an earlier attempt may have begun."""
-        ...
-
-    def commit(self, batch_id: int, rows: Rows) -> None:
-        """Make the rows of a batch visible, all at once, in place of those of an earlier attempt."""
-        ...
-
-
-@runtime_checkable
-class PartSink(Sink, Protocol):
-    """A sink to which tasks write on their own, so that results need not pass through the driver.
-
-    One that is also a `PartOpener` (`open_part`) is given a task's results as they are found; `write_part` is given all
-    of a task's results of a batch at once, which, if they are many, are mapped from a file.
-    """
-
-    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
-        """In a task: write rows where nobody sees them; the name is for `commit_parts`."""
-        ...
-
-    def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
-        """In the driver: make the parts of a batch visible, all at once; other attempts' parts are dropped."""
-        ...
-
-
-@runtime_checkable
-class OrderedSink(Sink, Protocol):
-    """A sink that keeps punctuations; others find some of them in the metadata of an ordered table's schema."""
-
-    def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
-        """As `commit`, with rows in order, and up to where they are complete."""
-        ...
 
 
 def as_table(rows: Rows, schema: pa.Schema | None = None) -> pa.Table:

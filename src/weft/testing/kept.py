@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
-from weft.kernels.order.punctuation import Punctuations
+from weft.ports.punctuation import Punctuations
+from weft.ports.sink import Rows
 
 __all__ = ["KeptResults"]
 
@@ -31,12 +31,12 @@ class KeptResults:
     def begin(self, batch_id: int) -> None:
         """Results of a batch follow."""
 
-    def commit(self, batch_id: int, rows: Any) -> None:
+    def commit(self, batch_id: int, rows: Rows) -> None:
         """Keep the results of a batch."""
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(list(rows), self.schema)
         self.tables[batch_id] = table
 
-    def commit_ordered(self, batch_id: int, rows: Any, punctuations: Punctuations) -> None:
+    def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
         """Keep the results of a batch, which are in order, and up to where they are complete."""
         self.commit(batch_id, rows)
         self.marks.append(punctuations)

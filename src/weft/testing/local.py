@@ -18,10 +18,10 @@ from weft.bucket.bucket import Bucket
 from weft.errors import CatalogError, nearest
 from weft.kernels.expr.arrow import result_schema
 from weft.kernels.expr.user_functions import Function
-from weft.kernels.order.punctuation import Punctuations
 from weft.logical.node import BOOLEAN
 from weft.logical.user_functions import UserFunction
 from weft.plan.graph import Member, PhysicalGraph
+from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.interpret import LIMIT
 from weft.runtime.hop.probe_step import PORTION_BYTES
 from weft.runtime.local import LocalExecutor
@@ -101,7 +101,7 @@ class LocalRunner:
         layouts = [store.layout.partitions for store in graph.stores]
         self.partitions = partitions or max(layouts, default=1)
         self.driver, self.limit, self.functions = driver, limit, dict(functions or {})
-        self._now = 0
+        self._now, self._kept = 0, dict[str, KeptResults]()
         packed = {
             name: PackedFunction(UserFunction(name, BOOLEAN, 1, None), function)
             for name, function in self.functions.items()
@@ -169,7 +169,7 @@ class LocalRunner:
         """Up to where results are complete, by query."""
         return {
             name: Punctuations.joined(sink.marks)
-            for name, sink in self.loop.sinks.items()
+            for name, sink in self._kept.items()
             if sink.marks or self.graph.member(name).ordering
         }
 
@@ -197,7 +197,8 @@ class LocalRunner:
         requests = {member.name: _requests(member) for member in graph.members}
         for name, one in requests.items():
             if name not in self.loop.sinks:
-                self.loop.sinks[name] = sink = KeptResults()
+                self._kept[name] = sink = KeptResults()
+                self.loop.sinks.add(name, sink)
                 sink.open(result_schema(one.query))
         for input_ in (i for one in requests.values() for i in one.query.inputs):
             name = input_.stream.name
@@ -248,14 +249,12 @@ class LocalRunner:
         return {m.name: self._given_in(m, number) for m in self.graph.members}
 
     def _given_in(self, member: Member, number: int) -> pa.Table:
-        sink: KeptResults = self.loop.sinks[member.name]
-        return sink.of(number)
+        return self._kept[member.name].of(number)
 
     def results(self, name: str | None = None) -> pa.Table:
         """The results of all batches so far, of a query or of the only one."""
         member = self.graph.member(name) if name else self.graph.members[0]
-        sink: KeptResults = self.loop.sinks[member.name]
-        return sink.all()
+        return self._kept[member.name].all()
 
     def change(self, graph: PhysicalGraph, migration: StateMigration) -> None:
         """Go on by another graph from the next batch on, which then also has what queries asked for of the past."""

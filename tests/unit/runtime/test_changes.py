@@ -16,11 +16,11 @@ def test_what_is_asked_for_is_taken_once() -> None:
     """With the next batch, together."""
     log = Changelog()
     assert not log.take()
-    log.begin("a", ASKED, "sink")
+    log.begin("a", ASKED)
     log.stop("old", "stopped")
     assert log.waiting() == ("a",)
     found = log.take()
-    assert (dict(found.begin), dict(found.stop)) == ({"a": (ASKED, "sink")}, {"old": "stopped"})
+    assert (dict(found.begin), dict(found.stop)) == ({"a": ASKED}, {"old": "stopped"})
     assert not log.take()
     assert log.waiting() == ()
 
@@ -28,7 +28,7 @@ def test_what_is_asked_for_is_taken_once() -> None:
 def test_a_query_that_has_not_begun_never_does() -> None:
     """It is among those to stop, so that it is known to have been, and does not wait for ever."""
     log = Changelog()
-    log.begin("a", ASKED, "sink")
+    log.begin("a", ASKED)
     log.stop("a", "stopped")
     changes = log.take()
     assert (dict(changes.begin), dict(changes.stop)) == ({}, {"a": "stopped"})
@@ -49,7 +49,7 @@ def test_many_threads_lose_nothing() -> None:
 
     def ask(worker: int) -> None:
         for number in range(50):
-            log.begin(f"{worker}-{number}", ASKED, None)
+            log.begin(f"{worker}-{number}", ASKED)
 
     threads = [threading.Thread(target=ask, args=(worker,)) for worker in range(4)]
     for thread in threads:

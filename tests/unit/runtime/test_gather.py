@@ -21,6 +21,7 @@ from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
 from weft.runtime.loop.deliver import deliver
 from weft.runtime.loop.ordered_output import Gathered, gathered, placed
+from weft.runtime.loop.query_sinks import Output
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
 from weft.runtime.model.batch_order import BatchOrder, Clock, Count
@@ -145,10 +146,10 @@ def test_a_query_that_failed_has_no_results_and_one_that_counts_has_no_order() -
     found: Gathered = gathered(member, [run_of([0, 1])], batch_order, 0, Watermarks())
     kept: Any = to_memory()
     kept.open(found.table.schema)
-    deliver(kept, "q", 0, TaskReports(failed={"q": "why"}), found)
+    deliver(Output.to(kept), "q", 0, TaskReports(failed={"q": "why"}), found)
     assert (kept.results().num_rows, len(kept.punctuations())) == (0, 0)
-    deliver(kept, "q", 0, TaskReports(), found)
+    deliver(Output.to(kept), "q", 0, TaskReports(), found)
     assert kept.results()["id"].to_pylist() == [0, 1]
     counted = to_count()
-    deliver(counted, "q", 0, TaskReports(counts={"q": 5}), None)
+    deliver(Output.to(counted), "q", 0, TaskReports(counts={"q": 5}), None)
     assert counted.count() == 5

@@ -134,7 +134,7 @@ class TestDue:
             assert decider.is_due(left) is expected
         quiet = self.left(decider, v=9, w=1)
         decider.schedule(quiet, 0)
-        decider.changelog.begin("new", QueryRequest(query(INNER)), None)
+        decider.changelog.begin("new", QueryRequest(query(INNER)))
         assert decider.is_due(quiet)
         decider.changelog.take()
         decider.changelog.stop("old", "stopped")

@@ -11,8 +11,8 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 import weft
-from weft.kernels.order.punctuation import Punctuations
 from weft.logical.ordering import Ordering
+from weft.ports.punctuation import Punctuations
 from weft.sinks.describe import described, in_order, made
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.protocol import OrderedSink

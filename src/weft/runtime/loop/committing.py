@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from weft.errors import SinkError, WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.deliver import deliver
 from weft.runtime.loop.ordered_output import Gathered
+from weft.runtime.loop.query_sinks import Output
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.queries.changelog import Changelog
 
@@ -35,7 +35,7 @@ class Ended:
     told: TaskReports
     manifest: Manifest
     ordered: Mapping[str, Gathered]
-    sinks: Mapping[str, Any]
+    outputs: Mapping[str, Output]
     began: float
 
 
@@ -96,15 +96,15 @@ class Committer:
 
     def _deliver(self, ended: Ended) -> Iterable[tuple[str, str]]:
         """Results to their sinks; those that refuse them, and why."""
-        for name, sink in ended.sinks.items():
+        for name, output in ended.outputs.items():
             if name in self.broken:
                 yield name, self.broken[name]
                 continue
             try:
-                deliver(sink, name, ended.plan.number, ended.told, ended.ordered.get(name))
+                deliver(output, name, ended.plan.number, ended.told, ended.ordered.get(name))
             except Exception as error:  # whatever a sink raises is about its query alone
                 why = error.message if isinstance(error, WeftError) else str(error)
-                if len(ended.sinks) == 1:  # no other query would go on
+                if len(ended.outputs) == 1:  # no other query would go on
                     raise _as_weft_error(name, error) from error
                 yield name, f"{type(error).__name__}: {why}"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.logical.schema import Stream
+from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.runtime.hop.interpret import LIMIT
 from weft.runtime.hop.probe_step import PORTION_BYTES
@@ -15,7 +16,10 @@ from weft.runtime.queries.active import Asks, Decide, never
 from weft.runtime.queries.resume import Restore
 from weft.runtime.task.functions import PackedFunction
 
-__all__ = ["RunConfig", "SetAside"]
+__all__ = ["Describe", "RunConfig", "SetAside"]
+
+# What a task needs to make a sink again; None if it cannot be made again.
+Describe = Callable[[Sink], Mapping[str, Any] | None]
 
 SetAside = Callable[[int, bytes, int, int], None]
 
@@ -34,7 +38,7 @@ class RunConfig:
     sources: dict[str, Source]
     decide: Decide
     restore: Restore
-    describe: Callable[[Any], Mapping[str, Any] | None]
+    describe: Describe
     partitions: int
     driver: str = DEFAULT
     set_aside: SetAside | None = None

@@ -17,6 +17,7 @@ from weft.runtime.log.values import BatchPlan, HeldRun, Manifest
 from weft.runtime.loop.buffered import opened, written
 from weft.runtime.loop.ending import after
 from weft.runtime.loop.ordered_output import Gathered, gathered, placed
+from weft.runtime.loop.query_sinks import Output
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
@@ -25,25 +26,27 @@ from weft.storage.storage import Storage
 __all__ = ["deliver", "figures_of", "gather_all", "hold"]
 
 
-def deliver(sink: Any, name: str, number: int, told: TaskReports, ordered: Gathered | None = None) -> None:
+def deliver(
+    output: Output, name: str, number: int, told: TaskReports, ordered: Gathered | None = None
+) -> None:
     """Commit what a batch told of a query's results."""
     failed = name in told.failed
-    if hasattr(sink, "commit_count"):
-        sink.commit_count(number, told.rows(name))
+    if output.counting is not None:
+        output.counting.commit_count(number, told.rows(name))
     elif ordered is not None:
-        _deliver_ordered(sink, number, ordered.without_rows() if failed else ordered)
-    elif hasattr(sink, "write_part"):
-        sink.commit_parts(number, [] if failed else told.parts.get(name, []))
+        _deliver_ordered(output, number, ordered.without_rows() if failed else ordered)
+    elif output.parts is not None:
+        output.parts.commit_parts(number, [] if failed else told.parts.get(name, []))
     else:
-        sink.commit(number, told.results(name))
+        output.sink.commit(number, told.results(name))
 
 
-def _deliver_ordered(sink: Any, number: int, ordered: Gathered) -> None:
+def _deliver_ordered(output: Output, number: int, ordered: Gathered) -> None:
     """A sink that keeps punctuations gets all of them; any other finds some in the metadata of the table's schema."""
-    if hasattr(sink, "commit_ordered"):
-        sink.commit_ordered(number, ordered.table, ordered.punctuations)
+    if output.ordered is not None:
+        output.ordered.commit_ordered(number, ordered.table, ordered.punctuations)
     else:
-        sink.commit(number, ordered.punctuations.on(ordered.table))
+        output.sink.commit(number, ordered.punctuations.on(ordered.table))
 
 
 def gather_all(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from weft.ports.sink import Sink
 from weft.runtime.loop.loop import Loop
 from weft.runtime.queries.request import QueryRequest
 
@@ -88,7 +88,7 @@ class Running:
 
 
 def launch(
-    loop: Loop, queries: Mapping[str, tuple[QueryRequest, Any]], *, available_now: bool = False
+    loop: Loop, queries: Mapping[str, tuple[QueryRequest, Sink]], *, available_now: bool = False
 ) -> Running:
     """Start queries; a start that fails lets the log go."""
     try:

@@ -22,6 +22,7 @@ from weft.errors import CatalogError, WeftError
 from weft.kernels.expr.arrow import result_schema
 from weft.logical.query import Query
 from weft.logical.schema import Stream
+from weft.ports.sink import Sink
 from weft.ports.source import Place, Source
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import GRAPH, BatchPlan, Manifest
@@ -32,6 +33,7 @@ from weft.runtime.loop.deliver import figures_of, gather_all, hold
 from weft.runtime.loop.ending import next_manifest, relaid_manifest, samples_of
 from weft.runtime.loop.executor import Executor, spread
 from weft.runtime.loop.intake import Intake
+from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.observe.log_lines import log_batch
 from weft.runtime.observe.metrics import BatchMetrics
@@ -79,7 +81,7 @@ class Loop:
     executor: Executor
     overlapping: bool = True
     history: History = field(default_factory=History)
-    sinks: dict[str, Any] = field(default_factory=dict)
+    sinks: QuerySinks = field(default_factory=QuerySinks)
     before: Manifest = field(default_factory=Manifest)  # what the last batch left, committed or about to be
     past: TaskReports = field(default_factory=TaskReports)  # what the last boundary answered
     identity: str = ""
@@ -104,7 +106,7 @@ class Loop:
 
     # Beginning
 
-    def start(self, queries: Mapping[str, tuple[QueryRequest, Any]]) -> None:
+    def start(self, queries: Mapping[str, tuple[QueryRequest, Sink]]) -> None:
         """Take the log, and go on where it ends."""
         described = {name: _described(stream) for name, stream in sorted(self.config.streams.items())}
         self.identity = self.log.open(described, partitions=self.config.partitions)
@@ -127,17 +129,18 @@ class Loop:
             planned, number = plan, number + 1
         return planned
 
-    def _resume(self, queries: Mapping[str, tuple[QueryRequest, Any]], planned: BatchPlan | None) -> None:
+    def _resume(self, queries: Mapping[str, tuple[QueryRequest, Sink]], planned: BatchPlan | None) -> None:
         """The queries that ran before go on as they were; those that are new begin with the next batch."""
         found = resumed(self.log, queries, self.config.restore, self.before)
         check_registered({name: one.query for name, one in found.requests.items()}, self.config.functions)
         self.decider.active_queries, self.decider.blueprint = found.active_queries, self.before.blueprint
-        self.sinks |= found.sinks
+        for name, sink in found.sinks.items():
+            self.sinks.add(name, sink)
         program = found.active_queries.program
         if GRAPH in self.before.metrics and program is not None:
             self.history.add(program.graph, BatchMetrics.from_dict(self.before.metrics[GRAPH]))
-        for name, (request, sink) in found.begin.items():
-            self.decider.changelog.begin(name, request, sink)
+        for name, (request, _) in found.begin.items():
+            self.decider.changelog.begin(name, request)
         for name, why in found.stop.items():
             self.decider.changelog.stop(name, why)
         # where a manifest was lost, sinks have more than one batch that will come again, as it was
@@ -146,7 +149,7 @@ class Loop:
             asked_for = found.requests[name] if name in found.requests else queries[name][0]
             self._open(sink, asked_for.query, last)
 
-    def _open(self, sink: Any, query: Query, last: int) -> None:
+    def _open(self, sink: Sink, query: Query, last: int) -> None:
         sink.open(result_schema(query), self.identity)
         sink.recover(last)
 
@@ -265,11 +268,7 @@ class Loop:
     def _prepare(self) -> None:
         """Have the executor ready, with all streams, functions and sinks that tasks need by now."""
         functions = {name: one.data for name, one in dict(self.config.functions).items()}
-        own = {
-            name: sink
-            for name, sink in self.sinks.items()
-            if hasattr(sink, "write_part") and self.config.describe(sink) is None
-        }
+        own = {name: sink for name, sink in self.sinks.writable() if self.config.describe(sink) is None}
         sources, streams = dict(self.config.sources), dict(self.config.streams)
         setup = Setup(self.log.storage, self.identity, sources, streams, self.config.restore, own, functions)
         if self._setup is None or _differs(setup, self._setup):
@@ -279,7 +278,12 @@ class Loop:
     def _job(self, plan: BatchPlan, before: Manifest, boundary: bool) -> Job:
         self._prepare()
         assert self._setup is not None
-        running = {name: self.sinks[name] for name in self.active_queries.requests}
+        running = {name: self.sinks.output(name) for name in self.active_queries.requests}
+        writing = {
+            name: output.parts
+            for name, output in running.items()
+            if output.parts is not None and self.active_queries.requests[name].ordering is None
+        }  # what is ordered is merged by the driver
         exchange = Exchange(direct=True)
         if not isinstance(self.log.storage, Memory):
             exchange = self.executor_exchange(plan.number)
@@ -287,8 +291,8 @@ class Loop:
             self._setup,
             plan,
             before,
-            {name: sink for name, sink in running.items() if self._writes(name)},
-            frozenset(name for name, sink in running.items() if hasattr(sink, "commit_count")),
+            writing,
+            frozenset(name for name, output in running.items() if output.counting is not None),
             exchange,
             boundary,
             self.config.key_limit,
@@ -300,14 +304,10 @@ class Loop:
         """How batches get from task to task on disk: as files, where all tasks see them."""
         return Exchange(str(self.log.exchange(number)))
 
-    def _writes(self, name: str) -> bool:
-        """Whether tasks write the results of a query; what is ordered is merged by the driver."""
-        return self.active_queries.requests[name].ordering is None and hasattr(self.sinks[name], "write_part")
-
     def _ordered(self) -> list[str]:
         """The queries whose results leave in an order; where they are only counted, they have none."""
         requests = self.active_queries.requests.items()
-        return [n for n, one in requests if one.ordering and not hasattr(self.sinks[n], "commit_count")]
+        return [n for n, one in requests if one.ordering and self.sinks.output(n).counting is None]
 
     def end(self, plan: BatchPlan, before: Manifest, told: TaskReports, began: float) -> Ended:
         """What a batch leaves, from what its tasks told; the next one can begin with it."""
@@ -335,7 +335,12 @@ class Loop:
             self._warn_of_large_keys(metrics)
         self.decider.schedule(manifest, plan.now)
         return Ended(
-            plan, told, manifest, ordered, {n: self.sinks[n] for n in self.active_queries.requests}, began
+            plan,
+            told,
+            manifest,
+            ordered,
+            {n: self.sinks.output(n) for n in self.active_queries.requests},
+            began,
         )
 
     def _set_aside(self, plan: BatchPlan, before: Manifest, told: TaskReports) -> None:
@@ -428,13 +433,13 @@ class Loop:
 
     # What may be asked for while it runs
 
-    def add(self, name: str, request: QueryRequest, sink: Any) -> None:
+    def add(self, name: str, request: QueryRequest, sink: Sink) -> None:
         """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""
         self._open(sink, request.query, self.before.number)
         self.log.forget_stop(name)
         self.committer.broken.pop(name, None)
-        self.sinks[name] = sink
-        self.decider.changelog.begin(name, request, sink)
+        self.sinks.add(name, sink)
+        self.decider.changelog.begin(name, request)
         self.wake.set()
 
     def stop_query(self, name: str) -> None:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from weft.bucket.columns import longs
 from weft.kernels.expr.arrow import result_schema
 from weft.kernels.order.merging import merge
-from weft.kernels.order.punctuation import Punctuations
 from weft.plan.graph import Member
+from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.sorting import key_count, tuples_before
 from weft.runtime.loop.buffered import BufferedResults, release
 from weft.runtime.model.batch_order import ENDED, UNKNOWN, BatchOrder

@@ -113,7 +113,7 @@ def changed(
     """
     stopped = {name: why for name, why in changes.stop.items() if name not in active_queries.stopped}
     requests = {name: one for name, one in active_queries.requests.items() if name not in stopped}
-    begun = {name: one for name, (one, _) in changes.begin.items()}
+    begun = changes.begin
     gone = {name: why for name, why in {**active_queries.stopped, **stopped}.items() if name not in begun}
     former = {
         **active_queries.former,

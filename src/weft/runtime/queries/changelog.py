@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from weft.runtime.queries.request import QueryRequest
 
@@ -18,11 +17,9 @@ __all__ = ["Changelog", "Changes"]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Queries to begin, with their sinks, and queries to stop, with the reason; ``dropped`` are those of them that had
-    not begun.
-    """
+    """Queries to begin, and queries to stop, with the reason; ``dropped`` are those of them that had not begun."""
 
-    begin: Mapping[str, tuple[QueryRequest, Any]]
+    begin: Mapping[str, QueryRequest]
     stop: Mapping[str, str]
     dropped: Mapping[str, QueryRequest] = field(default_factory=dict)
 
@@ -38,15 +35,15 @@ class Changes:
 class Changelog:
     """What has been asked for and is not in force yet."""
 
-    _begin: dict[str, tuple[QueryRequest, Any]] = field(default_factory=dict)
+    _begin: dict[str, QueryRequest] = field(default_factory=dict)
     _stop: dict[str, str] = field(default_factory=dict)
     _dropped: dict[str, QueryRequest] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begin(self, name: str, request: QueryRequest, sink: Any) -> None:
+    def begin(self, name: str, request: QueryRequest) -> None:
         """Run a query from the next batch on."""
         with self._lock:
-            self._begin[name] = (request, sink)
+            self._begin[name] = request
             self._dropped.pop(name, None)
 
     def stop(self, name: str, reason: str) -> None:
@@ -54,7 +51,7 @@ class Changelog:
         with self._lock:
             dropped = self._begin.pop(name, None)
             if dropped is not None:
-                self._dropped[name] = dropped[0]
+                self._dropped[name] = dropped
             self._stop.setdefault(name, reason)
 
     def take(self) -> Changes:
@@ -68,7 +65,7 @@ class Changelog:
     def request(self, name: str) -> QueryRequest | None:
         """The query of a name that is to begin, if there is one."""
         with self._lock:
-            return self._begin[name][0] if name in self._begin else None
+            return self._begin.get(name)
 
     def stopping(self) -> tuple[str, ...]:
         """The queries that are to stop."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import StateError
+from weft.ports.sink import Sink
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.queries.active import ActiveQueries
@@ -19,9 +20,9 @@ from weft.runtime.queries.request import QueryRequest
 __all__ = ["Restore", "Resumed", "resumed"]
 
 # Makes a sink again of what is stored of it.
-Restore = Callable[[Mapping[str, Any]], Any]
+Restore = Callable[[Mapping[str, Any]], Sink]
 
-Given = Mapping[str, tuple[QueryRequest, Any]]
+Given = Mapping[str, tuple[QueryRequest, Sink]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Resumed:
 
     active_queries: ActiveQueries
     requests: Mapping[str, QueryRequest]
-    sinks: Mapping[str, Any]
+    sinks: Mapping[str, Sink]
     begin: Given
     stop: Mapping[str, str]
 
@@ -72,7 +73,7 @@ def _is_new(
     return name not in active_queries.requests and request.fingerprint not in known
 
 
-def _known_sink(log: Checkpoint, name: str, request: QueryRequest, queries: Given, restore: Restore) -> Any:
+def _known_sink(log: Checkpoint, name: str, request: QueryRequest, queries: Given, restore: Restore) -> Sink:
     """The sink of a query that ran before: the one it was given again, or one like it."""
     place = log.storage.locate("")
     if name in queries:

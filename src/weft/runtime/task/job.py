@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.logical.schema import Stream
+from weft.ports.sink import PartSink, Sink
 from weft.ports.source import Source
 from weft.runtime.hop.interpret import LIMIT
 from weft.runtime.hop.probe_step import PORTION_BYTES
@@ -36,9 +37,18 @@ class Setup:
     identity: str  # of the log: the directory may have been another's before
     sources: Mapping[str, Source]
     streams: Mapping[str, Stream]
-    make_sink: Callable[[Mapping[str, Any]], Any] | None = None
-    sinks: Mapping[str, Any] = field(default_factory=dict)
+    make_sink: Callable[[Mapping[str, Any]], Sink] | None = None
+    sinks: Mapping[str, PartSink] = field(default_factory=dict)
     functions: Mapping[str, bytes | Callable[..., Any]] = field(default_factory=dict)
+
+    def sink(self, query: str, description: Mapping[str, Any] | None) -> PartSink:
+        """The sink that tasks write a query's results to: made of its description, or one that has none."""
+        if description is None or self.make_sink is None:
+            return self.sinks[query]
+        sink = self.make_sink(description)
+        if not isinstance(sink, PartSink):
+            raise TypeError(f"tasks cannot write to the sink of query {query}, a {type(sink).__name__}")
+        return sink
 
     def program(self, blueprint: str) -> ExecutableGraph:
         """What a blueprint is executed as."""
@@ -70,7 +80,7 @@ class Job:
     setup: Setup
     plan: BatchPlan
     before: Manifest
-    sinks: Mapping[str, Any] = field(default_factory=dict)
+    sinks: Mapping[str, PartSink] = field(default_factory=dict)
     counting: frozenset[str] = frozenset()
     exchange: Exchange = field(default_factory=Exchange)
     boundary: bool = False
@@ -101,7 +111,7 @@ class Job:
         before = Manifest(known.number, runs, marks=known.marks, arrived=known.arrived, dealt=known.dealt)
         return replace(self, plan=plan, before=before)
 
-    def to_dict(self, describe: Callable[[Any], Mapping[str, Any] | None]) -> dict[str, Any]:
+    def to_dict(self, describe: Callable[[Sink], Mapping[str, Any] | None]) -> dict[str, Any]:
         """As plain data but for what is set up; sinks by their descriptions, those that have none by their names."""
         return {
             "plan": self.plan.to_dict(),
@@ -118,11 +128,7 @@ class Job:
     @classmethod
     def from_dict(cls, setup: Setup, data: Mapping[str, Any]) -> Job:
         """What `to_dict` made, where the same is set up."""
-        make = setup.make_sink
-        sinks = {
-            name: setup.sinks[name] if description is None or make is None else make(description)
-            for name, description in data["sinks"].items()
-        }
+        sinks = {name: setup.sink(name, description) for name, description in data["sinks"].items()}
         return cls(
             setup,
             BatchPlan.from_dict(data["plan"]),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from weft.errors import FunctionError
-from weft.ports.sink import PartOpener, PartWriter
+from weft.ports.sink import PartOpener, PartSink, PartWriter
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.outcome import Outcome, Parcel
 from weft.runtime.task.job import Job
@@ -74,7 +74,7 @@ class TaskOutlet:
             self._writers[query] = self._writer(self.job.sinks.get(query))
         self._writers[query].write(rows)
 
-    def _writer(self, sink: Any) -> PartWriter | Spill:
+    def _writer(self, sink: PartSink | None) -> PartWriter | Spill:
         if isinstance(sink, PartOpener):
             return sink.open_part(self.job.number, self._at)
         return Spill(self.job.exchange, self.job.portion_bytes)
@@ -123,7 +123,7 @@ class TaskOutlet:
         if not isinstance(writer, Spill):
             return writer.close()
         batches = [batch for how, data in writer.close() for batch in unpacked(how, data)]
-        name: str = self.job.sinks[query].write_part(self.job.number, self._at, batches)
+        name = self.job.sinks[query].write_part(self.job.number, self._at, batches)
         writer.abort()  # it is in the sink now
         return name
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from weft.kernels.order.punctuation import MOST, Punctuations
+from weft.ports.punctuation import MOST, Punctuations
 
 
 @given(st.lists(st.integers(0, 30)), st.integers(1, 7), st.integers(0, 100), st.integers(0, 5))

@@ -1,0 +1,63 @@
+"""The sinks of the queries, and what each of them can do.
+
+Guarantees: what a sink can do is found out once, when its query comes, and not in every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from weft.ports.sink import CountingSink, OrderedSink, PartSink, Sink
+
+__all__ = ["Output", "QuerySinks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The sink of a query; the other fields are the same sink where it has that ability, else None."""
+
+    sink: Sink
+    counting: CountingSink | None = None
+    parts: PartSink | None = None
+    ordered: OrderedSink | None = None
+
+    @classmethod
+    def to(cls, sink: Sink) -> Output:
+        """Find out what a sink can do."""
+        return cls(
+            sink,
+            sink if isinstance(sink, CountingSink) else None,
+            sink if isinstance(sink, PartSink) else None,
+            sink if isinstance(sink, OrderedSink) else None,
+        )
+
+
+class QuerySinks(Mapping[str, Sink]):
+    """The sink of every query by the query's name; `output` says what it can do."""
+
+    def __init__(self) -> None:
+        self._outputs: dict[str, Output] = {}
+
+    def add(self, name: str, sink: Sink) -> None:
+        """Send the results of a query to a sink, in place of the one it had."""
+        self._outputs[name] = Output.to(sink)
+
+    def output(self, name: str) -> Output:
+        """The sink of a query with what it can do."""
+        return self._outputs[name]
+
+    def writable(self) -> Iterator[tuple[str, PartSink]]:
+        """The sinks that tasks can write to, by query."""
+        for name, output in list(self._outputs.items()):
+            if output.parts is not None:
+                yield name, output.parts
+
+    def __getitem__(self, name: str) -> Sink:
+        return self._outputs[name].sink
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._outputs))  # queries may come while somebody looks
+
+    def __len__(self) -> int:
+        return len(self._outputs)
