@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from weft.errors import FunctionError, PlanError, QueryError
 from weft.kernels.expr.select import evaluate, holds
+from weft.logical.conversion import cast, literal
 from weft.logical.expr import Call, Column, Expr
-from weft.logical.functions import call, cast, literal
+from weft.logical.functions import call
 from weft.logical.schema import parse_type
 
 NAN, INF = float("nan"), float("inf")
