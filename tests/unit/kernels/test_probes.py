@@ -55,7 +55,8 @@ def in_window(probe_time: int, stored_time: int) -> bool:
 
 
 def pairs_of(matches: Matches) -> list[Pair]:
-    return list(zip(matches.run.tolist(), matches.probe.tolist(), matches.stored.tolist(), strict=True))
+    runs = np.repeat(np.arange(len(matches.splits) - 1), np.diff(matches.splits))
+    return list(zip(runs.tolist(), matches.probe.tolist(), matches.stored.tolist(), strict=True))
 
 
 def expected(
