@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from weft.errors import QueryError
 from weft.logical.catalog import Catalog
+from weft.logical.conversion import cast, literal
 from weft.logical.expr import Column, Expr, Literal, aliases, identifier
-from weft.logical.functions import FUNCTIONS, call, cast, literal
+from weft.logical.functions import FUNCTIONS, call
 from weft.logical.join import Join
 from weft.logical.query import Input, Output, Query, make_query
 from weft.logical.schema import Field, Schema, Stream, parse_type

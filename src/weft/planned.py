@@ -14,7 +14,8 @@ from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.optimizer.expected_cost import estimated
 from weft.optimizer.space import Options
-from weft.plan.explain import diagram, explain
+from weft.plan.diagram import diagram
+from weft.plan.explain import explain
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import CallCost, JoinPlan
 from weft.plan.observation import Observation

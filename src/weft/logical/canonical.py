@@ -9,7 +9,7 @@ have those whose tuples are counted per some columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,11 +28,6 @@ class Canonical:
 
     query: Query
     names: tuple[tuple[str, str], ...]
-
-    @property
-    def authors(self) -> Mapping[str, str]:
-        """The author's names by the common ones."""
-        return dict(self.names)
 
 
 def canonical(query: Query) -> Canonical:

@@ -32,10 +32,6 @@ class Key:
         """The inputs that share the key, sorted."""
         return tuple(next(iter(aliases(member))) for member in self.members)
 
-    def member(self, alias: str) -> Expr | None:
-        """The expression of that input, if it has the key."""
-        return next((member for member in self.members if aliases(member) == {alias}), None)
-
     def restrict(self, kept: frozenset[str]) -> Key | None:
         """The key among fewer inputs, if two at least still share it."""
         members = tuple(member for member in self.members if aliases(member) <= kept)

@@ -1,4 +1,4 @@
-"""Plans for people: a text, a diagram, a comparison.
+"""Plans for people: a text, a comparison.
 
 Guarantees: what is shown is read off the graph, its estimates and, where it has run, what was observed; equal ones
 give equal texts. Predicted and observed figures stand side by side in the same unit: the column *observed* belongs to
@@ -17,26 +17,14 @@ from weft.logical.query import Query
 from weft.logical.user_functions import has_user_call
 from weft.logical.window import Rows, format_duration
 from weft.plan.closing import closing_lines
+from weft.plan.figures import number, table
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import CallCost, Cost
 from weft.plan.observation import FunctionSeen, Observation, StepSeen
 from weft.plan.rules import ProbeRule, StoreRule
-from weft.plan.schedule import ALL, LOCAL
 from weft.plan.search import what_is_searched
 
-__all__ = ["compare", "diagram", "explain", "number"]
-
-
-def number(value: float) -> str:
-    """A figure as people read it.
-
-    >>> number(1234567), number(0.04567), number(12), number(0)
-    ('1.23M', '0.0457', '12', '0')
-    """
-    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= limit:
-            return f"{value / (1e3 if unit == 'k' else limit):.3g}{unit}"
-    return f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+__all__ = ["compare", "explain"]
 
 
 def explain(
@@ -58,7 +46,7 @@ def explain(
     lines += ["", str(query or graph.query), ""]
     lines += [f"Results leave in order: {_ordered(ordering)}", ""] if ordering else []
     if observed:
-        lines += ["Inputs", *_table(_INPUT_HEADS, _input_rows(observed)), ""]
+        lines += ["Inputs", *table(_INPUT_HEADS, _input_rows(observed)), ""]
     if graph.stores:
         lines += ["Stores", *_store_table(graph, observed), ""]
     if any(isinstance(rule, ProbeRule) for rule in graph.rules):
@@ -67,7 +55,7 @@ def explain(
         lines += ["Functions", *_call_table(calls, observed), ""]
     lines += closing_lines(graph, observed)
     if observed:
-        lines += ["Time per batch", *_table(_HOP_HEADS, _hop_rows(observed)), ""]
+        lines += ["Time per batch", *table(_HOP_HEADS, _hop_rows(observed)), ""]
     lines += [f"note: {note}" for note in _notes(graph)]
     lines += [f"note: {_ORDER}"] if observed and graph.stores else []
     return "\n".join(lines).rstrip() + "\n"
@@ -163,9 +151,9 @@ def _store_row(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
 def _store_table(graph: PhysicalGraph, seen: Observation | None) -> list[str]:
     rows = [_store_row(graph, store) for store in graph.stores]
     if seen is None:
-        return _table(_STORE_HEADS, rows)
+        return table(_STORE_HEADS, rows)
     heads = (*_STORE_HEADS[:-1], "observed", "bytes", _STORE_HEADS[-1])
-    return _table(heads, [(*row[:-1], *_held(seen, row[0]), row[-1]) for row in rows])
+    return table(heads, [(*row[:-1], *_held(seen, row[0]), row[-1]) for row in rows])
 
 
 def _held(seen: Observation, store: str) -> tuple[str, str]:
@@ -210,7 +198,7 @@ _SEEN_HEADS = (
 
 
 def _step_table(graph: PhysicalGraph, seen: Observation | None) -> list[str]:
-    return _table(_SEEN_HEADS if seen else _STEP_HEADS, _step_rows(graph, seen))
+    return table(_SEEN_HEADS if seen else _STEP_HEADS, _step_rows(graph, seen))
 
 
 def _step_rows(graph: PhysicalGraph, seen: Observation | None) -> list[tuple[str, ...]]:
@@ -265,9 +253,9 @@ _CALL_HEADS = ("function", "condition", "µs/row", "lets through")
 
 def _call_table(calls: Sequence[CallCost], seen: Observation | None) -> list[str]:
     if seen is None:
-        return _table(_CALL_HEADS, [(one.function, one.condition or "-", *_call(one)) for one in calls])
+        return table(_CALL_HEADS, [(one.function, one.condition or "-", *_call(one)) for one in calls])
     heads = (*_CALL_HEADS[:3], "observed", _CALL_HEADS[3], "observed", "rows")
-    return _table(heads, [_call_row(one, seen) for one in calls])
+    return table(heads, [_call_row(one, seen) for one in calls])
 
 
 def _call(one: CallCost) -> tuple[str, str]:
@@ -301,40 +289,6 @@ def _notes(graph: PhysicalGraph) -> list[str]:
     return notes
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns aligned; figures to the right."""
-    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
-    right = {i for i, head in enumerate(heads) if head in _FIGURES}
-    return ["  " + _line(row, widths, right) for row in (heads, *rows)]
-
-
-_FIGURES = (
-    *("hop", "from hop", "tuples", "new/s", "in/s", "copies", "out/s", "cost"),
-    *(
-        "observed",
-        "bytes",
-        "matches/probe",
-        "rows",
-        "rows/s",
-        "late",
-        "untimed",
-        "malformed",
-        "backlog",
-        "seconds",
-    ),
-    *("µs/row", "lets through"),
-    *("of best", "hops", "stored", "probes/s", "shipped/s", "latency"),
-)
-
-
-def _line(row: Sequence[str], widths: Sequence[int], right: set[int]) -> str:
-    cells = [
-        cell.rjust(width) if i in right else cell.ljust(width)
-        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
-
-
 def compare(costs: Mapping[str, Cost | WeftError]) -> str:
     """Strategies side by side, the cheapest first; one that failed says why."""
     good = {name: cost for name, cost in costs.items() if isinstance(cost, Cost)}
@@ -354,24 +308,4 @@ def compare(costs: Mapping[str, Cost | WeftError]) -> str:
     ]
     heads = ("strategy", "cost", "of best", "hops", "stored", "probes/s", "shipped/s", "latency")
     failed = [f"  {name}: {e.message}" for name, e in costs.items() if isinstance(e, WeftError)]
-    return "\n".join(["Strategies", *_table(heads, rows), *failed]) + "\n"
-
-
-def diagram(graph: PhysicalGraph) -> str:
-    """The graph in Mermaid's language; edges are labelled with hop and routing."""
-    ids = {node.name: f"s{i}" for i, node in enumerate(graph.sources)}
-    ids |= {node.name: f"t{i}" for i, node in enumerate(graph.stores)} | {"result": "out"}
-    lines = ["flowchart LR"]
-    lines += [f'  {ids[s.name]}(["{_text(s.alias)}"])' for s in graph.sources]
-    lines += [f'  {ids[s.name]}[("{_text(s.name)}<br/>{_text(str(s.layout))}")]' for s in graph.stores]
-    lines.append('  out(["result"])')
-    for edge in graph.edges:
-        arrow = {LOCAL: "-.->", ALL: "==>"}.get(edge.kind, "-->")
-        label = f"{edge.name} · hop {edge.hop} · {edge}"
-        lines.append(f'  {ids[edge.source]} {arrow}|"{_text(label)}"| {ids[edge.target]}')
-    return "\n".join(lines) + "\n"
-
-
-def _text(label: str) -> str:
-    """A label with the characters that Mermaid reads otherwise escaped."""
-    return label.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+    return "\n".join(["Strategies", *table(heads, rows), *failed]) + "\n"

@@ -142,18 +142,6 @@ class Operator:
         """The name of the relation it computes."""
         return store_name(self.aliases)
 
-    def home(self, alias: str) -> Store:
-        """The store of this operator that holds an input."""
-        return next(store for store in self.stores if alias in store.aliases)
-
-    def store(self, names: Names) -> Store:
-        """The store of exactly these inputs."""
-        return next(store for store in self.stores if store.aliases == names)
-
-    def order(self, start: str) -> ProbeOrder:
-        """The probe order of an input."""
-        return next(order for order in self.orders if order.start == start)
-
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
@@ -246,16 +234,7 @@ class JoinPlan:
             raise PlanError("the operators do not form one tree over the query's inputs")
 
     @property
-    def root(self) -> Operator:
-        """The operator that gives the results."""
-        return self.operators[-1]
-
-    @property
     def stores(self) -> tuple[Store, ...]:
         """All stores, inputs first."""
         every = [store for operator in self.operators for store in operator.stores]
         return tuple(sorted(every, key=lambda store: (len(store.aliases), store.aliases)))
-
-    def path(self, start: str) -> tuple[Operator, ...]:
-        """The operators an input's tuples climb, from its own to the root."""
-        return tuple(operator for operator in self.operators if start in operator.aliases)

@@ -18,7 +18,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from weft.plan.explain import number
+from weft.plan.figures import number
 
 if TYPE_CHECKING:
     from weft.runtime.observe.inspect import CheckpointState, QueryState, StoreState, StreamState

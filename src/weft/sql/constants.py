@@ -11,8 +11,8 @@ from decimal import Decimal
 from sqlglot import exp
 
 from weft.errors import QueryError
+from weft.logical.conversion import literal
 from weft.logical.expr import Literal
-from weft.logical.functions import literal
 from weft.logical.schema import DataType
 from weft.logical.window import parse_interval
 from weft.sql.reject import refuse_arguments

@@ -14,8 +14,9 @@ from sqlglot import TokenType, exp
 
 from weft.errors import CatalogError, QueryError, SqlError
 from weft.logical.conditions import check_condition
+from weft.logical.conversion import NULL, cast
 from weft.logical.expr import BOOLEAN, Expr, conjuncts, to_sql
-from weft.logical.functions import NULL, call, cast, named_functions
+from weft.logical.functions import call, named_functions
 from weft.logical.query_limits import count_terms
 from weft.sql.constants import interval, literal_of, type_of
 from weft.sql.parse import parse_fragment

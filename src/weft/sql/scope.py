@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from weft.errors import QueryError, nearest
+from weft.logical.conversion import literal
 from weft.logical.expr import Column, Expr
-from weft.logical.functions import call, literal
+from weft.logical.functions import call
 from weft.logical.query import PRESENT, Input
 from weft.logical.user_functions import UserFunction
 

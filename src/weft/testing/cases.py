@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from weft.logical.catalog import Catalog
+from weft.logical.conversion import literal
 from weft.logical.expr import Column, Expr
-from weft.logical.functions import call, literal
+from weft.logical.functions import call
 from weft.logical.query import Input, Output, Query, make_query
 from weft.logical.schema import Schema, Stream
 from weft.logical.window import UNBOUNDED, Range, Rows, Window

@@ -137,7 +137,6 @@ def test_columns_are_gathered_across_runs() -> None:
     matches = Matches(np.array([1, 0, 1], np.int32), np.array([1, 0, 0], np.int32), (0, 2, 2, 3))
     assert stored_column(matches, runs, "name").to_pylist() == ["s2", "s1", "s3"]
     assert stored_column(matches, runs, "k").to_pylist() == [2, 1, 3]
-    assert matches.keep(np.array([True, False, True])).splits == (0, 1, 1, 2)
 
 
 def test_wrong_columns_are_named() -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from tests.unit.kernels.trees import Definition, Waits
 from weft.kernels.outer.tree import FOREVER, Relation, Rows, rows_of
+from weft.logical.conversion import literal
 from weft.logical.expr import Column, Expr
-from weft.logical.functions import call, literal
+from weft.logical.functions import call
 from weft.logical.join import Join
 from weft.logical.outer import joins
 from weft.logical.schema import DataType

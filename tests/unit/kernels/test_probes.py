@@ -20,8 +20,9 @@ from weft.kernels.probe.band import Band, band, band_portions
 from weft.kernels.probe.equality import in_order, probe, probe_portions
 from weft.kernels.probe.ranges import Matches, Window
 from weft.kernels.probe.theta import Sides, theta, theta_portions
+from weft.logical.conversion import literal
 from weft.logical.expr import Column, Expr
-from weft.logical.functions import call, literal
+from weft.logical.functions import call
 from weft.logical.schema import DataType
 
 REACH = 3
@@ -55,7 +56,8 @@ def in_window(probe_time: int, stored_time: int) -> bool:
 
 
 def pairs_of(matches: Matches) -> list[Pair]:
-    return list(zip(matches.run.tolist(), matches.probe.tolist(), matches.stored.tolist(), strict=True))
+    runs = np.repeat(np.arange(len(matches.splits) - 1), np.diff(matches.splits))
+    return list(zip(runs.tolist(), matches.probe.tolist(), matches.stored.tolist(), strict=True))
 
 
 def expected(

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests.unit.kernels.expressions import INF, NAN, alike, column, one, values
 from weft.errors import FunctionError, PlanError, QueryError
 from weft.kernels.expr.select import evaluate, holds
+from weft.logical.conversion import cast, literal
 from weft.logical.expr import Call
-from weft.logical.functions import call, cast, literal
+from weft.logical.functions import call
 from weft.logical.schema import parse_type
 
 BIG, SMALL = 2**63 - 1, -(2**63)

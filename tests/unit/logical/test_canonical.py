@@ -28,7 +28,7 @@ def test_inputs_are_called_after_their_streams() -> None:
     other = canonical(query("SELECT p.a FROM s AS q, r [RANGE 5 SECONDS] AS p WHERE q.a = p.a"))
     assert one.query == other.query
     assert one.query.aliases == ("r", "s")
-    assert (one.authors, other.authors) == ({"r": "x", "s": "y"}, {"r": "p", "s": "q"})
+    assert (dict(one.names), dict(other.names)) == ({"r": "x", "s": "y"}, {"r": "p", "s": "q"})
 
 
 def test_a_stream_read_again_has_a_number_by_its_place_in_the_join() -> None:
@@ -37,8 +37,8 @@ def test_a_stream_read_again_has_a_number_by_its_place_in_the_join() -> None:
     one, other = canonical(query(sql.format("x", "y"))), canonical(query(sql.format("y", "x")))
     assert one.query == other.query
     assert one.query.aliases == ("r", "r$2", "s")
-    assert {one.authors[name] for name in ("r", "r$2")} == {"x", "y"}
-    assert one.authors["r"] == {"x": "y", "y": "x"}[other.authors["r"]]
+    assert {dict(one.names)[name] for name in ("r", "r$2")} == {"x", "y"}
+    assert dict(one.names)["r"] == {"x": "y", "y": "x"}[dict(other.names)["r"]]
 
 
 def test_counted_inputs_have_names_of_their_own() -> None:
@@ -47,7 +47,7 @@ def test_counted_inputs_have_names_of_their_own() -> None:
         query("SELECT x.a FROM r [ROWS 5] AS x, r AS y, r [ROWS 5] AS z WHERE x.a = y.a AND y.b = z.b")
     )
     assert found.query.aliases == ("r", "r$rows", "r$rows$2")
-    assert found.authors["r"] == "y"
+    assert dict(found.names)["r"] == "y"
 
 
 @given(st.data())
@@ -56,7 +56,7 @@ def test_names_go_there_and_back(data: st.DataObject) -> None:
     """What an author is shown is what he wrote, and what he called it makes no difference."""
     asked = data.draw(queries(data.draw(catalogs(2)), most=4))
     found = canonical(asked)
-    assert found.query.renamed(found.authors) == asked
+    assert found.query.renamed(dict(found.names)) == asked
     assert joins(canonical(found.query).query) == joins(found.query)
     names = data.draw(alias_names(len(asked.inputs)))
     other = asked.renamed(dict(zip(asked.aliases, names, strict=True)))

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tests.shares import examples
 
 from weft.kernels.expr.select import holds
+from weft.logical.conversion import literal
 from weft.logical.expr import Column, Expr, all_of
-from weft.logical.functions import call, literal
+from weft.logical.functions import call
 from weft.logical.implies import implied
 from weft.logical.schema import Schema
 

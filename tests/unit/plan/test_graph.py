@@ -29,7 +29,8 @@ from weft.logical.schema import Schema, Stream
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.plan.explain import diagram, explain
+from weft.plan.diagram import diagram
+from weft.plan.explain import explain
 from weft.plan.graph import CODEC, PhysicalGraph
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
 from weft.plan.lower import lower, lower_workload

@@ -32,8 +32,9 @@ from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.probe.ranges import Window
 from weft.kernels.probe.theta import Sides, residual, theta_portions
 from weft.logical.bands import read_band
+from weft.logical.conversion import literal
 from weft.logical.expr import BOOLEAN, Call, Expr, Literal, aliases, all_of, columns
-from weft.logical.functions import call, literal
+from weft.logical.functions import call
 
 __all__ = ["Pairs", "matching"]
 

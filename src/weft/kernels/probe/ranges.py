@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.bucket.bucket import FARTHEST, Bucket
-from weft.bucket.compiled import Ints, Longs, Mask, frozen
+from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.memory import concatenate, fresh
 from weft.errors import StateError
 from weft.kernels.probe.expand import fill, keep_passing
@@ -102,22 +102,10 @@ class Matches:
     def __len__(self) -> int:
         return self.probe.size
 
-    @property
-    def run(self) -> Ints:
-        """The run of every pair."""
-        return np.repeat(np.arange(len(self.splits) - 1, dtype=np.int32), np.diff(self.splits))
-
     def of(self, run: int) -> tuple[Ints, Ints]:
         """The pairs of one run."""
         part = slice(self.splits[run], self.splits[run + 1])
         return self.probe[part], self.stored[part]
-
-    def keep(self, mask: Mask) -> Matches:
-        """The pairs for which the mask is set."""
-        if mask.all():
-            return self
-        kept = np.concatenate([[0], np.cumsum(mask)])[list(self.splits)]
-        return Matches(self.probe[mask], self.stored[mask], tuple(kept.tolist()))
 
 
 def _clipped(times: Longs) -> Longs:
