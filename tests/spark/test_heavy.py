@@ -16,7 +16,7 @@ import pytest
 import weft
 from tests.spark.sessions import running
 from weft.optimizer.cost import Weights
-from weft.optimizer.replanning import Lookout
+from weft.optimizer.replanning import HeavyValueWatch
 from weft.testing import reference_join
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -61,7 +61,7 @@ def feed(session: weft.Session, root: Path, numbers: range) -> None:
 
 def scattered(session: weft.Session) -> list[tuple[str, ...]]:
     """The heavy values of every store that runs."""
-    run: Any = session._run
+    run: Any = session._last_run
     return [tuple(map(str, store.layout.heavy)) for store in run.loop.active_queries.program.graph.stores]
 
 
@@ -70,8 +70,8 @@ def test_a_heavy_key_is_found_and_scattered_while_the_session_runs(spark: Any, t
     session = session_of(spark, tmp_path)
     planned = session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "out"))
     with running(session):
-        decider = session._runs().loop.decider
-        decider.config = replace(decider.config, asks=Lookout(pause=1).asks)
+        decider = session._run_under_way().loop.decider
+        decider.config = replace(decider.config, asks=HeavyValueWatch(pause=1).should_replan)
         feed(session, tmp_path, range(1))  # it is sampled
         assert scattered(session) == [(), ()]
         feed(session, tmp_path, range(1, 2))

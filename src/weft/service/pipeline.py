@@ -54,7 +54,7 @@ from weft.planned import PlannedQuery
 from weft.service.document import Node, read_document
 from weft.service.pipeline_functions import add_function, refuse_functions
 from weft.service.pipeline_settings import SETTINGS, read_settings
-from weft.service.pipeline_sinks import read_query
+from weft.service.pipeline_sinks import console_sink, read_query
 from weft.service.pipeline_streams import add_stream
 from weft.session import Session
 from weft.sinks import Sink
@@ -94,6 +94,10 @@ class Pipeline:
                 order=order,
                 precision=precision,
             )
+
+    def sink(self, name: str) -> Sink:
+        """Where the results of a query go: to the console, if the file does not say."""
+        return self.sinks.get(name) or console_sink(name)
 
     def parse(self, name: str) -> Query:
         """Parse and bind a query; errors name the file and the query."""

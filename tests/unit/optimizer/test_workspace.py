@@ -9,7 +9,7 @@ import pytest
 from tests.unit.optimizer.queries import join, rates
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
-from weft.optimizer.joint.alone import best_alone
+from weft.optimizer.joint.single_query_plan import best_alone
 from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
