@@ -29,7 +29,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     driver: initial_output_size
     dead_letter_limit: 1000                    # or {records: 1000, fraction: 0.01}
     key_limit: 10000000                        # results of one key of an outer join on one key
-    execution: auto                            # or resident, jobs
+    execution: auto                            # or resident, jobs, local
     memory: 2 GB                               # of a task; half of the machine's by default, shared by all
     result_limit: 100000000                    # results of one query in one batch; none by default
     limits: {words: 40000, depth: 100}         # how large a query may be; also characters and terms
