@@ -83,7 +83,7 @@ def run_pair(
 
 def _feed(session: weft.Session, data: Path, read: Path) -> None:
     """Put down the files of one batch after the other, under their names at once."""
-    running: Any = session._run
+    running: Any = session._last_run
     files = {name: sorted((data / name).iterdir()) for name in STREAMS}
     for batch, several in enumerate(zip(*files.values(), strict=True)):
         for name, file in zip(STREAMS, several, strict=True):

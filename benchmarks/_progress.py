@@ -19,7 +19,7 @@ __all__ = ["batch_seconds", "jobs_and_stages", "wait_for", "wait_for_weft", "wef
 
 def weft_batches(session: weft.Session) -> list[tuple[int, float, float]]:
     """Of every committed batch with input: its number, the seconds it took alone, and those from look to commit."""
-    running: Any = session._run
+    running: Any = session._last_run
     history, found, last = running.loop.history, [], 0.0
     brought = {m.number for _, m in history.batches if any(one.rows for one in m.inputs.values())}
     for number, (began, done) in sorted(history.committed.items()):

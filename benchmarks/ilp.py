@@ -23,7 +23,7 @@ from rich.table import Table
 
 from weft.logical.canonical import canonical
 from weft.optimizer.joint import ilp, incremental
-from weft.optimizer.joint.alone import best_alone
+from weft.optimizer.joint.single_query_plan import best_alone
 from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
 from weft.optimizer.space import Options
 from weft.plan.workload import WorkloadPlan

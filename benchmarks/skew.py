@@ -72,7 +72,7 @@ def measure(way: str, data: Path, work: Path, zipf: Zipf, options: argparse.Name
     timed = weft_batches(session)
     by_number = {batch.number: batch for batch in session.progress["skew"]}
     done, seconds = [by_number[number] for number, _, _ in timed], [alone for _, alone, _ in timed]
-    running: Any = session._run
+    running: Any = session._last_run
     stores = running.loop.active_queries.program.graph.stores
     session.stop()
     counted = done[options.drop :]

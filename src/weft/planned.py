@@ -1,23 +1,24 @@
-"""A query as a session has planned it.
+"""A query that a session has planned, and the graph that answers it.
 
-Guarantees: the plan never changes; how the query is getting on, and its results, are asked for where they are.
+Guarantees: a `PlannedQuery` never changes; its graph, its progress and its results are looked up where they are. Before
+the session starts the graph is the query's part of the one that the first batch will run by, afterwards its part of
+the one that runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from weft.errors import ConfigError
 from weft.logical.ordering import Ordering
 from weft.logical.query import Query
-from weft.optimizer.expected_cost import estimated
-from weft.optimizer.space import Options
+from weft.optimizer.expected_cost import calls_of
 from weft.plan.diagram import diagram
 from weft.plan.explain import explain
 from weft.plan.graph import PhysicalGraph
-from weft.plan.join_plan import CallCost, JoinPlan
+from weft.plan.join_plan import CallCost
 from weft.plan.observation import Observation
 from weft.plan.shared import shared_text
 from weft.runtime.observe.metrics import BatchMetrics
@@ -32,11 +33,16 @@ if TYPE_CHECKING:
 
     from weft.ports.punctuation import Punctuations
 
-__all__ = ["Owner", "PlannedQuery", "explained"]
+__all__ = ["Owner", "PlannedQuery", "explain_queries"]
 
 
 class Owner(Protocol):
     """The session that a query belongs to."""
+
+    statistics: Statistics
+
+    def graph_of(self, name: str) -> PhysicalGraph:
+        """The graph that answers a query, under its author's names, with what is expected of every step."""
 
     def stop_query(self, name: str) -> None:
         """Run a query no longer."""
@@ -47,21 +53,31 @@ class Owner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query with the plan it is answered by; of one that runs together with others, its part of what they share."""
+    """A query of a session; if others run with it, its graph is its part of what they share."""
 
     name: str
     query: Query
-    plan: JoinPlan
-    graph: PhysicalGraph
+    strategy: str
+    session: Owner = field(repr=False, compare=False)
     sink: Sink | None = field(default=None, repr=False, compare=False)
-    session: Owner | None = field(default=None, repr=False, compare=False)
-    calls: tuple[CallCost, ...] = ()  # what is expected of users' functions
     ordering: Ordering | None = None
+
+    @property
+    def graph(self) -> PhysicalGraph:
+        """The query's part of the graph that the session's queries run by, or will run by.
+
+        A query without a sink, and one that waits to join others that run, has the graph it would have alone.
+        """
+        return self.session.graph_of(self.name)
+
+    @property
+    def calls(self) -> tuple[CallCost, ...]:
+        """What is expected of users' functions."""
+        return calls_of(self.query, self.session.statistics)
 
     def explain(self, observed: Observation | None = None) -> str:
         """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
-        strategy = self.plan.strategy
-        return explain(self.graph, self.name, strategy, observed, self.query, self.calls, self.ordering)
+        return explain(self.graph, self.name, self.strategy, observed, self.query, self.calls, self.ordering)
 
     def diagram(self) -> str:
         """The plan as a Mermaid flowchart."""
@@ -89,36 +105,25 @@ class PlannedQuery:
 
     def stop(self) -> None:
         """Run no longer, from the next batch on; the other queries go on. Results that are held back are dropped."""
-        self._owner().stop_query(self.name)
+        self.session.stop_query(self.name)
 
     @property
     def progress(self) -> QueryProgress:
         """How the query is getting on."""
-        return self._owner().query_progress(self.name)
-
-    def _owner(self) -> Owner:
-        if self.session is None:
-            raise ConfigError(
-                f"query {self.name} belongs to no session", hint="session.query gives one that does"
-            )
-        return self.session
+        return self.session.query_progress(self.name)
 
 
-def explained(
+def explain_queries(
     queries: Iterable[PlannedQuery],
+    shared: PhysicalGraph | None,
     seen: Mapping[str, tuple[PhysicalGraph, Sequence[BatchMetrics]]],
-    running: PhysicalGraph | None,
-    statistics: Statistics,
-    options: Options,
 ) -> str:
     """The plans of queries: what is expected of every step and, where ``seen`` has batches, what was observed.
 
-    ``running`` is the graph that they share, if they run.
+    ``shared`` is the graph that they run by together, or will run by.
     """
-    parts = [shared_text(running)] if running is not None and len(running.members) > 1 else []
+    parts = [shared_text(shared)] if shared is not None and len(shared.members) > 1 else []
     for planned in queries:
-        graph, batches = seen.get(planned.name, (planned.graph, []))
-        other = graph.edges != planned.graph.edges
-        shown = replace(planned, graph=estimated(graph, statistics, options) if other else planned.graph)
-        parts.append(shown.explain(observed(graph, batches) if batches else None))
+        graph, batches = seen.get(planned.name, (None, ()))
+        parts.append(planned.explain(observed(graph, batches) if graph and batches else None))
     return "\n".join(parts) or "No queries yet.\n"

@@ -1,11 +1,12 @@
-"""What a change of queries leads to: plan, graph, and what becomes of the state.
+"""The planner of a session: one plan for all its queries, when they start and whenever they change.
 
-Guarantees: a function of what runs, what is to run and what is known; the planner only remembers what saves it time.
+Guarantees: what is decided is a function of what runs, what is to run and what is known; the planner only remembers
+what saves it time. The plan that `start_plan` shows before a session starts is the one that its first batch runs by.
 A new query shares what it can at once. When more than half of the queries have changed, all are planned afresh, and,
 if by then it was measured what their filters have in common, in groups (AJoin, section 4).
 
-If the optimiser fails, whatever it throws, queries that run keep the plan they have and new ones are planned alone,
-which a warning says. Only what fails then as well is an error.
+If the joint optimiser fails, whatever it throws, queries that run keep the plan they have and new ones are planned
+alone, which a warning says. Only what fails then as well is an error.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from weft.logical.expr import Expr
 from weft.logical.outer import Closing, taken_apart
 from weft.logical.query import Query
 from weft.optimizer.closing_layouts import choose_homes
-from weft.optimizer.deadline import Deadline
 from weft.optimizer.groups.grouping import Estimated, Measured
 from weft.optimizer.groups.separation import apart, closest
 from weft.optimizer.joint.incremental import changed_too_much
@@ -27,19 +29,20 @@ from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.ranking import ranked
 from weft.optimizer.skew import BOUNDS
 from weft.optimizer.space import Options
-from weft.patience import deadline_of
+from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.join_plan import Store
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, SharedStore, WorkloadPlan
-from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.queries.active import ActiveQueries, Decision, Samples
-from weft.runtime.queries.migration import migration_between
+from weft.planning_time import deadline_of
 from weft.runtime.queries.request import QueryRequest
-from weft.runtime.queries.visibility import StateFacts, newcomers
 from weft.stats.skew import HeavyValue, key_column
 from weft.stats.statistics import Statistics
 
-__all__ = ["Planner"]
+if TYPE_CHECKING:  # planning a session that does not run needs no kernels, and they take a second to load
+    from weft.runtime.queries.active import ActiveQueries, Decision, Samples
+    from weft.runtime.queries.visibility import StateFacts
+
+__all__ = ["Planner", "StartPlan"]
 
 _LOG = logging.getLogger("weft")
 
@@ -47,13 +50,70 @@ _LOG = logging.getLogger("weft")
 HEAVY = 1.5 * min(BOUNDS)
 
 
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """The plan and the graph by which queries begin where none runs yet, with what they were planned from."""
+
+    requests: Mapping[str, QueryRequest]
+    statistics: Statistics
+    plan: WorkloadPlan
+    graph: PhysicalGraph
+    results: Mapping[str, JointResult] = field(repr=False, compare=False)  # of the joint optimiser, by group
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What runs, as far as the optimiser is concerned; ``changes`` counts queries since all were planned afresh."""
+
+    plan: WorkloadPlan | None = None
+    graph: PhysicalGraph | None = None
+    changes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A plan for all queries, the order in which predicates are searched by, and the results of every group."""
+
+    plan: WorkloadPlan
+    ranks: tuple[Expr, ...]
+    results: Mapping[str, JointResult]
+
+    @property
+    def changes(self) -> int:
+        """How many queries came or went since all were planned afresh."""
+        return max((result.changes for result in self.results.values()), default=0)
+
+
 class Planner:
-    """Decides for a session: by its options, and by what it knows of the data at that moment."""
+    """Plans a session's queries by its options and by what is known of the data at that moment."""
 
     def __init__(self, statistics: Callable[[], Statistics], options: Options, method: str = "auto") -> None:
         self._statistics, self._options, self._method = statistics, options, method
-        self._known: dict[str, Workspace | None] = {}
+        self._start: StartPlan | None = None
+        self._known: dict[str, Workspace] = {}
         self.last: dict[str, JointResult] = {}
+
+    def start_plan(self, requests: Mapping[str, QueryRequest]) -> StartPlan:
+        """The plan by which queries begin where none runs; it is made once for the same queries and statistics."""
+        statistics, known = self._statistics(), self._start
+        if known is None or known.requests != requests or known.statistics != statistics:
+            planned = self._planned(_Running(), requests, statistics, {})
+            answers = sorted(planned.plan.answers, key=lambda answer: answer.name)
+            members = [
+                Member(
+                    answer.name,
+                    answer.query,
+                    slot,
+                    closing=answer.closing,
+                    backfill=requests[answer.name].backfill,
+                    ordering=requests[answer.name].ordering,
+                )
+                for slot, answer in enumerate(answers)
+            ]
+            graph = lower_workload(planned.plan, members, tracked=len(members) > 1, ranked=planned.ranks)
+            known = StartPlan(dict(requests), statistics, planned.plan, graph, planned.results)
+            self._start = known
+        return known
 
     def __call__(
         self,
@@ -64,92 +124,124 @@ class Planner:
         afresh: bool = False,
     ) -> Decision:
         """The plan for the queries that are to run, given those that do; ``afresh``, though these have not changed."""
+        from weft.runtime.program.executable import ExecutableGraph  # which load the kernels
+        from weft.runtime.queries.active import Decision
+        from weft.runtime.queries.migration import StateMigration, migration_between
+        from weft.runtime.queries.visibility import newcomers
+
+        if active_queries.plan is None and facts.number == 0 and samples is None:
+            start = self.start_plan(requests)
+            self._remember(start.results)
+            return Decision(start.plan, start.graph, StateMigration(), 0)
+        before = active_queries.program
+        running = _Running(active_queries.plan, before.graph if before else None, active_queries.fresh)
+        statistics = self._statistics()
+        if running.plan is not None and not afresh:
+            statistics = _as_laid_out(statistics, running.plan)
+        planned = self._planned(running, requests, statistics, self._known, samples, afresh=afresh)
+        self._remember(planned.results)
+        backfill = [n for n, one in requests.items() if one.backfill and n not in active_queries.requests]
+        orders = {name: one.ordering for name, one in requests.items() if one.ordering is not None}
+        members = newcomers(before, planned.plan, facts, backfill, orders)
+        tracked = facts.number > 0 or len(requests) > 1
+        graph = lower_workload(planned.plan, members, tracked=tracked, ranked=planned.ranks)
+        migration = migration_between(before, ExecutableGraph(graph), backfill)
+        return Decision(planned.plan, graph, migration, planned.changes)
+
+    def _remember(self, results: Mapping[str, JointResult]) -> None:
+        self.last.update(results)
+        self._known.update({group: result.workspace for group, result in results.items()})
+
+    def _planned(
+        self,
+        running: _Running,
+        requests: Mapping[str, QueryRequest],
+        statistics: Statistics,
+        known: dict[str, Workspace],
+        samples: Samples | None = None,
+        *,
+        afresh: bool = False,
+    ) -> _Planned:
+        """A joint plan; or, if that fails, one in which new queries are planned alone and the others go on as is.
+
+        What is ``known`` from earlier plans is taken out of there: a workspace is not used again after a failure.
+        """
         try:
-            return self._decision(active_queries, requests, facts, samples, afresh)
+            return self._all_planned(running, requests, statistics, known, samples, afresh=afresh)
         except Exception as error:
             if afresh:
                 raise  # there is a plan already
-            found = self._decision(active_queries, requests, facts, None, afresh, alone=True)
+            planned = self._all_planned(running, requests, statistics, None, None)
             name = type(error).__name__
             _LOG.warning(
                 "the queries cannot be planned together, new ones are planned alone: %s: %s", name, error
             )
             _LOG.debug("why they cannot be planned together", exc_info=error)
-            return found
+            return planned
 
-    def _decision(
+    def _all_planned(
         self,
-        active_queries: ActiveQueries,
+        running: _Running,
         requests: Mapping[str, QueryRequest],
-        facts: StateFacts,
+        statistics: Statistics,
+        known: dict[str, Workspace] | None,
         samples: Samples | None,
-        afresh: bool,
         *,
-        alone: bool = False,
-    ) -> Decision:
-        """As `__call__`; ``alone``: new queries are planned alone, and the others go on as they are."""
+        afresh: bool = False,
+    ) -> _Planned:
+        """As `_planned`, without a second attempt; where ``known`` is None, new queries are planned alone."""
         parts = {name: taken_apart(one.query) for name, one in sorted(requests.items())}
         queries = {name: core for name, (core, _) in parts.items()}
-        statistics = self._statistics()
-        if active_queries.plan is not None and not afresh:
-            statistics = _as_laid_out(statistics, active_queries.plan)
-        groups, regrouped = self._groups(active_queries, queries, statistics, samples)
-        walked = {name: one for name, one in requests.items() if _is_walked(parts[name][1])}
-        cores = {name: replace(one, query=queries[name]) for name, one in walked.items()}
-        plan, changes = self._plan(active_queries, cores, groups, statistics, afresh or regrouped, alone)
-        plan = self._closed(active_queries.plan, plan, parts, groups, statistics)
-        new = [name for name in queries if name not in active_queries.requests]
-        backfill = [name for name in new if requests[name].backfill]
-        orders = {name: one.ordering for name, one in requests.items() if one.ordering is not None}
-        members = newcomers(active_queries.program, plan, facts, backfill, orders)
-        tracked = facts.number > 0 or len(queries) > 1
-        ranks = ranked(
-            queries.values(), statistics, active_queries.program.graph if active_queries.program else None
-        )
-        graph = lower_workload(plan, members, tracked=tracked, ranked=ranks)
-        migration = migration_between(active_queries.program, ExecutableGraph(graph), backfill)
-        return Decision(plan, graph, migration, changes)
+        groups, regrouped = _groups(running, queries, statistics, samples)
+        probed = {name: one for name, one in requests.items() if _is_walked(parts[name][1])}
+        cores = {name: replace(one, query=queries[name]) for name, one in probed.items()}
+        anew = replace(running, plan=None) if afresh or regrouped else running
+        plan, results = self._optimised(anew, cores, groups, statistics, known)
+        plan = self._closed(running.plan, plan, parts, groups, statistics)
+        return _Planned(plan, ranked(queries.values(), statistics, running.graph), results)
 
-    def _groups(
+    def _optimised(
         self,
-        active_queries: ActiveQueries,
-        queries: Mapping[str, Query],
-        statistics: Statistics,
-        samples: Samples | None,
-    ) -> tuple[dict[str, str], bool]:
-        """The group of every query, and whether all were grouped anew."""
-        running = active_queries.plan
-        known = {a.name: running.group_of(a.name) for a in running.answers} if running else {}
-        stay = {name: group for name, group in known.items() if name in queries}
-        gone, came = len(known) - len(stay), len(queries) - len(stay)
-        if samples is not None and changed_too_much(active_queries.fresh + gone + came, len(queries)):
-            measured = Measured(samples.names, samples.sets, Estimated(queries, statistics))
-            return apart(queries, measured, statistics), True
-        return {n: stay[n] if n in stay else closest(q, queries, stay) for n, q in queries.items()}, False
-
-    def _plan(
-        self,
-        active_queries: ActiveQueries,
+        running: _Running,
         requests: Mapping[str, QueryRequest],
         groups: Mapping[str, str],
         statistics: Statistics,
-        fresh: bool,
-        alone: bool,
-    ) -> tuple[WorkloadPlan, int]:
-        """The plans of all groups together, and how many changes there were since they were fresh."""
-        plan, changes, deadline = WorkloadPlan(()), 0, deadline_of(self._options, self._method)
+        known: dict[str, Workspace] | None,
+    ) -> tuple[WorkloadPlan, dict[str, JointResult]]:
+        """The plans of all groups together, and what the optimiser says of each group."""
+        own = {n: replace(self._options, strategy=a.strategy) for n, a in requests.items() if a.strategy}
+        deadline = deadline_of(self._options, self._method, [one.strategy for one in own.values()])
+        plan, results = WorkloadPlan(()), {}
         every = sorted({groups[name] for name in requests})
         for count, group in enumerate(every):
-            mine = {name: one for name, one in sorted(requests.items()) if groups[name] == group}
-            running, until = (
-                None if fresh else _part(active_queries.plan, group),
-                deadline.part(1 / (len(every) - count)),
-            )
-            found = self._optimised(mine, running, active_queries.fresh, statistics, group, until, alone)
+            mine = {n: one.query for n, one in sorted(requests.items()) if groups[n] == group}
+            before = _group_plan(running.plan, group)
+            until = deadline.part(1 / (len(every) - count))
+            if known is None:
+                found = optimise_alone(
+                    mine,
+                    statistics,
+                    self._options,
+                    own=own,
+                    running=before,
+                    changes=running.changes,
+                    deadline=until,
+                )
+            else:
+                found = optimise_all(
+                    mine,
+                    statistics,
+                    self._options,
+                    method=self._method,
+                    own=own,
+                    running=before,
+                    changes=running.changes,
+                    known=known.pop(group, None),
+                    deadline=until,
+                )
             part = found.plan.in_group(group) if group else found.plan
-            plan = plan.with_answers(part.answers, part.upkeep)
-            changes = max(changes, found.changes)
-        return plan, changes
+            plan, results[group] = plan.with_answers(part.answers, part.upkeep), found
+        return plan, results
 
     def _closed(
         self,
@@ -159,7 +251,7 @@ class Planner:
         groups: Mapping[str, str],
         statistics: Statistics,
     ) -> WorkloadPlan:
-        """The plan, with what closes queries with outer joins; those that run are closed from where they were."""
+        """The plan with stores from which unmatched rows of outer joins are found; queries that run keep theirs."""
         known = {answer.name: answer for answer in running.answers} if running else {}
         for name, (core, closing) in parts.items():
             if closing is None:
@@ -176,42 +268,18 @@ class Planner:
             plan = plan.without([name]).with_answers([answer], upkeep)
         return plan
 
-    def _optimised(
-        self,
-        requests: Mapping[str, QueryRequest],
-        running: WorkloadPlan | None,
-        changes: int,
-        statistics: Statistics,
-        group: str,
-        deadline: Deadline,
-        alone: bool,
-    ) -> JointResult:
-        queries = {name: one.query for name, one in requests.items()}
-        own = {n: replace(self._options, strategy=a.strategy) for n, a in requests.items() if a.strategy}
-        if alone:
-            found = optimise_alone(
-                queries,
-                statistics,
-                self._options,
-                own=own,
-                running=running,
-                changes=changes,
-                deadline=deadline,
-            )
-        else:
-            found = optimise_all(
-                queries,
-                statistics,
-                self._options,
-                method=self._method,
-                own=own,
-                running=running,
-                changes=changes,
-                known=self._known.pop(group, None),
-                deadline=deadline,
-            )
-        self._known[group], self.last[group] = found.workspace, found
-        return found
+
+def _groups(
+    running: _Running, queries: Mapping[str, Query], statistics: Statistics, samples: Samples | None
+) -> tuple[dict[str, str], bool]:
+    """The group of every query, and whether all were grouped anew."""
+    known = {a.name: running.plan.group_of(a.name) for a in running.plan.answers} if running.plan else {}
+    stay = {name: group for name, group in known.items() if name in queries}
+    gone, came = len(known) - len(stay), len(queries) - len(stay)
+    if samples is not None and changed_too_much(running.changes + gone + came, len(queries)):
+        measured = Measured(samples.names, samples.sets, Estimated(queries, statistics))
+        return apart(queries, measured, statistics), True
+    return {n: stay[n] if n in stay else closest(q, queries, stay) for n, q in queries.items()}, False
 
 
 def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:
@@ -233,7 +301,7 @@ def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:
     return statistics.with_heavy(found)
 
 
-def _part(plan: WorkloadPlan | None, group: str) -> WorkloadPlan | None:
+def _group_plan(plan: WorkloadPlan | None, group: str) -> WorkloadPlan | None:
     """A group's part of a plan, as the optimiser knows it."""
     if plan is None:
         return None

@@ -1,4 +1,4 @@
-"""A session's queries begin to run: the log, the executor, the loop.
+"""How a session's queries begin to run: from its settings to the loop, with the log and the executor it needs.
 
 Guarantees: what cannot run is refused before anything has started.
 """
@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from weft.errors import ConfigError
 from weft.logical.catalog import Catalog
 from weft.memory import batch_bytes, portion_bytes
-from weft.optimizer.replanning import Lookout
+from weft.optimizer.replanning import HeavyValueWatch
 from weft.optimizer.space import Options
 from weft.planning import Planner
 from weft.ports.source import Source
+from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Executor
@@ -26,52 +27,67 @@ from weft.runtime.loop.loop import Loop
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.task.functions import PackedFunction
 from weft.settings import Settings
-from weft.sinks.describe import made, portable
+from weft.sinks.describe import make_sink, portable_description
+from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterBox
-from weft.stats.statistics import Statistics
+from weft.validation import dead_letters_of
 
-__all__ = ["executor_for", "resident_tasks", "run"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["executor_for", "resident_tasks", "run", "run_config"]
 
 _LOG = logging.getLogger("weft")
 
+Queries: TypeAlias = "Mapping[str, tuple[QueryRequest, Sink]]"
 
-def run(
-    spark: Any,
+
+def run(config: RunConfig, settings: Settings, queries: Queries, *, available_now: bool = False) -> Running:
+    """Start queries, each with its sink; what is done is kept in the checkpoint that the settings name."""
+    tasks = resident_tasks(settings.options)
+    executor = executor_for(config.spark, settings.execution, config.partitions, tasks)
+    loop = Loop(config, Checkpoint.at(_root(settings)), executor)
+    return launch(loop, queries, available_now=available_now)
+
+
+def run_config(
     settings: Settings,
+    spark: SparkSession | None,
     catalog: Catalog,
     sources: Mapping[str, Source],
-    queries: Mapping[str, tuple[QueryRequest, Any]],
-    measured: Callable[[], Statistics],
-    options: Options,
     functions: Mapping[str, PackedFunction],
-    *,
-    available_now: bool = False,
-) -> Running:
-    """Start queries on Spark."""
-    if settings.checkpoint is None:
-        raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
-    root = Path(settings.checkpoint)
-    tasks = resident_tasks(options)
-    config = RunConfig(
-        {name: catalog.stream(name) for name in sorted(sources)},
-        {name: sources[name] for name in sorted(sources)},
-        Planner(measured, options, settings.joint),
-        made,
-        portable,
-        options.partitions,
-        settings.driver,
-        DeadLetterBox(root / "dead_letters", settings.dead_letters).take,
-        settings.state_limit,
-        settings.key_limit,
-        batch_bytes(settings.memory, tasks),
-        portion_bytes(settings.memory, tasks),
-        settings.result_limit,
+    planner: Planner,
+) -> RunConfig:
+    """What the loop and its tasks are given of a session: its settings, streams, functions and planner."""
+    options, tasks = settings.options, resident_tasks(settings.options)
+    return RunConfig(
+        streams={name: catalog.stream(name) for name in sorted(sources)},
+        sources={name: sources[name] for name in sorted(sources)},
+        decide=planner,
+        restore=make_sink,
+        describe=portable_description,
+        partitions=options.partitions,
+        driver=settings.driver,
+        set_aside=_dead_letter_box(settings).take if settings.checkpoint is not None else None,
+        state_limit=settings.state_limit,
+        key_limit=settings.key_limit,
+        batch_bytes=batch_bytes(settings.memory, tasks),
+        portion_bytes=portion_bytes(settings.memory, tasks),
+        result_limit=settings.result_limit,
         functions=functions,
-        asks=Lookout().asks,
+        asks=HeavyValueWatch().should_replan,
         spark=spark,
     )
-    executor = executor_for(spark, settings.execution, options.partitions, tasks)
-    return launch(Loop(config, Checkpoint.at(root), executor), queries, available_now=available_now)
+
+
+def _dead_letter_box(settings: Settings) -> DeadLetterBox:
+    return DeadLetterBox(_root(settings) / "dead_letters", dead_letters_of(settings.dead_letter_limit))
+
+
+def _root(settings: Settings) -> Path:
+    if settings.checkpoint is None:
+        raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
+    return Path(settings.checkpoint)
 
 
 def resident_tasks(options: Options) -> int:
@@ -79,8 +95,10 @@ def resident_tasks(options: Options) -> int:
     return min(options.partitions, options.tasks or os.cpu_count() or 1)
 
 
-def executor_for(spark: Any, execution: str, partitions: int, tasks: int) -> Executor:
-    """Who runs the tasks: those that stay, if they are asked for or there is room for them, else jobs."""
+def executor_for(spark: SparkSession | None, execution: str, partitions: int, tasks: int) -> Executor:
+    """Who runs the tasks: this process, where there is no Spark; tasks that stay, if there is room; else jobs."""
+    if execution == "local" or spark is None:
+        return LocalExecutor(partitions)
     from weft.runtime.spark.jobs import JobsExecutor  # loaded while Java starts, this module needs no Spark
     from weft.runtime.spark.resident import ResidentExecutor, fits
     from weft.runtime.spark.session import is_on_one_machine, own_session
@@ -92,4 +110,4 @@ def executor_for(spark: Any, execution: str, partitions: int, tasks: int) -> Exe
         if execution == "auto":
             _LOG.info("batches run as jobs of Spark: %s", why)
         return JobsExecutor(own_session(spark), partitions)
-    return ResidentExecutor(own_session(spark), partitions, tasks, portable)
+    return ResidentExecutor(own_session(spark), partitions, tasks, portable_description)

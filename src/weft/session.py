@@ -1,6 +1,8 @@
-"""The path of a query, on one screen: parse, bind, optimise, lower, run.
+"""The path of a query, on one screen: parse, bind, plan, run.
 
-Guarantees: a query that is refused leaves the session as it was. Planning needs neither Spark nor Java; `start` does.
+Guarantees: a query that is refused leaves the session as it was. All queries go through one planner (`planning.py`),
+be it one or many, before the start and while they run: what `explain` shows before the start is what will run.
+Planning needs neither Spark nor Java; `start` does, unless batches run in this process (``execution="local"``).
 """
 
 from __future__ import annotations
@@ -11,59 +13,50 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.ahead import loading_ahead
-from weft.arguments import (
-    check,
-    check_backfill,
-    check_free,
-    check_one_of,
-    check_readable,
-    dead_letters_of,
-    duration_of,
-    free_name,
-    ordering_for,
-    stream_of,
-    tasks_of,
-)
-from weft.bounded import shown
-from weft.errors import ConfigError, QueryError, StatisticsError, nearest
-from weft.logical.canonical import canonical
+from weft.errors import ConfigError, QueryError, nearest
+from weft.function_registration import packed, with_expectations
 from weft.logical.catalog import Catalog
-from weft.logical.ordering import Ordering
-from weft.logical.query import Input, Query
+from weft.logical.query import Query
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
-from weft.logical.waiting import check_closing, patient
-from weft.optimizer.expected_cost import calls_of
-from weft.optimizer.ranking import ranked
-from weft.optimizer.single.strategies import STRATEGIES, costs_of, optimise
-from weft.optimizer.space import Options
-from weft.patience import deadline_of
+from weft.logical.waiting import patient
+from weft.optimizer.single.strategies import costs_of
+from weft.optimizer.space import Options, check_inputs
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
-from weft.plan.lower import lower
-from weft.planned import PlannedQuery, explained
-from weft.registering import expected, packed
+from weft.planned import PlannedQuery, explain_queries
+from weft.planning import Planner
+from weft.planning_time import deadline_of
+from weft.progress_bar import progress_bar
+from weft.query_graphs import QueryGraphs
+from weft.registered import Registered, request_of
 from weft.runtime.loop.driver import DEFAULT
-from weft.runtime.observe.feedback import heavy_known, measured
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
-from weft.runtime.queries.request import QueryRequest
-from weft.runtime.task.functions import PackedFunction
 from weft.settings import Settings
-from weft.sinks.describe import described, in_order
+from weft.sinks.describe import in_order
 from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterLimit
-from weft.sources.spec import Source
-from weft.sql.bind import parse_predicate, parse_query
+from weft.sql.bind import parse_query
 from weft.sql.builder import Builder
+from weft.starting import start_run
 from weft.stats.statistics import Statistics
+from weft.validation import (
+    check,
+    check_backfill,
+    duration_of,
+    options_for,
+    ordering_for,
+    stream_of,
+    with_selectivity,
+)
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # only running needs Spark, and kernels
+    from pyspark.sql import SparkSession
+
     from weft.runtime.loop.handle import Running
     from weft.runtime.observe.metrics import BatchMetrics
+    from weft.validation import StreamSource
 
 __all__ = ["PlannedQuery", "Session"]
-
-TELLING = 16  # queries whose figures say enough of the data
 
 
 class Session:
@@ -73,7 +66,8 @@ class Session:
     predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have,
     ``result_limit`` how many a query may have in one batch: one that has more is stopped; ``limits`` how large a query
     may be. ``memory``, as in "2 GB", is what one task may work with; by default, tasks share half of what the machine
-    has. Batches run in tasks that stay (``execution="resident"``), as jobs of Spark ("jobs"), or as there is room.
+    has. Batches run in tasks that stay (``execution="resident"``), as jobs of Spark ("jobs"), as there is room
+    ("auto"), or in this process, without Spark ("local").
     """
 
     def __init__(
@@ -81,7 +75,7 @@ class Session:
         *,
         checkpoint: str | Path | None = None,
         master: str = "local[*]",
-        spark: Any = None,
+        spark: SparkSession | None = None,
         statistics: Statistics | None = None,
         options: Options | None = None,
         driver: str = DEFAULT,
@@ -96,42 +90,45 @@ class Session:
         result_limit: int | None = None,
     ) -> None:
         check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
-        check(options, Options | None, ConfigError, "options", "use weft.Options")
-        check(limits, Limits | None, ConfigError, "limits", "use weft.Limits")
-        self._limits = limits or DEFAULT_LIMITS
-        bad = dead_letters_of(dead_letter_limit)
         self._settings = Settings(
-            checkpoint,
-            master,
-            spark,
-            driver,
-            bad,
-            joint,
-            query_limit,
-            state_limit,
-            key_limit,
-            execution,
-            memory,
-            result_limit,
+            checkpoint=checkpoint,
+            master=master,
+            spark=spark,
+            options=Options() if options is None else options,
+            driver=driver,
+            dead_letter_limit=dead_letter_limit,
+            joint=joint,
+            query_limit=query_limit,
+            state_limit=state_limit,
+            key_limit=key_limit,
+            execution=execution,
+            limits=DEFAULT_LIMITS if limits is None else limits,
+            memory=memory,
+            result_limit=result_limit,
         )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
-        self.options = options or Options()
-        if self.options.tasks is None:
-            self.options = replace(self.options, tasks=tasks_of(master, spark))
-        self._functions: dict[str, PackedFunction] = {}
-        self._sources: dict[str, Source] = {}
-        self._sinks: dict[str, Sink] = {}
-        self._running: Running | None = None  # while it runs
-        self._run: Running | None = None  # the last one, also when it is over
-        self._queries: dict[str, PlannedQuery] = {}
-        self._requests: dict[str, QueryRequest] = {}
+        self._planner = Planner(self.measured, self.options, joint)
+        self._registered = Registered()
+        self._graphs = QueryGraphs(self._registered)
+        self._current_run: Running | None = None
+        self._last_run: Running | None = None  # also when it is over
         self._ends = False  # whether the input is taken to end, some day
+
+    @property
+    def options(self) -> Options:
+        """How queries are planned; queries that run already go on by the options they were started with."""
+        return self._settings.options
+
+    @options.setter
+    def options(self, options: Options) -> None:
+        self._settings = replace(self._settings, options=options)
+        self._planner = Planner(self.measured, self.options, self._settings.joint)
 
     def stream(
         self,
         name: str,
-        source: Any,
+        source: StreamSource,
         *,
         event_time: str | None = None,
         lateness: timedelta | str = timedelta(0),
@@ -144,12 +141,12 @@ class Session:
         schema. Tuples more than ``lateness`` behind the newest of earlier batches are late: they are dropped, or
         joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
         """
-        stream, found = stream_of(name, source, event_time, lateness, late, idle_after)
+        stream, readable = stream_of(name, source, event_time, lateness, late, idle_after)
         self.catalog = self.catalog.add(stream)
-        if found is not None:
-            self._sources[name] = found
-            if self._running is not None:
-                self._running.loop.add_stream(stream, found)
+        if readable is not None:
+            self._registered.sources[name] = readable
+            if self._current_run is not None:
+                self._current_run.loop.add_stream(stream, readable)
 
     def function(
         self,
@@ -173,10 +170,10 @@ class Session:
         >>> print(session.parse("SELECT a.x FROM a WHERE large(a.x)"))
         SELECT a.x AS x FROM a WHERE LARGE(a.x)
         """
-        made = packed(name, function, returns)
-        catalog = self.catalog.define(made.declared)
-        self.statistics = expected(self.statistics, made.declared, selectivity, cost)
-        self.catalog, self._functions[made.declared.name] = catalog, made
+        function_ = packed(name, function, returns)
+        catalog = self.catalog.define(function_.declared)
+        self.statistics = with_expectations(self.statistics, function_.declared, selectivity, cost)
+        self.catalog, self._registered.functions[function_.declared.name] = catalog, function_
 
     def selectivity(self, predicate: str, value: float) -> None:
         """Say what part of all pairs, or of a stream's tuples, a predicate lets through.
@@ -191,11 +188,7 @@ class Session:
         >>> session.statistics.selectivities
         {'a.k = b.k': 0.5}
         """
-        check(predicate, str, StatisticsError, "a predicate", 'use a text, as in "a.k = b.k"')
-        check(value, int | float, StatisticsError, "a selectivity", "use a number between 0 and 1")
-        inputs = [Input(stream.name, stream) for stream in self.catalog.streams]
-        parsed = parse_predicate(predicate, inputs, self.catalog.functions)
-        self.statistics = self.statistics.given(parsed, value)
+        self.statistics = with_selectivity(self.statistics, self.catalog, predicate, value)
 
     def query(
         self,
@@ -214,70 +207,56 @@ class Session:
 
         With a sink, it runs when the session is started; if it is running already, from the next batch on, and then it
         sees what others have stored. With ``backfill``, it also gives the results that lie wholly in the stored past.
-
         Rows of outer joins that have no partner are given when none can come any more. Where that is never, for want of
         a window, ``emit_unmatched_after`` is how long they wait: as if their inputs had a window of that length.
-
         Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event" (`weft.logical.ordering`).
         """
-        chosen = self._chosen(name, sink)
-        check(strategy, str | None, ConfigError, "a strategy", nearest("", STRATEGIES))
-        options = self.options if strategy is None else replace(self.options, strategy=strategy)
-        check_one_of(options.strategy, STRATEGIES, "strategy")
+        run, registered = self._last_run, self._registered
+        stopped = run.loop.active_queries.stopped if run is not None else {}
+        chosen = registered.free_name(name, sink, stopped, self._settings.query_limit)
+        options = options_for(self.options, strategy)
         parsed = self.parse(text, cross=cross)
         if backfill:
             check_backfill(parsed)
         if emit_unmatched_after is not None:
             parsed = patient(parsed, duration_of(emit_unmatched_after, "emit_unmatched_after"))
+        check_inputs(parsed, options)
         ordering = ordering_for(text, parsed, self.catalog, order, precision, backfill=backfill)
-        planned = self._plan(parsed, chosen, options, in_order(sink, ordering), ordering)
-        if planned.sink is not None:
-            self._ask(planned, planned.sink, strategy, backfill)
-        self._queries[chosen] = planned
+        planned = PlannedQuery(chosen, parsed, options.strategy, self, in_order(sink, ordering), ordering)
+        request = request_of(planned, strategy, backfill)
+        alone = self._planner.start_plan({chosen: request})  # a query that cannot be planned is refused here
+        if self._current_run is not None and planned.sink is not None:
+            registered.check_runnable({chosen: request}, ends=self._ends)
+            self._current_run.loop.add(chosen, request, planned.sink)
+        starts = planned.sink is not None and run is None
+        registered.add(planned, request, None if starts else alone)
         return planned
 
     def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
         """A text or builder, parsed and bound to this session's streams."""
         check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
         if isinstance(text, Builder):
-            return (text.cross() if cross else text).build(self.catalog, self._limits)
-        return parse_query(text, self.catalog, cross=cross, limits=self._limits)
-
-    def _plan(
-        self, query: Query, name: str, options: Options, sink: Sink | None, order: Ordering | None = None
-    ) -> PlannedQuery:
-        statistics = self.measured()
-        plan = optimise(query, statistics, options, deadline_of(options))
-        calls = calls_of(query, statistics)
-        graph = lower(plan, name, order, ranked([plan.query], statistics))
-        return PlannedQuery(name, query, plan, graph, sink, self, calls, order)
-
-    def _ask(self, planned: PlannedQuery, sink: Sink, strategy: str | None, backfill: bool) -> None:
-        """Have a query run: at the start, or from the next batch on."""
-        common = canonical(planned.query)
-        ordering = planned.ordering and planned.ordering.renamed({old: new for new, old in common.names})
-        request = QueryRequest(common.query, common.names, strategy, backfill, described(sink), ordering)
-        if self._running is not None:
-            if not self._ends:
-                check_closing(planned.query, planned.name)
-            check_readable({planned.name: request}, self._sources)
-            self._running.loop.add(planned.name, request, sink)
-        self._requests[planned.name], self._sinks[planned.name] = request, sink
+            return (text.cross() if cross else text).build(self.catalog, self._settings.limits)
+        return parse_query(text, self.catalog, cross=cross, limits=self._settings.limits)
 
     def start(self, *, available_now: bool = False, ends: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more.
 
         With ``ends``, the input will end, and rows of outer joins may wait for that: `end` says when.
         """
-        for name, request in self._requests.items() if not ends else ():
-            check_closing(request.query.renamed(dict(request.names)), name)
-        self._start(available_now=available_now, ends=ends)
+        if self._current_run is not None:
+            raise ConfigError("the session is running already", hint="stop() it first")
+        self._registered.check_runnable(self._registered.requests, ends=ends)
+        given = (self._settings, self.catalog, self._registered, self._planner)
+        self._current_run = self._last_run = start_run(*given, available_now=available_now)
+        self._ends, self._graphs.loop = ends, self._current_run.loop
+        self._registered.restore(self._current_run.loop, self, self.options.strategy)
 
     def end(self) -> None:
         """Process what is there and take it for all there is: what waits for a partner, or for its time, is given."""
-        loop = self._runs().loop
+        loop = self._run_under_way().loop
         self.process_all_available()
-        if any(request.waits for request in self._requests.values()):
+        if any(request.waits for request in self._registered.requests.values()):
             loop.end_input()
             self.process_all_available()
 
@@ -287,129 +266,82 @@ class Session:
         It is taken for all there is: rows of outer joins that have no partner are given. With ``end=False`` those for
         which one may still come are left open, for input that comes another day.
         """
-        self._start(ends=True)
-        loop = self._runs().loop
+        self.start(ends=True)
+        loop = self._run_under_way().loop
         try:
-            with shown(loop.history, loop.config.sources.values()):
+            with progress_bar(loop.history, loop.config.sources.values()):
                 self.end() if end else self.process_all_available()
         finally:
             self.stop()
 
-    def _start(self, *, available_now: bool = False, ends: bool = False) -> None:
-        settings = self._settings
-        if settings.checkpoint is None:
-            raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
-        if self._running is not None:
-            raise ConfigError("the session is running already", hint="stop() it first")
-        if not self._sinks:
-            raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
-        check_readable(self._requests, self._sources)
-        from weft.runtime.spark.session import create_spark  # only running needs Spark, and kernels
-        from weft.runtime.spark.workers import check_workers, start_workers
-
-        with loading_ahead():
-            spark = settings.spark or create_spark(settings.master)
-        start_workers(spark)  # which takes as long as all that follows
-        check_workers(spark)
-        from weft.running import run
-
-        self._run = self._running = run(
-            spark,
-            settings,
-            self.catalog,
-            self._sources,
-            {name: (request, self._sinks[name]) for name, request in self._requests.items()},
-            self.measured,
-            self.options,
-            self._functions,
-            available_now=available_now,
-        )
-        self._ends = ends
-        self._restore()
-
-    def _chosen(self, name: str | None, sink: Sink | None) -> str:
-        """A query's name, if it and its sink are free."""
-        stopped = self._run.loop.active_queries.stopped if self._run else {}
-        chosen = free_name(name, [known for known in self._queries if known not in stopped])
-        if sink is not None:
-            check_free(sink, self._sinks, stopped, self._settings.query_limit)
-        return chosen
-
-    def _restore(self) -> None:
-        """Queries that were added while an earlier run went on, and run again now."""
-        loop = self._runs().loop
-        for name, request in loop.active_queries.requests.items():
-            if name not in self._queries:
-                query = request.query.renamed(dict(request.names))
-                self._requests[name], self._sinks[name] = request, loop.sinks[name]
-                order = request.ordering and request.ordering.renamed(dict(request.names))
-                self._queries[name] = self._plan(query, name, self.options, loop.sinks[name], order)
-
     def stop_query(self, name: str) -> None:
         """Run a query no longer, from the next batch on; the others go on."""
-        if name not in self._queries:
-            raise QueryError(f"there is no query {name!r}", hint=nearest(name, self._queries))
-        self._runs().loop.stop_query(name)
+        if name not in self._registered.queries:
+            raise QueryError(f"there is no query {name!r}", hint=nearest(name, self._registered.queries))
+        self._run_under_way().loop.stop_query(name)
 
     def query_progress(self, name: str) -> QueryProgress:
         """How a query is getting on."""
-        if self._run is None:
+        if self._last_run is None:
             return QueryProgress(name, "planned")
-        loop = self._run.loop
+        loop = self._last_run.loop
         return progress_of(name, loop.active_queries, loop.history, loop.state_of)
 
     def process_all_available(self) -> None:
         """Wait until all that was there when this was called is processed."""
-        self._runs().process_all_available()
+        self._run_under_way().process_all_available()
 
     def await_termination(self, timeout: int | None = None) -> bool:
         """Wait until the session has stopped or failed, or so many seconds; whether it has stopped."""
-        return self._runs().await_termination(timeout)
+        return self._run_under_way().await_termination(timeout)
 
     def stop(self) -> None:
         """Stop after the batch under way; a session that is not running stays so."""
-        if self._running is not None:
-            self._running.stop()
-            self._running = None
+        if self._current_run is not None:
+            self._current_run.stop()
+            self._current_run = None
 
     @property
     def progress(self) -> Mapping[str, list[BatchMetrics]]:
         """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
-        if self._run is None:
+        if self._last_run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
-        return OwnProgress(self._run.loop.history, dict(self._requests))
+        return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:
         """What the streams have that cannot be read yet, such as files that are still being written, and why."""
-        return self._run.loop.intake.unfinished() if self._run else {}
+        return self._last_run.loop.intake.unfinished() if self._last_run else {}
 
     def measured(self) -> Statistics:
         """The statistics given, with what the queries measured since they began; queries are planned by it."""
-        statistics = heavy_known(self.statistics, self._run.loop.history.last if self._run else None)
-        for graph, batches in self._seen(most=TELLING).values():
-            statistics = measured(statistics, graph, batches)
-        return statistics
+        return self._graphs.measured(self.statistics)
 
-    def _seen(self, most: int | None = None) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
-        """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
-        return self._run.loop.history.since_planned(self._requests, most) if self._run else {}
-
-    def _runs(self) -> Running:
-        if self._running is None:
+    def _run_under_way(self) -> Running:
+        if self._current_run is None:
             raise ConfigError("the session is not running", hint="start() it first")
-        return self._running
+        return self._current_run
 
     @property
     def queries(self) -> tuple[PlannedQuery, ...]:
         """All planned queries, oldest first."""
-        return tuple(self._queries.values())
+        return tuple(self._registered.queries.values())
 
     def explain(self) -> str:
-        """The plans of all queries: what is expected of every step and, once it has run, what was observed."""
-        runs = self._run.loop.active_queries.program if self._run else None
-        graph = runs.graph if runs else None
-        return explained(self.queries, self._seen(), graph, self.statistics, self.options)
+        """The plans of all queries: what is expected of every step and, once it has run, what was observed.
+
+        Before the start, this is what the queries with a sink will run by, all together.
+        """
+        return explain_queries(self.queries, self.shared_graph, self._graphs.observed_batches())
+
+    @property
+    def shared_graph(self) -> PhysicalGraph | None:
+        """The graph that all queries with a sink run by together, or will run by; None: there are none."""
+        return self._graphs.shared_graph(self._planner)
+
+    def graph_of(self, name: str) -> PhysicalGraph:
+        """The graph that answers a query, under its author's names, with what is expected of every step."""
+        return self._graphs.graph_of(name, self._planner, self.statistics, self.options)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

@@ -53,7 +53,7 @@ class Report:
 
     def take(self, session: weft.Session) -> None:
         """What a session can tell that has run: when it is stopped, since batches may follow that no input asks for."""
-        running = session._run
+        running = session._last_run
         assert running is not None
         log = running.loop.log
         assert isinstance(log, Planned)
@@ -215,7 +215,7 @@ class Stage:
 
     def _restart(self) -> None:
         """Stop, and go on by a session that is told of some queries only: those in files need not be."""
-        running = sorted(self.session._runs().loop.active_queries.requests)
+        running = sorted(self.session._run_under_way().loop.active_queries.requests)
         self.session.stop()
         self.report.take(self.session)
         self.session = self._open()

@@ -38,7 +38,7 @@ from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 from weft.sinks import to_memory
-from weft.sinks.describe import made, portable
+from weft.sinks.describe import make_sink, portable_description
 from weft.stats.statistics import Statistics
 
 RUNS, CASES = 5, 5
@@ -113,8 +113,8 @@ def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: 
         {stream.name: stream for case in cases for stream in case.join.catalog.streams},
         {name: source for case in cases for name, source in case.sources.items()},
         Apart({case.name: case.options for case in cases}),
-        made,
-        portable,
+        make_sink,
+        portable_description,
         partitions,
         policy,
         spark=spark,

@@ -94,7 +94,7 @@ class Story:
 
     def _change_queries(self) -> None:
         """Ask for one more query, or stop one."""
-        world, requests = self.world, self.world.session._requests
+        world, requests = self.world, self.world.session._registered.requests
         more = [name for name in QUERIES if name not in (*requests, *LATER)] if "chain" in requests else []
         running = [
             name for name in requests if name not in (*world.frozen, *LATER, "chain")

@@ -31,7 +31,7 @@ from weft.runtime.observe.progress import complete_from
 from weft.runtime.task import job
 from weft.runtime.task import segments as file_state
 from weft.runtime.task.messages import Message
-from weft.sinks.describe import made, portable
+from weft.sinks.describe import make_sink, portable_description
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
 from weft.storage.storage import LocalDisk
 from weft.testing import reference_join
@@ -175,10 +175,10 @@ class World:
         session = self.session
         config = RunConfig(
             {name: session.catalog.stream(name) for name in FORMATS},
-            dict(session._sources),
+            dict(session._registered.sources),
             Planner(session.measured, self.options, self.method),
-            made,
-            portable,
+            make_sink,
+            portable_description,
             self.partitions,
             set_aside=DeadLetterBox(self.checkpoint / "dead_letters", DeadLetterLimit()).take,
         )
@@ -186,7 +186,7 @@ class World:
         log.hook = executor.hook = self.hook
         self.loop = loop = Loop(config, log, executor, overlapping=self.overlapping)
         loop.intake.clock = lambda: time.time() + self.ahead
-        queries = {name: (requests, session._sinks[name]) for name, requests in session._requests.items()}
+        queries = session._registered.runnable
         try:
             loop.start(queries)
         except BaseException:
@@ -225,7 +225,7 @@ class World:
         """Ask for one more query, which also gives the results of the past."""
         assert self.loop is not None
         self._ask(name, backfill=True)
-        self.loop.add(name, self.session._requests[name], self.session._sinks[name])
+        self.loop.add(name, self.session._registered.requests[name], self.session._registered.sinks[name])
         self.added.append(name)
 
     def stop_query(self, name: str) -> None:
@@ -261,7 +261,7 @@ class World:
     def wrong(self) -> dict[str, tuple[Counter[Any], Counter[Any]]]:
         """Queries whose results are not what they have to be: what is too much, and what is missing."""
         found = {}
-        for name in self.session._requests:
+        for name in self.session._registered.requests:
             given = self.given(name)
             wanted = self.frozen[name] if name in self.frozen else self.wanted(name)
             waits = (name in LATER and not self.ending) or self._is_limited(name)

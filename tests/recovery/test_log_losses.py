@@ -283,9 +283,9 @@ def test_another_query_may_have_the_name_of_one_that_stopped(tmp_path: Path) -> 
     scene.stop_query("pair")
     scene.run()
     scene.stop()
-    del scene.session._requests["pair"]
+    del scene.session._registered.requests["pair"]
     stopped = scene.given("pair")
-    requests, sinks = scene.session._requests, scene.session._sinks
+    requests, sinks = scene.session._registered.requests, scene.session._registered.sinks
     requests["pair"], sinks["pair"] = requests["chain"], sinks["pair"]
     for _ in range(3):
         scene.run()

@@ -116,8 +116,8 @@ def jobs_of(spark: Any) -> int:
 
 def batches_of(session: weft.Session) -> int:
     """How many batches there have been."""
-    assert session._running is not None
-    return 1 + session._running.loop.log.last()
+    assert session._current_run is not None
+    return 1 + session._current_run.loop.log.last()
 
 
 def test_a_query_sees_what_is_stored_and_answers_from_now_on(spark: Any, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_what_is_refused_changes_nothing(spark: Any, tmp_path: Path) -> None:
     session.query(LONE, name="lone", sink=weft.to_parquet(tmp_path / "out"))
     with running(session):
         feed(session, tmp_path, 0)
-        decider = session._runs().loop.decider
+        decider = session._run_under_way().loop.decider
         decider.config = replace(decider.config, decide=without_bad(decider.config.decide))
         session.query(LONE, name="third", sink=weft.to_memory())
         with pytest.raises(QueryError, match="there are 3 queries already"):

@@ -101,7 +101,7 @@ def test_files_are_waited_for_until_they_are_complete(spark: Any, tmp_path: Path
         (tmp_path / "s" / "half.json").write_bytes(text[:-20])
         (tmp_path / "t" / "half.parquet").write_bytes(table[: len(table) // 2])
         put(tmp_path / "s" / "whole.json", lines(1))
-        intake = session._runs().loop.intake
+        intake = session._run_under_way().loop.intake
         wait_for(lambda: ids(texts) == [1] and sum(map(len, intake.unfinished().values())) == 3)
         named = [Path(one.split(": ")[0]).name for names in intake.unfinished().values() for one in names]
         assert sorted(named) == ["empty.json", "half.json", "half.parquet"]

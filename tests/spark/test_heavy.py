@@ -16,7 +16,7 @@ import pytest
 import weft
 from tests.spark.sessions import running
 from weft.optimizer.cost import Weights
-from weft.optimizer.replanning import Lookout
+from weft.optimizer.replanning import HeavyValueWatch
 from weft.testing import reference_join
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
@@ -57,7 +57,7 @@ def put(root: Path, number: int) -> None:
 
 def scattered(session: weft.Session) -> list[tuple[str, ...]]:
     """The heavy values of every store that runs."""
-    run: Any = session._run
+    run: Any = session._last_run
     return [tuple(map(str, store.layout.heavy)) for store in run.loop.active_queries.program.graph.stores]
 
 
@@ -67,8 +67,8 @@ def test_a_heavy_key_is_found_and_scattered_while_the_session_runs(spark: Any, t
     planned = session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "out"))
     put(tmp_path, 0)  # before the start, so that both files are in the batch that is sampled
     with running(session):
-        decider = session._runs().loop.decider
-        decider.config = replace(decider.config, asks=Lookout(pause=1).asks)
+        decider = session._run_under_way().loop.decider
+        decider.config = replace(decider.config, asks=HeavyValueWatch(pause=1).should_replan)
         session.process_all_available()
         assert scattered(session) == [(), ()]
         put(tmp_path, 1)

@@ -101,7 +101,7 @@ def test_bounded_input_is_joined_to_its_end(spark: Any, tmp_path: Path) -> None:
     assert found["semi"] == [(10,), (50,)]
     assert found["anti"] == [(20,), (30,)]
     assert found["theta"] == [(10, None), (20, 13), (30, 13), (30, 23), (50, 13), (50, 23), (50, 43)]
-    program = session._run.loop.active_queries.program if session._run else None
+    program = session._last_run.loop.active_queries.program if session._last_run else None
     assert program is not None
     keyed = [store for store in program.graph.stores if store.layout.kind == "partitioned"]
     shared = {store.name.split()[0]: set(store.users) for store in keyed}

@@ -297,7 +297,7 @@ def test_wrong_arguments_are_refused_before_anything_starts(tmp_path: Path) -> N
     with pytest.raises(CatalogError, match="cannot be 'keep'"):
         session.stream("s", "k long", late="keep")
     with pytest.raises(CatalogError, match=r"weft\.files"):
-        session.stream("s", 5)
+        session.stream("s", 5)  # type: ignore[arg-type]
     with pytest.raises(CatalogError, match="cannot be idle"):
         session.stream("s", "k long", idle_after="0 seconds")
     session.stream("s", "k long")

@@ -196,7 +196,7 @@ def test_builtins_have_any_number_of_arguments_where_they_do_not_say() -> None:
 
 def test_a_function_is_taken_as_it_is_when_it_is_registered() -> None:
     """Two workers that disagree because one began later."""
-    from weft.registering import packed
+    from weft.function_registration import packed
     from weft.runtime.task.functions import loaded
 
     limit = 1

@@ -35,7 +35,7 @@ def test_sql_and_builder_plan_alike(session: weft.Session) -> None:
     )
     one, other = session.query(SQL, name="a"), session.query(built, name="b")
     assert one.query == other.query
-    assert one.plan == other.plan
+    assert one.graph.cost == other.graph.cost
     assert one.graph.edges == other.graph.edges
 
 
@@ -84,11 +84,11 @@ def test_an_empty_session_explains_itself() -> None:
 
 def test_selectivities_may_be_spelled_in_any_way(session: weft.Session) -> None:
     """Under a name that no query asks for, a figure would be ignored without a word."""
-    before = session.query(SQL, name="before").plan.cost
+    before = session.query(SQL, name="before").graph.cost
     session.selectivity("views.VID=videos.vid", 1)
     assert session.statistics.selectivities == {"videos.vid = views.vid": 1}
     assert session.statistics.origin == "given"
-    after = session.query(SQL, name="after").plan.cost
+    after = session.query(SQL, name="after").graph.cost
     assert before is not None
     assert after is not None
     assert after != before

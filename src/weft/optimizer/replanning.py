@@ -1,7 +1,8 @@
-"""When heavy values ask for another plan.
+"""When heavy values are a reason to plan running queries again.
 
-Guarantees: clearly, since a new plan reads all that is stored; once for the same values; and not soon after the last
-time. Whether the new plan is another one is a question of its cost.
+Guarantees: since laying out stores anew reads all that is stored, a plan is asked for only if a value has clearly
+become heavy or clearly is no more, only once for the same values, and not within a few batches after the last time.
+Whether the new plan differs from the old one is then up to the optimiser.
 """
 
 from __future__ import annotations
@@ -11,28 +12,28 @@ from dataclasses import dataclass, field
 from weft.plan.graph import PhysicalGraph
 from weft.stats.skew import HeavyShares, HeavyValue, key_column
 
-__all__ = ["Lookout", "Seen"]
+__all__ = ["HeavyValueWatch", "Surprises"]
 
-# Of a graph's keys, as (stream, column, value): heavy values that its stores do not know, and those that are none now.
-Seen = frozenset[tuple[str, str, HeavyValue]]
+# As (stream, column, value): values that are heavy though no store scatters them, or scattered though heavy no more.
+Surprises = frozenset[tuple[str, str, HeavyValue]]
 
 
 @dataclass
-class Lookout:
-    """When heavy values ask for another plan: once for the same ones, and not soon after the last time.
+class HeavyValueWatch:
+    """Compares the heavy values that batches report with those that the running stores scatter.
 
-    A value is clearly heavy with ``enter`` times the share that a partition has on average, and clearly is not below
-    ``leave`` times it, which is far less than the optimiser scatters; in between, the plan stays as it is.
+    A value is clearly heavy if its share of a stream is ``enter`` times what a partition has on average, and clearly
+    is not below ``leave`` times that, which is far less than the optimiser scatters; in between, the plan stays.
     """
 
     enter: float = 0.75
     leave: float = 0.05
     pause: int = 8  # batches between two plans
     last: int = 0
-    considered: Seen = field(default_factory=frozenset)
+    considered: Surprises = field(default_factory=frozenset)
 
-    def asks(self, graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:
-        """Whether to plan again before a batch; if so, the same values will not ask again."""
+    def should_replan(self, graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:
+        """Whether to plan again before the batch of that number; if so, the same values are no reason a second time."""
         if number < self.last + self.pause:
             return False
         found = self.surprises(graph, heavy)
@@ -41,8 +42,8 @@ class Lookout:
         self.last, self.considered = number, found
         return True
 
-    def surprises(self, graph: PhysicalGraph, heavy: HeavyShares) -> Seen:
-        """What the layouts of a graph do not expect."""
+    def surprises(self, graph: PhysicalGraph, heavy: HeavyShares) -> Surprises:
+        """The heavy values that the stores of a graph do not scatter, and those they scatter that are heavy no more."""
         found = set()
         for store in graph.stores:
             by, partitions = key_column(store.layout.by), store.layout.partitions

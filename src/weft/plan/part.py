@@ -13,7 +13,7 @@ from weft.logical.canonical import joined_on
 from weft.logical.expr import rename
 from weft.logical.outer import Closing
 from weft.logical.query import Query
-from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.join_plan import Names
 from weft.plan.lower import lower_workload
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule
@@ -45,12 +45,32 @@ def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Part
     walked = query.aliases if closing is None or closing.walked else ()
     answer = Answer(name, query, tuple(walks[alias] for alias in walked), closing, homes)
     kept = (Upkeep(s, tuple(found[a] for a in s.aliases)) for s, found in upkeep.items())
-    own = lower_workload(WorkloadPlan((answer,), tuple(kept)))
+    ordering = graph.member(name).ordering
+    member = Member(name, query, closing=closing, ordering=ordering and ordering.renamed(names))
+    own = lower_workload(WorkloadPlan((answer,), tuple(kept)), [member])
     mine = {_key(own, start, visits, {}): edge for edge, (start, visits) in _routes(own, name).items()}
     edges = {edge: mine[_key(graph, names[start], visits, names)] for edge, (start, visits) in routes.items()}
     called = {(node.aliases, node.layout): node.name for node in own.stores}
     held = {shared: called[store.aliases, store.layout] for shared, store in stores.items()}
-    return Part(own, names, edges, held)
+    return Part(_checked_alike(own, graph, edges, names), names, edges, held)
+
+
+def _checked_alike(
+    own: PhysicalGraph, graph: PhysicalGraph, edges: Mapping[str, str], names: Mapping[str, str]
+) -> PhysicalGraph:
+    """The part with the predicates of every probe in the order in which the shared graph checks them."""
+    orders = {
+        edges[rule.edge]: [rename(predicate, names) for predicate in rule.predicates]
+        for rule in graph.rules
+        if isinstance(rule, ProbeRule) and rule.edge in edges
+    }
+
+    def alike(rule: ProbeRule) -> ProbeRule:
+        order = {predicate: place for place, predicate in enumerate(orders.get(rule.edge, ()))}
+        predicates = sorted(rule.predicates, key=lambda predicate: order.get(predicate, len(order)))
+        return replace(rule, predicates=tuple(predicates))
+
+    return replace(own, rules=tuple(alike(r) if isinstance(r, ProbeRule) else r for r in own.rules))
 
 
 def _closing(

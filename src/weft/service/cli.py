@@ -20,6 +20,7 @@ from weft.errors import ConfigError, WeftError, nearest
 from weft.logical.window import parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.plan.graph import CODEC
+from weft.plan.shared import shared_text
 from weft.planned import PlannedQuery
 from weft.service.bench import benchmark_titles, load_benchmark
 from weft.service.demo import run_demo
@@ -77,7 +78,7 @@ def explain(
     chosen = {name: value.value for name, value in given.items() if value is not None}
     pipeline.session.options = replace(pipeline.session.options, **chosen)
     # Everything is planned before anything is shown: an error leaves no half of an answer behind.
-    planned = [pipeline.plan(name) for name in _chosen_queries(pipeline, query)]
+    planned = _planned(pipeline, query)
     if format is Format.JSON:
         shown = _json(planned if query is None else planned[0])
     elif format is Format.MERMAID:
@@ -89,27 +90,36 @@ def explain(
     typer.echo(shown)
 
 
-def _chosen_queries(pipeline: Pipeline, name: str | None) -> list[str]:
-    if name is None:
-        return list(pipeline.queries)
-    if name not in pipeline.queries:
-        raise ConfigError(f"the pipeline has no query {name!r}", hint=nearest(name, pipeline.queries))
-    return [name]
+def _planned(pipeline: Pipeline, only: str | None) -> list[PlannedQuery]:
+    """The queries that are to be shown, planned as `weft run` plans them: together with all others that are right."""
+    if only is not None and only not in pipeline.queries:
+        raise ConfigError(f"the pipeline has no query {only!r}", hint=nearest(only, pipeline.queries))
+    found = []
+    for name in pipeline.queries:
+        try:
+            planned = pipeline.plan(name, pipeline.sink(name))
+        except WeftError:
+            if only in (None, name):
+                raise
+        else:
+            found += [planned] if only in (None, name) else []
+    return found
 
 
 def _json(planned: PlannedQuery | list[PlannedQuery]) -> str:
     """An object for one query, an array of them for several; a graph is as `PhysicalGraph.to_json` has it."""
 
     def encoded(one: PlannedQuery) -> dict[str, object]:
-        return {"name": one.name, "strategy": one.plan.strategy, "graph": CODEC.encode(one.graph)}
+        return {"name": one.name, "strategy": one.strategy, "graph": CODEC.encode(one.graph)}
 
     content = [encoded(one) for one in planned] if isinstance(planned, list) else encoded(planned)
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def _text(pipeline: Pipeline, planned: list[PlannedQuery], compare: bool) -> str:
-    session = pipeline.session
-    parts = [part for one in planned for part in _parts(session, one, compare)]
+    session, graph = pipeline.session, pipeline.session.shared_graph
+    parts = [shared_text(graph)] if graph is not None and len(planned) > 1 else []
+    parts += [part for one in planned for part in _parts(session, one, compare)]
     hop = session.options.weights.hop
     return "\n".join([*parts, f"cost: seconds of work per second of stream; a hop counts {hop:g}"])
 

@@ -29,7 +29,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     driver: initial_output_size
     dead_letter_limit: 1000                    # or {records: 1000, fraction: 0.01}
     key_limit: 10000000                        # results of one key of an outer join on one key
-    execution: auto                            # or resident, jobs
+    execution: auto                            # or resident, jobs, local
     memory: 2 GB                               # of a task; half of the machine's by default, shared by all
     result_limit: 100000000                    # results of one query in one batch; none by default
     limits: {words: 40000, depth: 100}         # how large a query may be; also characters and terms
@@ -54,7 +54,7 @@ from weft.planned import PlannedQuery
 from weft.service.document import Node, read_document
 from weft.service.pipeline_functions import add_function, refuse_functions
 from weft.service.pipeline_settings import SETTINGS, read_settings
-from weft.service.pipeline_sinks import read_query
+from weft.service.pipeline_sinks import console_sink, read_query
 from weft.service.pipeline_streams import add_stream
 from weft.session import Session
 from weft.sinks import Sink
@@ -94,6 +94,10 @@ class Pipeline:
                 order=order,
                 precision=precision,
             )
+
+    def sink(self, name: str) -> Sink:
+        """Where the results of a query go: to the console, if the file does not say."""
+        return self.sinks.get(name) or console_sink(name)
 
     def parse(self, name: str) -> Query:
         """Parse and bind a query; errors name the file and the query."""

@@ -26,7 +26,6 @@ from weft.planned import PlannedQuery
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.figures import figures, since
 from weft.service.pipeline import Pipeline
-from weft.service.pipeline_sinks import console_sink
 from weft.service.startup import in_background, prepare
 from weft.service.view import line, screen, summary
 from weft.service.watch import logged, stop_signals, watch
@@ -57,7 +56,7 @@ class RunOptions:
 def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
     """Run all queries of a pipeline until the end."""
     check_runnable(pipeline)
-    sinks = {name: pipeline.sinks.get(name) or console_sink(name) for name in pipeline.queries}
+    sinks = {name: pipeline.sink(name) for name in pipeline.queries}
     _check_output(pipeline, sinks, options)
     planned = [pipeline.plan(name, sink) for name, sink in sinks.items()]
     _check_end(pipeline, planned, options)

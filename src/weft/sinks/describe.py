@@ -1,13 +1,13 @@
 """Sinks as plain data, so that a query that was added to a running session is there again after a crash.
 
-Guarantees: `described` and `made` are inverse for all sinks that are more than a function of the user's.
+Guarantees: `described` and `make_sink` are inverse for all sinks that are more than a function of the user's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from weft.errors import SinkError
 from weft.logical.ordering import Ordering
@@ -17,19 +17,37 @@ from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.protocol import Sink
 
-__all__ = ["described", "in_order", "made", "portable", "same_place"]
+__all__ = ["described", "in_order", "make_sink", "portable_description", "same_place"]
 
 
-def described(sink: Sink) -> dict[str, Any] | None:
+Description: TypeAlias = "dict[str, object]"
+
+
+@runtime_checkable
+class DescribedSink(Protocol):
+    """A sink that can be made again from plain data."""
+
+    def describe(self) -> Mapping[str, object]:
+        """Its kind, and what `make_sink` needs to make it again."""
+
+
+@runtime_checkable
+class OrderableSink(Protocol):
+    """A sink that takes results in their order otherwise than in any order."""
+
+    def in_order(self) -> Sink:
+        """The sink for results that leave in an order."""
+
+
+def described(sink: Sink) -> Description | None:
     """What is needed to make a sink again; None: it cannot be."""
-    describe = getattr(sink, "describe", None)
-    return dict(describe()) if describe is not None else None
+    return dict(sink.describe()) if isinstance(sink, DescribedSink) else None
 
 
-def portable(sink: Sink) -> dict[str, Any] | None:
+def portable_description(sink: Sink) -> Description | None:
     """What a task needs to make a sink again; None: it has none, or is of a user's own class."""
     found = described(sink)
-    return found if found is not None and type(made(found)) is type(sink) else None
+    return found if found is not None and type(make_sink(found)) is type(sink) else None
 
 
 def same_place(one: Sink, other: Sink) -> bool:
@@ -37,18 +55,16 @@ def same_place(one: Sink, other: Sink) -> bool:
     if one is other:
         return True
     found = [described(sink) or {} for sink in (one, other)]
-    places = [Path(place["path"]).resolve() for place in found if "path" in place]
+    places = [Path(str(place["path"])).resolve() for place in found if "path" in place]
     return len(places) == 2 and places[0] == places[1]
 
 
 def in_order(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
     """The sink as results need it that leave in an order, if they do."""
-    ordered = getattr(sink, "in_order", None)
-    found: Sink | None = sink if ordering is None or ordered is None else ordered()
-    return found
+    return sink.in_order() if ordering is not None and isinstance(sink, OrderableSink) else sink
 
 
-def made(description: Mapping[str, Any]) -> Sink:
+def make_sink(description: Mapping[str, Any]) -> Sink:
     """The sink that a description stands for; what was in memory is gone."""
     match description["kind"]:
         case "parquet":

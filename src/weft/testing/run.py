@@ -9,25 +9,23 @@ log are others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from weft.arguments import duration_of
 from weft.errors import CatalogError, ConfigError, QueryError, nearest
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import Schema
-from weft.memory import batch_bytes, portion_bytes
-from weft.planning import Planner
+from weft.running import run_config
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.loop import Loop
 from weft.session import Session
-from weft.sinks.describe import portable
 from weft.sources.tables import TableSource
 from weft.testing.kept import KeptResults
+from weft.validation import duration_of
 
 __all__ = ["LocalRun", "Rows"]
 
@@ -62,24 +60,17 @@ class LocalRun:
         self.dead_letters: list[bytes] = []
         self._sources = {stream.name: TableSource(stream.schema) for stream in session.catalog.streams}
         self._sinks: dict[str, KeptResults] = {}
-        settings, options = session._settings, session.options
-        config = RunConfig(
-            {stream.name: stream for stream in session.catalog.streams},
-            dict(self._sources),
-            Planner(session.measured, options, settings.joint),
-            _not_restored,
-            portable,
-            options.partitions,
-            settings.driver,
-            self._set_aside,
-            settings.state_limit,
-            settings.key_limit,
-            batch_bytes(settings.memory, 1),
-            portion_bytes(settings.memory, 1),
-            settings.result_limit,
-            functions=session._functions,
+        registered = session._registered
+        given = (
+            session._settings,
+            None,
+            session.catalog,
+            self._sources,
+            registered.functions,
+            session._planner,
         )
-        executor = LocalExecutor(options.partitions)
+        config = replace(run_config(*given), set_aside=self._set_aside)
+        executor = LocalExecutor(config.partitions)
         self._loop = Loop(config, Checkpoint.in_memory(), executor, overlapping=False)
         self._loop.decider.clock = lambda: (_utc(self.now) - _EPOCH) // timedelta(microseconds=1)
         self._loop.start({})
@@ -126,7 +117,9 @@ class LocalRun:
         return self._sinks[name].all()
 
     def _begin_queries(self) -> None:
-        new = {name: one for name, one in self._session._requests.items() if name not in self._sinks}
+        new = {
+            name: one for name, one in self._session._registered.requests.items() if name not in self._sinks
+        }
         if not new and not self._sinks:
             raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
         for name, request in new.items():
@@ -172,7 +165,3 @@ def _utc(moment: datetime) -> datetime:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-def _not_restored(_: Mapping[str, Any]) -> Any:
-    raise NotImplementedError("a run in this process begins with nothing, so no sink is made again")

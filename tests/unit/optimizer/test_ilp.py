@@ -16,11 +16,12 @@ from weft.logical.canonical import canonical
 from weft.logical.query import Query
 from weft.optimizer.cost import Weights
 from weft.optimizer.joint import ilp_model as joint_program
-from weft.optimizer.joint.alone import best_alone
 from weft.optimizer.joint.ilp import components, solve
-from weft.optimizer.joint.ilp_model import Model, Node
-from weft.optimizer.joint.relevant import relevant_steps
+from weft.optimizer.joint.ilp_model import Model
+from weft.optimizer.joint.ilp_program import Node
+from weft.optimizer.joint.single_query_plan import best_alone
 from weft.optimizer.joint.solver import Result
+from weft.optimizer.joint.step_pruning import relevant_steps
 from weft.optimizer.joint.workspace import PROBES_ONLY, Step, Workspace
 from weft.optimizer.space import Options
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan

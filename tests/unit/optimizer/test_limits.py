@@ -14,11 +14,11 @@ from weft.errors import ConfigError, PlanError
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.alike import likeness
 from weft.optimizer.joint.incremental import plan_all
+from weft.optimizer.joint.isomorphism import likeness
 from weft.optimizer.joint.methods import METHODS, optimise_all, optimise_alone
-from weft.optimizer.joint.query_part import is_wide
-from weft.optimizer.joint.relevant import relevant_steps, usable_steps
+from weft.optimizer.joint.query_lattice import is_wide
+from weft.optimizer.joint.step_pruning import relevant_steps, usable_steps
 from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.single.strategies import STRATEGIES, costs_of, optimise
 from weft.optimizer.space import Options, Space

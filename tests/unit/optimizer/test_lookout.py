@@ -8,7 +8,7 @@ from typing import Any
 
 import weft
 from weft.logical.expr import Column, Literal
-from weft.optimizer.replanning import Lookout
+from weft.optimizer.replanning import HeavyValueWatch
 from weft.plan.graph import PhysicalGraph, StoreNode
 
 
@@ -22,16 +22,16 @@ def graph() -> PhysicalGraph:
 
 def test_heavy_values_ask_for_a_plan_once_and_not_at_once() -> None:
     """A plan is not made anew for what a partition has anyway, nor twice for the same value, nor too often."""
-    lookout, plain = Lookout(), graph()
+    lookout, plain = HeavyValueWatch(), graph()
     light, heavy = {"r": {"k": ((1, 0.15),)}}, {"r": {"k": ((1, 0.2),)}}
-    assert not lookout.asks(plain, heavy, 7)
-    assert not lookout.asks(plain, light, 9)
-    assert lookout.asks(plain, heavy, 9)
-    assert not lookout.asks(plain, heavy, 30)
+    assert not lookout.should_replan(plain, heavy, 7)
+    assert not lookout.should_replan(plain, light, 9)
+    assert lookout.should_replan(plain, heavy, 9)
+    assert not lookout.should_replan(plain, heavy, 30)
     other = {"r": {"k": ((2, 0.3), (1, 0.2))}}
-    assert lookout.asks(plain, other, 31)
-    assert not lookout.asks(plain, {"r": {"k": ((3, 0.3),)}}, 32)
-    assert lookout.asks(plain, {"r": {"k": ((3, 0.3),)}}, 39)
+    assert lookout.should_replan(plain, other, 31)
+    assert not lookout.should_replan(plain, {"r": {"k": ((3, 0.3),)}}, 32)
+    assert lookout.should_replan(plain, {"r": {"k": ((3, 0.3),)}}, 39)
 
 
 def test_what_the_plan_expects_does_not_ask() -> None:
@@ -40,7 +40,7 @@ def test_what_the_plan_expects_does_not_ask() -> None:
     stores = [s for s in plain.stores if isinstance(s.layout.by, Column)]
     type_ = stores[0].layout.by.type  # type: ignore[union-attr]
     scattered = [replace(s, layout=replace(s.layout, heavy=(Literal(1, type_),))) for s in stores]
-    lookout = Lookout()
+    lookout = HeavyValueWatch()
     seen = replace(lookout)
     fake: Any = _Fake(plain, scattered)
     assert not lookout.surprises(fake, {"r": {"k": ((1, 0.1),)}})

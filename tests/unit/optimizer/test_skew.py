@@ -95,9 +95,9 @@ def test_every_strategy_finds_it(strategy: str) -> None:
     options = replace(TASKS, strategy=strategy)
     with_, without = planned(options), planned(replace(options, scatter_heavy=False))
     assert heavy(with_) == [["42"], ["42"]]
-    assert with_.plan.cost is not None
-    assert without.plan.cost is not None
-    assert with_.plan.cost.total < without.plan.cost.total
+    assert with_.graph.cost is not None
+    assert without.graph.cost is not None
+    assert with_.graph.cost.total < without.graph.cost.total
 
 
 def test_what_is_measured_does_not_depend_on_what_is_scattered() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tests.equivalence.options import random_options
-from weft.arguments import check_backfill
 from weft.errors import PlanError, QueryError
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
@@ -24,6 +23,7 @@ from weft.plan.lower import lower, lower_workload
 from weft.sql.bind import parse_query
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics, StreamStatistics
+from weft.validation import check_backfill
 
 STREAMS = tuple(Stream(name, Schema.parse("a long, b long, c long, ts timestamp"), "ts") for name in "RSTU")
 CHAIN = "R.a = S.a AND S.b = T.b AND T.c = U.c"

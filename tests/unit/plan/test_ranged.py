@@ -13,12 +13,14 @@ from weft import Session
 from weft.errors import PlanError
 from weft.kernels.route import partition as route
 from weft.optimizer.cost import Weights, crowding
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.plan.rules import Edge, ProbeRule
 from weft.plan.schedule import ALL, SPAN
 from weft.runtime.program.access_paths import choose
+from weft.stats.statistics import Statistics
 from weft.testing import reference_join
 from weft.testing.local import LocalRunner
 
@@ -160,4 +162,6 @@ def test_intermediate_results_can_be_kept_by_ranges(seed: int) -> None:
 
 def test_a_plan_alone_is_lowered_without_ranks() -> None:
     planned = _session().query(BAND)
-    assert {e.kind for e in lower(planned.plan).edges} == {e.kind for e in planned.graph.edges}
+    assert {e.kind for e in lower(optimise(planned.query, Statistics())).edges} == {
+        e.kind for e in planned.graph.edges
+    }

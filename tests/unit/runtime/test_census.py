@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from weft.logical.canonical import canonical
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.plan.lower import lower, lower_workload
+from weft.plan.lower import lower_workload
 from weft.plan.workload import share
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics, next_keys
 from weft.session import Session
@@ -108,7 +109,7 @@ def test_others_keep_what_is_set_aside_for_one() -> None:
     """A query's limit must not change the answer of those that share its stores."""
     made = session()
     plans = {
-        name: made._plan(canonical(made.parse(sql)).query, name, made.options, None).plan
+        name: optimise(canonical(made.parse(sql)).query, made.statistics, made.options)
         for name, sql in {"full": FULL, "inner": INNER}.items()
     }
     runner = LocalRunner(lower_workload(share(plans)), limit=3)
@@ -126,7 +127,7 @@ def test_others_keep_what_is_set_aside_for_one() -> None:
 
 def test_alone_what_is_set_aside_is_not_stored() -> None:
     """It would take up state that nobody reads."""
-    runner = LocalRunner(lower(session().query(FULL, name="q").plan, "q"), limit=3)
+    runner = runner_of(limit=3)
     runner.process({"a": keyed(7, 7), "b": keyed(7, 7)})
     assert sum(store.rows for store in runner.metrics[-1].stores.values()) == 0
 

@@ -14,11 +14,11 @@ import pytest
 import weft
 from tests.unit.runtime.workload import session, tables
 from weft.errors import FunctionError, StateError
+from weft.function_registration import packed
 from weft.kernels.expr.user_functions import Function, calling
 from weft.logical.canonical import canonical
 from weft.plan.lower import lower_workload
 from weft.planning import Planner
-from weft.registering import packed
 from weft.runtime.hop.admit import admit
 from weft.runtime.hop.interpret import route_input, run_hop
 from weft.runtime.model.batch_order import BatchOrder

@@ -36,7 +36,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
     assert session.statistics.origin == "given"
     assert session.options.partitions == 2
     assert session.options.weights.hop == 0
-    assert pipeline.plan("q").plan.strategy == "flat"
+    assert pipeline.plan("q").strategy == "flat"
 
 
 def test_an_entry_without_a_value_is_absent() -> None:

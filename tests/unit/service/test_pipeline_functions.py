@@ -54,7 +54,7 @@ def test_a_function_beside_the_file_is_called_by_its_queries(tmp_path: Path) -> 
 
 def test_the_module_goes_with_the_function(tmp_path: Path) -> None:
     """A worker that cannot import what lies beside a file on another machine."""
-    packed: PackedFunction = load(tmp_path, SIMILAR).session._functions["similar"]
+    packed: PackedFunction = load(tmp_path, SIMILAR).session._registered.functions["similar"]
     call = "f(pa.array([1, 5]), pa.array([1, 1])).to_pylist()"
     code = f"import pickle, pyarrow as pa; f = pickle.loads({packed.data!r}); print({call})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/", check=False)

@@ -97,7 +97,7 @@ def test_patience_ends_as_the_file_says(tmp_path: Path) -> None:
 def test_the_limit_of_a_key_is_the_session_s(tmp_path: Path) -> None:
     """It would be read and then forgotten."""
     assert runnable(tmp_path).session._settings.key_limit == 1000
-    assert runnable(tmp_path).session._limits == Limits(words=1000)
+    assert runnable(tmp_path).session._settings.limits == Limits(words=1000)
 
 
 def test_the_command_line_wins(tmp_path: Path) -> None:

@@ -143,9 +143,11 @@ def test_the_summary_is_over_the_whole_run(planned: list[PlannedQuery]) -> None:
     assert ["views", "100", "400", "4", "0", "3"] in rows
 
 
-def test_names_are_shown_as_they_are(planned: list[PlannedQuery]) -> None:
+def test_names_are_shown_as_they_are() -> None:
     """A query called [red] is no colour."""
-    odd = [replace(planned[0], name="[red]")]
+    session = weft.Session()
+    session.stream("videos", "vid long, usr long")
+    odd = [session.query("SELECT v.vid FROM videos v", name="[red]")]
     found = figures(odd, {"[red]": progress()["first"]}, 1004.0)
     assert "[red]" in rendered(screen("weft", odd, found, 1.0))
     assert "[red]" in rendered(summary("weft", found, 1.0))

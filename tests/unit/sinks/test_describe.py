@@ -11,7 +11,7 @@ import pytest
 from weft.errors import SinkError
 from weft.sinks import Sink, foreach_batch, to_console, to_memory, to_parquet
 from weft.sinks.count import CountSink, to_count
-from weft.sinks.describe import described, made, same_place
+from weft.sinks.describe import described, make_sink, same_place
 
 ROWS = pa.table({"k": [1, 2, 3]})
 
@@ -42,7 +42,7 @@ def test_a_parquet_sink_is_made_again_as_it_was(tmp_path: Path, compression: str
     sink = to_parquet(tmp_path / "out", compression=compression)
     found = described(sink)
     assert found is not None
-    again = made(json.loads(json.dumps(found)))
+    again = make_sink(json.loads(json.dumps(found)))
     assert described(again) == found
     assert same_place(sink, again)
 
@@ -52,7 +52,7 @@ def test_other_sinks_are_made_again_empty(sink: Sink) -> None:
     """What was in memory is gone with its process."""
     found = described(sink)
     assert found is not None
-    again = made(json.loads(json.dumps(found)))
+    again = make_sink(json.loads(json.dumps(found)))
     assert type(again) is type(sink)
     assert described(again) == found
     assert not isinstance(again, CountSink) or again.count() == 0
@@ -66,7 +66,7 @@ def test_a_function_cannot_be_described() -> None:
 def test_a_sink_of_another_version_is_named() -> None:
     """Not an exception from somewhere inside."""
     with pytest.raises(SinkError, match="no sink of the kind 'kafka'") as caught:
-        made({"kind": "kafka"})
+        make_sink({"kind": "kafka"})
     assert caught.value.hint
 
 

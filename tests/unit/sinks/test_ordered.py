@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import weft
 from weft.logical.ordering import Ordering
 from weft.ports.punctuation import Punctuations
-from weft.sinks.describe import described, in_order, made
+from weft.sinks.describe import described, in_order, make_sink
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.protocol import OrderedSink
 
@@ -47,10 +47,10 @@ def test_a_sink_that_is_made_again_goes_on_in_order(tmp_path: Path) -> None:
     """After a crash, results of a query that was added later must not go to other places."""
     sink = in_order(weft.to_parquet(tmp_path, compression="zstd"), OUTER)
     assert sink is not None
-    assert made(json.loads(json.dumps(described(sink)))) == sink
+    assert make_sink(json.loads(json.dumps(described(sink)))) == sink
     assert in_order(sink, OUTER) == sink
     assert in_order(weft.to_parquet(tmp_path), None) == weft.to_parquet(tmp_path)
-    assert made(described(weft.to_parquet(tmp_path)) or {}) != sink
+    assert make_sink(described(weft.to_parquet(tmp_path)) or {}) != sink
     console = weft.to_console()
     assert in_order(console, OUTER) is console
     assert in_order(None, OUTER) is None

@@ -26,9 +26,10 @@ import math
 from dataclasses import dataclass, replace
 
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.alike import Label, Likeness, likeness, renamed
-from weft.optimizer.joint.ilp_model import EQUAL, Model, Piece, forced, is_choice
-from weft.optimizer.joint.relevant import relevant_steps
+from weft.optimizer.joint.ilp_model import Model, Piece
+from weft.optimizer.joint.ilp_program import EQUAL, forced, is_choice
+from weft.optimizer.joint.isomorphism import Label, Likeness, likeness, renamed
+from weft.optimizer.joint.step_pruning import relevant_steps
 from weft.optimizer.joint.workspace import Workspace
 from weft.plan.workload import WorkloadPlan
 

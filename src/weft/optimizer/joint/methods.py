@@ -5,7 +5,7 @@ the best there is, or says how far it may be from it (`gap`); `incremental` is A
 where that takes little time. With a plan that runs, only what changed is planned, until more than half of the queries
 have: then all are planned afresh. A query that shares no input with others, or whose strategy, probe orders or budget
 the user has set, is planned by the optimiser of single queries; the others are planned around it. So is a *wide* query,
-which has more sub-joins than can be looked at (`optimizer/joint/query_part.py`).
+which has more sub-joins than can be looked at (`optimizer/joint/query_lattice.py`).
 
 Joint optimisers do not know hops, the optimiser of single queries does (`optimizer/joint/hop_cost.py`). So `auto`
 also plans the queries separately and with all inputs replicated, and takes what costs least, hops included; or some
@@ -24,11 +24,11 @@ from typing import NamedTuple
 from weft.errors import ConfigError, nearest
 from weft.logical.query import Query
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.everywhere import everywhere
 from weft.optimizer.joint.hop_cost import Realised, Realiser
 from weft.optimizer.joint.ilp import Solution, relevant_steps, solve
 from weft.optimizer.joint.incremental import add, changed_too_much, plan_all, remove
-from weft.optimizer.joint.query_part import is_wide
+from weft.optimizer.joint.query_lattice import is_wide
+from weft.optimizer.joint.replicated_inputs import with_replicated_inputs
 from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options, Space, check_inputs
@@ -182,6 +182,8 @@ class _Task:
 
     def best(self) -> _Found:
         """What costs least, hops included, of a joint plan, of separate ones, and of a mixture."""
+        if not self._shared():
+            return self.fresh("auto")  # with all the time there is
         whole = self.deadline
         self.deadline = whole.part(SEPARATE)
         self._alone(self.queries)
@@ -190,13 +192,13 @@ class _Task:
         self.deadline = whole
         if joint.method == "separate":
             return joint
-        apart = _Found("separate", self._alone(self.queries), joint.bound)
-        one, other = (apart, joint) if self._total(apart.plan) < self._total(joint.plan) else (joint, apart)
-        copied = _Found("everywhere", everywhere(joint.plan, self.workspace.options.partitions), joint.bound)
-        if self._free and self._total(copied.plan) < self._total(one.plan):
-            return copied
-        mixed = self._mixed(one.plan, other.plan) if len(self.queries) <= FEW else one.plan
-        return one if mixed is one.plan else _Found("mixed", mixed, joint.bound)
+        separate = _Found("separate", self._alone(self.queries), joint.bound)
+        best, other = sorted((joint, separate), key=lambda found: self._total(found.plan))
+        copies = with_replicated_inputs(joint.plan, self.workspace.options.partitions)
+        if self._free and self._total(copies) < self._total(best.plan):
+            return _Found("replicated", copies, joint.bound)
+        mixed = self._mixed(best.plan, other.plan) if len(self.queries) <= FEW else best.plan
+        return best if mixed is best.plan else _Found("mixed", mixed, joint.bound)
 
     @property
     def _free(self) -> bool:
@@ -221,9 +223,7 @@ class _Task:
 
     def fresh(self, method: str) -> _Found:
         """All queries planned anew."""
-        alone = [name for group in self._components() if len(group) == 1 for name in group]
-        alone += [n for n, query in self.queries.items() if len(query.inputs) == 1 and n not in alone]
-        alone += [name for name in self.queries if name in self._wide and name not in alone]
+        alone = self._unrelated()
         settled = [name for name in self.queries if name in alone or self._decided(name)]
         if method == "separate" or len(settled) == len(self.queries):
             return _Found("separate", self._alone(self.queries))
@@ -236,6 +236,17 @@ class _Task:
                 return _Found("exact", plan, solution.bound if not alone else None)
         shared = plan_all(self.workspace, around=fixed.without(self._wide), deadline=self.deadline)
         return _Found("incremental", self._with_wide(shared, fixed))
+
+    def _unrelated(self) -> list[str]:
+        """The queries that no joint plan is looked for: they share no input, have one only, or are wide."""
+        alone = [name for group in self._components() if len(group) == 1 for name in group]
+        alone += [n for n, query in self.queries.items() if len(query.inputs) == 1 and n not in alone]
+        return alone + [name for name in self.queries if name in self._wide and name not in alone]
+
+    def _shared(self) -> list[str]:
+        """The queries that a joint plan is looked for."""
+        alone = self._unrelated()
+        return [name for name in self.queries if name not in alone and not self._decided(name)]
 
     def _with_wide(self, plan: WorkloadPlan, other: WorkloadPlan) -> WorkloadPlan:
         """A plan together with the wide queries of another."""

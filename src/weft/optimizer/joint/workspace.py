@@ -1,12 +1,9 @@
 """The space of plans of many queries together (CLASH 7.1): what every joint optimiser asks.
 
-Guarantees: queries are canonical, so a *sub-join* (inputs, and what joins them) that two queries have is one number
-here, whoever asks. What a step costs depends on the input that starts, on the sub-join known and on the store visited,
-not on how the sub-join was reached; so a walk is a path through a lattice of sub-joins. `cost_of` counts every step
-that walks have in common once, and every store once.
-
-Where queries share a sub-join but differ in filters or windows, its tuples are those that any of them wants: no more
-than the sum of what each wants, and no more than the widest windows and all filters together let through.
+Guarantees: sub-joins are numbered (`sub_joins.py`), and one that two queries have is one. What a step costs depends on
+the input that starts, on the sub-join known and on the store visited, not on how the sub-join was reached; so a walk
+is a path through a lattice of sub-joins. `cost_of` counts every step that walks have in common once, and every store
+once.
 
 Every step counts as shipped and hops do not count: where a tuple is depends on its way, which a lattice of sets
 does not know. `optimizer/single/evaluate.py` knows it for one query.
@@ -19,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from weft.logical.expr import aliases
 from weft.logical.query import Query
 from weft.optimizer.cost import Weights, call_cost, store_cost
-from weft.optimizer.joint.query_part import Part, SubJoin
+from weft.optimizer.joint.query_lattice import QueryLattice, SubJoin
+from weft.optimizer.joint.sub_joins import SubJoins
 from weft.optimizer.space import Options
 from weft.plan.join_plan import Cost, Layout, Names, StoreCost
 from weft.plan.schedule import ANYWHERE
@@ -49,7 +46,7 @@ class Step(NamedTuple):
 Ways = Mapping[str, tuple[int, ...]]
 
 
-class Workspace:
+class Workspace(SubJoins):
     """Sub-joins, stores and steps of some queries, by number; what is asked twice is computed once."""
 
     def __init__(
@@ -66,38 +63,15 @@ class Workspace:
 
         ``known`` is a workspace with the same settings that has some of the queries already.
         """
-        self.queries = dict(queries)
-        self.statistics = statistics
-        self.options = options or Options()
+        super().__init__(queries, statistics, options, intermediate=intermediate, known=known)
         self.replicated = replicated
-        self.intermediate = intermediate
-        self._parts: dict[str, Part] = {
-            name: known._parts[name]
-            if known is not None and known.queries.get(name) == query
-            else Part.of(query, statistics, self.options, intermediate)
-            for name, query in self.queries.items()
-        }
-        self._numbers: dict[SubJoin, int] = {}
-        self._members: list[list[tuple[str, int]]] = []
-        self._of: dict[str, dict[int, int]] = {}
-        for name, part in self._parts.items():
-            self._of[name] = {mask: self._number(join, name, mask) for mask, join in part.joins.items()}
-        self.joins: list[SubJoin] = list(self._numbers)
         self.stores: list[SharedStore] = []
         self._store_numbers: dict[SharedStore, int] = {}
         self._own: dict[int, int] = {}  # by the identity of a store in `stores`: its number
         self._stored: list[int] = []  # by store: its sub-join
         self._kept: list[float] = []
         self._layouts: dict[int, tuple[int, ...]] = {}
-        self._figures: dict[int, tuple[tuple[float, ...], float]] = {}
         self._steps: dict[tuple[str, str], list[Step]] = {}
-
-    def _number(self, join: SubJoin, name: str, mask: int) -> int:
-        number = self._numbers.setdefault(join, len(self._numbers))
-        if number == len(self._members):
-            self._members.append([])
-        self._members[number].append((name, mask))
-        return number
 
     def adding(self, queries: Mapping[str, Query]) -> Workspace:
         """The workspace with more queries."""
@@ -122,83 +96,6 @@ class Workspace:
             known=self,
         )
 
-    # -- Sub-joins -----------------------------------------------------------------------------------------------
-
-    @cached_property
-    def relations(self) -> tuple[str, ...]:
-        """The inputs of all queries, sorted."""
-        return tuple(sorted({alias for query in self.queries.values() for alias in query.aliases}))
-
-    def find(self, name: str, names: Iterable[str]) -> int:
-        """The sub-join of some inputs of a query."""
-        return self._of[name][self._parts[name].space.estimator.mask(frozenset(names))]
-
-    def whole(self, name: str) -> int:
-        """The sub-join that answers a query."""
-        return self._of[name][self._parts[name].space.full]
-
-    def sub_joins(self, name: str) -> tuple[int, ...]:
-        """The sub-joins of a query that may be stored: single inputs and the MIRs of 7.1, the query itself aside."""
-        part, numbers = self._parts[name], self._of[name]
-        stored = {mask for _, _, mask in part.steps}
-        return tuple(number for mask, number in numbers.items() if mask in stored)
-
-    def users(self, join: int) -> tuple[str, ...]:
-        """The queries that have a sub-join."""
-        return tuple(name for name, _ in self._members[join])
-
-    def within(self, join: int, names: Iterable[str]) -> int:
-        """The sub-join of fewer inputs of a sub-join."""
-        return self.find(self._members[join][0][0], names)
-
-    def tuples(self, start: str, join: int) -> float:
-        """Results of a sub-join per second whose last tuple is of input ``start``."""
-        return self._figures_of(join)[0][self.joins[join].aliases.index(start)]
-
-    def rate(self, join: int) -> float:
-        """Results of a sub-join per second."""
-        return math.fsum(self._figures_of(join)[0])
-
-    def size(self, join: int) -> float:
-        """Results of a sub-join that are alive at once."""
-        return self._figures_of(join)[1]
-
-    def _figures_of(self, join: int) -> tuple[tuple[float, ...], float]:
-        found = self._figures.get(join)
-        if found is None:
-            found = self._figures[join] = self._estimate(join)
-        return found
-
-    def _estimate(self, join: int) -> tuple[tuple[float, ...], float]:
-        """Tuples per input and size, of the union of what the queries want that have the sub-join."""
-        names = self.joins[join].aliases
-        variants: dict[object, tuple[Part, int]] = {}
-        for name, mask in self._members[join]:
-            variants.setdefault(self._parts[name].variant(names), (self._parts[name], mask))
-        wanted = [part.wanted(mask) for part, mask in variants.values()]
-        if len(wanted) > 1:
-            union = math.prod(self._passing(join, name) for name in names)
-            parts = [math.prod(part.passed[name] for name in names) for part, _ in variants.values()]
-            united = [
-                min(
-                    math.fsum(column),
-                    union * max(x / p if p else 0.0 for x, p in zip(column, parts, strict=True)),
-                )
-                for column in zip(*wanted, strict=True)
-            ]
-        else:
-            united = wanted[0]
-        return tuple(united[:-1]), united[-1]
-
-    def _passing(self, join: int, alias: str) -> float:
-        """The part of an input's tuples that some query with this sub-join wants."""
-        filters: dict[object, float] = {}
-        for name, _ in self._members[join]:
-            part = self._parts[name]
-            own = tuple(f for f in part.space.query.filters if aliases(f) == {alias})
-            filters.setdefault(own, part.passed[alias])
-        return 1 - math.prod(1 - passed for passed in filters.values())
-
     # -- Stores --------------------------------------------------------------------------------------------------
 
     def layouts(self, join: int) -> tuple[int, ...]:
@@ -208,7 +105,7 @@ class Workspace:
             every = dict.fromkeys(
                 part.space.layout(mask, spread)
                 for name, mask in self._members[join]
-                for part in (self._parts[name],)
+                for part in (self._lattices[name],)
                 if mask != part.space.full
                 for spread in part.space.spreads(mask)
                 if self.replicated or spread.kind != "replicated" or part.space.spreads(mask) == (spread,)
@@ -247,7 +144,7 @@ class Workspace:
 
     def work(self, name: str, start: str, known: Names, store: Names, layout: Layout, shipped: bool) -> float:
         """What a step costs, for a query; it is known of it whether its tuples are sent."""
-        space, tuples = self._parts[name].space, self.tuples(start, self.find(name, known))
+        space, tuples = self._lattices[name].space, self.tuples(start, self.find(name, known))
         mask, spread, i = space.estimator.mask, space.spread(layout), space.query.aliases.index(start)
         return space.work(i, mask(known), mask(store), spread, ANYWHERE, tuples, shipped)
 
@@ -263,7 +160,7 @@ class Workspace:
         if found is None:
             for alias in self.queries[name].aliases:
                 self._steps[name, alias] = []
-            part, numbers = self._parts[name], self._of[name]
+            part, numbers = self._lattices[name], self._of[name]
             for i, known, mask in part.steps:
                 self._steps[name, part.space.query.aliases[i]] += self._laid_out(
                     part, numbers, i, known, mask
@@ -272,7 +169,7 @@ class Workspace:
         return found
 
     def _laid_out(
-        self, part: Part, numbers: Mapping[int, int], i: int, known: int, mask: int
+        self, part: QueryLattice, numbers: Mapping[int, int], i: int, known: int, mask: int
     ) -> Iterator[Step]:
         start, space = part.space.query.aliases[i], part.space
         tuples = self.tuples(start, numbers[known])
@@ -285,7 +182,7 @@ class Workspace:
     def _calls(self, start: str, known: int, stored: int, target: int) -> float:
         """The work of users' functions where a sub-join meets another: as the first query sees it that has both."""
         name, _ = self._members[target][0]
-        space = self._parts[name].space
+        space = self._lattices[name].space
         if not space.calls_functions:
             return 0.0
         here = space.estimator.mask(self.joins[known].aliases)
@@ -295,7 +192,7 @@ class Workspace:
     def call_cost(self, name: str, start: str, known: Names, store: Names) -> float:
         """The work of users' functions in a step of a query: tuples that know some inputs visit a store of others."""
         joins = (self.find(name, names) for names in (known, store, (*known, *store)))
-        return self._calls(start, *joins) if self._parts[name].space.calls_functions else 0.0
+        return self._calls(start, *joins) if self._lattices[name].space.calls_functions else 0.0
 
     def upkeep_steps(self, join: int, start: str) -> list[Step]:
         """The steps by which tuples of an input may compute a sub-join."""

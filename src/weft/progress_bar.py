@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.progress import (
@@ -17,13 +17,14 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 
 from weft.runtime.observe.metrics import BatchMetrics
 
-__all__ = ["shown"]
+__all__ = ["progress_bar"]
 
 PAUSE = 0.2  # seconds between two looks
 
@@ -34,8 +35,18 @@ class Batches(Protocol):
     batches: list[tuple[int, BatchMetrics]]
 
 
+@runtime_checkable
+class CountedSource(Protocol):
+    """A source that knows how many files it has."""
+
+    def count(self) -> int | None:
+        """How many files there are; None: that cannot be told."""
+
+
 @contextmanager
-def shown(history: Batches, sources: Iterable[Any], console: Console | None = None) -> Iterator[None]:
+def progress_bar(
+    history: Batches, sources: Iterable[object], console: Console | None = None
+) -> Iterator[None]:
     """A bar while something else goes on in this thread."""
     out = console or Console(stderr=True)
     if not out.is_terminal:
@@ -54,7 +65,7 @@ def shown(history: Batches, sources: Iterable[Any], console: Console | None = No
             watch.join()
 
 
-def _watch(bar: Progress, task: Any, history: Batches, done: threading.Event) -> None:
+def _watch(bar: Progress, task: TaskID, history: Batches, done: threading.Event) -> None:
     last = False
     while not last:
         last = done.wait(PAUSE)
@@ -74,7 +85,7 @@ def text(batches: list[tuple[int, BatchMetrics]]) -> str:
     return f"{results:,} results" + (f", {closed:,} of them without a partner" if closed else "")
 
 
-def total_files(sources: Iterable[Any]) -> int | None:
+def total_files(sources: Iterable[object]) -> int | None:
     """How many files there are to read; None if that is not known."""
-    counts = [source.count() if hasattr(source, "count") else None for source in sources]
+    counts = [source.count() if isinstance(source, CountedSource) else None for source in sources]
     return None if None in counts else sum(count for count in counts if count is not None)

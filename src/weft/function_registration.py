@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from weft.arguments import check
 from weft.errors import CatalogError, FunctionError, StatisticsError
 from weft.logical.node import BOOLEAN
 from weft.logical.schema import DataType, parse_type
@@ -20,8 +19,9 @@ from weft.logical.user_functions import UserFunction
 from weft.runtime.task.functions import PackedFunction
 from weft.sql.expressions import is_function_name
 from weft.stats.statistics import Statistics
+from weft.validation import check
 
-__all__ = ["declared", "expected", "packed"]
+__all__ = ["declared", "packed", "with_expectations"]
 
 _TAKES = "it takes one Arrow array per argument and gives one of the same length"
 
@@ -60,7 +60,7 @@ def _arguments(name: str, function: Callable[..., Any]) -> tuple[int, int | None
     return max(1, sum(p.default is p.empty for p in places)), None if endless else len(places)
 
 
-def expected(
+def with_expectations(
     known: Statistics, function: UserFunction, selectivity: float | None, cost: float | None
 ) -> Statistics:
     """The statistics with what is said of a function; what cannot be true of it is refused."""

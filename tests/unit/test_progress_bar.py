@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from weft import bounded
-from weft.bounded import shown, total_files
+from weft import progress_bar as bounded
+from weft.progress_bar import progress_bar, total_files
 from weft.runtime.observe.metrics import BatchMetrics
 
 
@@ -47,7 +47,7 @@ def test_a_bar_shows_files_and_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "PAUSE", 0.01)
     screen, out = console(terminal=True)
     history = History()
-    with shown(history, [Files(3), Files(2)], screen):
+    with progress_bar(history, [Files(3), Files(2)], screen):
         history.add(1200, 0, 2)
         history.add(34, 30, 3)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
@@ -61,7 +61,7 @@ def test_what_is_done_at_the_end_is_shown_whatever_the_pause(monkeypatch: pytest
     monkeypatch.setattr(bounded, "PAUSE", 60)
     screen, out = console(terminal=True)
     history = History()
-    with shown(history, [Files(1)], screen):
+    with progress_bar(history, [Files(1)], screen):
         history.add(7, 0, 1)
     assert "7 results" in out.getvalue()
 
@@ -70,7 +70,7 @@ def test_an_error_ends_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed run must not hang behind the thread that watches it."""
     monkeypatch.setattr(bounded, "PAUSE", 60)
     screen, _ = console(terminal=True)
-    with pytest.raises(ValueError, match="broken"), shown(History(), [], screen):
+    with pytest.raises(ValueError, match="broken"), progress_bar(History(), [], screen):
         raise ValueError("broken")
 
 
@@ -78,7 +78,7 @@ def test_without_a_terminal_it_is_silent() -> None:
     """Logs and pipes would fill with control characters."""
     screen, out = console(terminal=False)
     history = History()
-    with shown(history, [Files(1)], screen):
+    with progress_bar(history, [Files(1)], screen):
         history.add(7, 0, 1)
     assert out.getvalue() == ""
 

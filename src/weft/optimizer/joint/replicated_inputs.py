@@ -12,10 +12,10 @@ from weft.logical.query import Query
 from weft.plan.join_plan import Layout
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan
 
-__all__ = ["everywhere"]
+__all__ = ["with_replicated_inputs"]
 
 
-def everywhere(plan: WorkloadPlan, partitions: int) -> WorkloadPlan:
+def with_replicated_inputs(plan: WorkloadPlan, partitions: int) -> WorkloadPlan:
     """A plan's probe orders over replicated inputs; where they visit an intermediate result, they visit its inputs."""
     layout = Layout("replicated", partitions)
     answers = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from weft.optimizer.joint.alone import best_ways
+from weft.optimizer.joint.single_query_plan import best_ways
 from weft.optimizer.joint.workspace import Step, Workspace
 
 __all__ = ["relevant_steps", "usable_steps"]

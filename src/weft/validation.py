@@ -1,4 +1,4 @@
-"""What users hand over, checked and brought into one form.
+"""Checks of what users hand over, which bring it into one form.
 
 Guarantees: an argument of another kind is refused by name, with the remedy, before anything has changed.
 """
@@ -14,14 +14,16 @@ from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from weft.errors import CatalogError, ConfigError, QueryError, WeftError, nearest
+from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
 from weft.logical.catalog import Catalog
 from weft.logical.ordering import Ordering, check_ordering, ordering_of
-from weft.logical.query import Query
+from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.window import Rows, parse_duration
+from weft.optimizer.single.strategies import STRATEGIES
+from weft.optimizer.space import Options
 from weft.paths import local_path
 from weft.runtime.queries.request import QueryRequest
 from weft.sinks.describe import same_place
@@ -31,27 +33,49 @@ from weft.sources.frames import DataFrameSource, dataframe
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource, Source
 from weft.sources.tables import TableSource
-from weft.sql.bind import input_order
+from weft.sql.bind import input_order, parse_predicate
 from weft.sql.builder import Builder
+from weft.stats.statistics import Statistics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = [
+    "StreamSource",
     "check",
     "check_backfill",
     "check_free",
     "check_name",
     "check_one_of",
+    "check_readable",
     "checkpoint_path",
     "dead_letters_of",
     "duration_of",
     "free_name",
+    "options_for",
     "ordering_for",
     "source_of",
     "stream_of",
     "tasks_of",
+    "with_selectivity",
 ]
 
 
-def source_of(source: Any) -> Source | Schema:
+@runtime_checkable
+class StreamingFrame(Protocol):
+    """A DataFrame of Spark's, known by what only these have; Spark itself is not loaded for that."""
+
+    @property
+    def isStreaming(self) -> bool: ...  # noqa: N802
+
+
+# What users may give as a stream's source; a text is a schema, to plan with only.
+StreamSource: TypeAlias = (
+    "str | Schema | FilesSource | RateSource | DataFrameSource | TableSource | StreamingFrame"
+)
+
+
+def source_of(source: StreamSource) -> Source | Schema:
     """What a stream is read from, or its schema."""
     if isinstance(source, str):
         return Schema.parse(source)
@@ -59,7 +83,7 @@ def source_of(source: Any) -> Source | Schema:
         return source.resolve()
     if isinstance(source, Schema | RateSource | DataFrameSource | TableSource):
         return source
-    if hasattr(source, "isStreaming"):
+    if isinstance(source, StreamingFrame):
         return dataframe(source)
     raise CatalogError(
         f"a stream cannot be {reprlib.repr(source)}",
@@ -67,7 +91,7 @@ def source_of(source: Any) -> Source | Schema:
     )
 
 
-def tasks_of(master: str, spark: Any) -> int | None:
+def tasks_of(master: str, spark: SparkSession | None) -> int | None:
     """How many tasks run at once, if that can be told without asking Spark.
 
     >>> tasks_of("local", None), tasks_of("local[3]", None), tasks_of("spark://host:7077", None)
@@ -81,7 +105,7 @@ def tasks_of(master: str, spark: Any) -> int | None:
 
 def stream_of(
     name: str,
-    source: Any,
+    source: StreamSource,
     event_time: str | None,
     lateness: timedelta | str,
     late: str,
@@ -135,6 +159,22 @@ def checkpoint_path(path: str | Path) -> Path:
             hint="name a directory, or mount it",
         )
     return found
+
+
+def with_selectivity(known: Statistics, catalog: Catalog, predicate: str, value: float) -> Statistics:
+    """The statistics with what part of all pairs, or of a stream's tuples, a predicate is said to let through."""
+    check(predicate, str, StatisticsError, "a predicate", 'use a text, as in "a.k = b.k"')
+    check(value, int | float, StatisticsError, "a selectivity", "use a number between 0 and 1")
+    inputs = [Input(stream.name, stream) for stream in catalog.streams]
+    return known.given(parse_predicate(predicate, inputs, catalog.functions), value)
+
+
+def options_for(options: Options, strategy: str | None) -> Options:
+    """The options of a query that asks for a strategy; None: those of its session."""
+    check(strategy, str | None, ConfigError, "a strategy", nearest("", STRATEGIES))
+    chosen = options if strategy is None else replace(options, strategy=strategy)
+    check_one_of(chosen.strategy, STRATEGIES, "strategy")
+    return chosen
 
 
 def check_name(name: str | None) -> None:

@@ -21,7 +21,7 @@ from weft.plan.join_plan import Names
 from weft.stats.estimate import bits
 from weft.stats.statistics import Statistics
 
-__all__ = ["Part", "SubJoin", "is_wide"]
+__all__ = ["QueryLattice", "SubJoin", "is_wide"]
 
 # A query with more connected sets than this stores only those of so many inputs.
 MANY = ((256, 1), (64, 2))
@@ -38,8 +38,8 @@ class SubJoin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one query brings in: its sub-joins by mask, and its steps (start, known, store), shorter walks' first."""
+class QueryLattice:
+    """The sub-joins of a query by mask, and its steps (start, known, store), those of shorter walks first."""
 
     space: Space
     joins: Mapping[int, SubJoin]
@@ -47,8 +47,8 @@ class Part:
     passed: Mapping[str, float]
 
     @classmethod
-    def of(cls, query: Query, statistics: Statistics, options: Options, intermediate: bool) -> Part:
-        """The part of a query; ``intermediate``: whether intermediate results may be stored."""
+    def of(cls, query: Query, statistics: Statistics, options: Options, intermediate: bool) -> QueryLattice:
+        """The lattice of a query; ``intermediate``: whether intermediate results may be stored."""
         space = Space(query, statistics, options)
         stores = _storable(space) if intermediate else [1 << i for i in range(space.count)]
         steps = [step for i in range(space.count) for step in _steps_from(space, i, stores)]

@@ -1,0 +1,196 @@
+"""The integer program of some queries that may share steps: its variables and its rows.
+
+Guarantees: every plan of the queries, if it takes only the steps given, is a solution of the program, and costs what
+the program says plus what `forced` says; every solution is a plan. `optimizer/joint/ilp.py` says what the variables
+mean, `optimizer/joint/ilp_model.py` solves it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from weft.optimizer.joint.solver import MilpModel
+from weft.optimizer.joint.step_pruning import usable_steps
+from weft.optimizer.joint.workspace import Step, Workspace
+
+__all__ = ["EQUAL", "Node", "SharingProgram", "forced", "is_choice"]
+
+# Costs that differ by less, relatively, are equal.
+EQUAL = 1e-7
+# Of so few queries what is stored decides the rest nearly always, so only that is asked to be whole.
+FEW = 3
+
+
+class Node(NamedTuple):
+    """Tuples of an input that know a sub-join."""
+
+    start: str
+    join: int
+
+
+def is_choice(workspace: Workspace, join: int) -> bool:
+    """Whether it costs something how a sub-join is laid out."""
+    stores = workspace.layouts(join)
+    return len(stores) > 1 and any(workspace.keeping(store) > 0 for store in stores)
+
+
+def forced(workspace: Workspace, names: Iterable[str]) -> float:
+    """The cost of keeping inputs that can be laid out in one way only: some walk visits each of them."""
+    inputs = {
+        workspace.find(name, (alias,))
+        for name in names
+        if len(workspace.queries[name].inputs) > 1
+        for alias in workspace.queries[name].aliases
+    }
+    settled = (workspace.layouts(join) for join in inputs if not is_choice(workspace, join))
+    return math.fsum(workspace.keeping(store) for stores in settled for store in stores[:1])
+
+
+class SharingProgram:
+    """The integer program of some queries that may share steps."""
+
+    def __init__(
+        self, workspace: Workspace, names: Iterable[str], steps: list[Step], *, whole: bool = False
+    ) -> None:
+        """``whole``: ask for whole steps even of few queries."""
+        self.workspace = workspace
+        self.names = tuple(names)
+        self.steps = usable_steps(workspace, steps)
+        self.program = MilpModel()
+        self.whole = whole or len(self.names) > FEW
+        self.into: dict[Node, list[Step]] = {}
+        for step in self.steps:
+            self.into.setdefault(Node(step.start, step.target), []).append(step)
+        self.stored = dict.fromkeys(
+            join for step in self.steps if not self._is_input(join := workspace.join_of(step.store))
+        )
+        # Variables: of steps, of intermediate results stored, of stores kept, and of flows by the node reached.
+        self.taken = {step: self.program.variable(step.cost, whole=self.whole) for step in self.steps}
+        self.maintained = {join: self.program.variable(whole=True) for join in self.stored}
+        self.kept = self._kept()
+        self.answers = {
+            Node(alias, workspace.whole(name))
+            for name in self.names
+            for alias in workspace.queries[name].aliases
+        }
+        self.flows: dict[Node, dict[Step, int]] = {}
+        for node in self._goals():
+            self._add_flow(node)
+        self._add_stores()
+        if len(self.names) > 1:
+            for node in self.flows:
+                self._add_preferences(node)
+
+    def _is_input(self, join: int) -> bool:
+        return len(self.workspace.joins[join].aliases) == 1
+
+    def _kept(self) -> dict[int, int]:
+        stores = dict.fromkeys(step.store for step in self.steps)
+        costs = {store: self.workspace.keeping(store) for store in stores}
+        return {
+            store: self.program.variable(cost, whole=True)
+            for store, cost in costs.items()
+            if cost > 0
+            and (not self._is_input(join := self.workspace.join_of(store)) or is_choice(self.workspace, join))
+        }
+
+    def _goals(self) -> list[Node]:
+        """What flows lead to: whole queries, and what may be stored."""
+        inner = (Node(alias, join) for join in self.stored for alias in self.workspace.joins[join].aliases)
+        return list(dict.fromkeys((*sorted(self.answers), *inner)))
+
+    def _add_flow(self, goal: Node) -> None:
+        """From the input to the goal: as much as leads into a node leads out of it."""
+        program = self.program
+        flow = self.flows[goal] = {step: program.variable() for step in self._below(goal)}
+        entering: dict[int, list[int]] = {}
+        leaving: dict[int, list[int]] = {}
+        for step, amount in flow.items():
+            entering.setdefault(step.target, []).append(amount)
+            leaving.setdefault(step.known, []).append(amount)
+            program.row([amount], [self.taken[step]], most=0)
+        for join, amounts in entering.items():
+            if join != goal.join:
+                program.row(amounts, leaving[join], least=0, most=0)
+            elif goal in self.answers:
+                program.row(amounts, least=1, most=1)
+            else:
+                program.row(amounts, [self.maintained[join]], least=0, most=0)
+        self._add_uses(flow)
+
+    def _add_uses(self, flow: Mapping[Step, int]) -> None:
+        """A flow visits a store no more than it is kept, and an intermediate result no more than it is computed."""
+        by_store: dict[int, list[int]] = {}
+        by_join: dict[int, list[int]] = {}
+        for step, amount in flow.items():
+            if step.store in self.kept:
+                by_store.setdefault(step.store, []).append(amount)
+            join = self.workspace.join_of(step.store)
+            if join in self.maintained:
+                by_join.setdefault(join, []).append(amount)
+        for store, amounts in by_store.items():
+            self.program.row(amounts, [self.kept[store]], most=0)
+        for join, amounts in by_join.items():
+            self.program.row(amounts, [self.maintained[join]], most=0)
+
+    def _below(self, goal: Node) -> list[Step]:
+        """The steps on the ways to a node."""
+        waiting, seen, found = [goal.join], {goal.join}, []
+        for join in waiting:
+            for step in self.into.get(Node(goal.start, join), ()):
+                found.append(step)
+                if step.known not in seen:
+                    seen.add(step.known)
+                    waiting.append(step.known)
+        return found
+
+    def _add_stores(self) -> None:
+        """Only what is computed is kept; an input is kept in one layout at least, since some walk begins with it."""
+        inputs: dict[int, list[int]] = {}
+        for store, kept in self.kept.items():
+            join = self.workspace.join_of(store)
+            if join in self.maintained:
+                self.program.row([kept], [self.maintained[join]], most=0)
+            else:
+                inputs.setdefault(join, []).append(kept)
+        for layouts in inputs.values():
+            self.program.row(layouts, least=1)
+
+    def _add_preferences(self, goal: Node) -> None:
+        """Of the last steps to what is reached, take the best there is; it would follow, but the relaxation forgets it.
+
+        Where T reaches T ⋈ M in one step, M is stored, so each input of M reaches M and can reach T ⋈ M from there. It
+        has no reason for a last step that is dearer, or as dear and later in the list; so the part of it that takes
+        such a step, and the part of T that visits M, are together no more than there is of T ⋈ M.
+        """
+        whole = [] if goal in self.answers else [self.maintained[goal.join]]
+        visiting: dict[int, list[int]] = {}
+        for step in self.into.get(goal, ()):  # there is none to a query of one input
+            join = self.workspace.join_of(step.store)
+            if join in self.maintained and self._is_input(step.known):
+                visiting.setdefault(join, []).append(self.flows[goal][step])
+        for join, visits in visiting.items():
+            for alias in self.workspace.joins[join].aliases:
+                worse = self._worse_than_through(join, Node(alias, goal.join))
+                if worse:
+                    self.program.row((*worse, *visits), whole, most=0 if whole else 1)
+
+    def _worse_than_through(self, join: int, goal: Node) -> list[int]:
+        """The flow by last steps to a goal that are worse than the one from a sub-join, if that is free to take."""
+        ranked = self._ranked(goal)
+        best = self._through(join, ranked)
+        return [] if best is None else [self.flows[goal][step] for step in ranked[best + 1 :]]
+
+    def _ranked(self, goal: Node) -> list[Step]:
+        """The last steps to a goal, best first."""
+        return sorted(self.into[goal], key=lambda step: step.cost)
+
+    def _through(self, join: int, ranked: list[Step]) -> int | None:
+        """The place of the first step from a sub-join to a store that costs nothing to keep."""
+        places = (i for i, step in enumerate(ranked) if step.known == join and self._is_free(step))
+        return next(places, None)
+
+    def _is_free(self, step: Step) -> bool:
+        return step.store not in self.kept and self.workspace.join_of(step.store) not in self.maintained

@@ -1,0 +1,88 @@
+"""Which graph answers each query of a session, before it starts and while it runs, and what its batches measured.
+
+Guarantees: before the start, the graph is the query's part of the one that the first batch will run by (`Planner`);
+then its part of the one that runs, or ran last. A part is worked out again only if what it is made from changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from weft.errors import QueryError, nearest
+from weft.optimizer.expected_cost import with_estimates
+from weft.optimizer.space import Options
+from weft.plan.graph import PhysicalGraph
+from weft.plan.part import part_of
+from weft.planning import Planner
+from weft.registered import Registered
+from weft.runtime.observe.feedback import heavy_known, measured
+from weft.stats.statistics import Statistics
+
+if TYPE_CHECKING:  # looking at plans needs no kernels
+    from weft.runtime.loop.loop import Loop
+    from weft.runtime.observe.metrics import BatchMetrics
+
+__all__ = ["QueryGraphs"]
+
+
+TELLING = 16  # queries whose figures say enough of the data
+
+
+@dataclass
+class QueryGraphs:
+    """The graphs of the queries of a session; ``loop`` is what runs or ran last, None before the first start."""
+
+    registered: Registered
+    loop: Loop | None = None
+    _parts: dict[str, tuple[tuple[PhysicalGraph, Statistics, Options], PhysicalGraph]] = field(
+        default_factory=dict
+    )
+
+    def shared_graph(self, planner: Planner) -> PhysicalGraph | None:
+        """The graph that all queries share that run, or will run; None: there are none."""
+        if self.loop is not None:
+            return self.loop.active_queries.program.graph if self.loop.active_queries.program else None
+        starting = self.registered.starting
+        return planner.start_plan(starting).graph if starting else None
+
+    def graph_of(
+        self, name: str, planner: Planner, statistics: Statistics, options: Options
+    ) -> PhysicalGraph:
+        """The graph that answers a query, under its author's names, with what is expected of every step."""
+        if name not in self.registered.queries:
+            raise QueryError(f"there is no query {name!r}", hint=nearest(name, self.registered.queries))
+        graph = self._last_graph_with(name)
+        if graph is not None:
+            names = self.registered.requests[name].names
+        else:
+            start = self.registered.alone.get(name) or planner.start_plan(self.registered.starting)
+            graph, names = start.graph, start.requests[name].names
+        source = (graph, statistics, options)
+        known = self._parts.get(name)
+        if known is None or any(old is not new for old, new in zip(known[0], source, strict=True)):
+            own = with_estimates(part_of(graph, name, dict(names)).graph, statistics, options)
+            self._parts[name] = known = source, own
+        return known[1]
+
+    def _last_graph_with(self, name: str) -> PhysicalGraph | None:
+        """The graph that a query runs by, or ran by last; None: it has not run yet."""
+        if self.loop is None or name not in self.registered.requests:
+            return None
+        program = self.loop.active_queries.program
+        older = sorted(self.loop.history.graphs.items(), reverse=True)
+        graphs = [*([program.graph] if program else []), *(graph for _, graph in older)]
+        return next((g for g in graphs if any(member.name == name for member in g.members)), None)
+
+    def observed_batches(
+        self, most: int | None = None
+    ) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
+        """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
+        return self.loop.history.since_planned(self.registered.requests, most) if self.loop else {}
+
+    def measured(self, statistics: Statistics) -> Statistics:
+        """Statistics with what the queries have measured since they began."""
+        known = heavy_known(statistics, self.loop.history.last if self.loop else None)
+        for graph, batches in self.observed_batches(most=TELLING).values():
+            known = measured(known, graph, batches)
+        return known

@@ -1,0 +1,76 @@
+"""How a session starts to run: what it lacks is said first, then Spark is started, then the loop.
+
+Guarantees: a session that cannot run is refused before anything has started. While Java starts, another thread loads
+what a run will need of Weft, and nothing of Spark's, which the caller loads at the same time; when the caller goes on,
+no import is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from weft.errors import ConfigError
+from weft.logical.catalog import Catalog
+from weft.planning import Planner
+from weft.registered import Registered
+from weft.settings import Settings
+
+if TYPE_CHECKING:  # only running needs Spark, and kernels
+    from pyspark.sql import SparkSession
+
+    from weft.runtime.loop.handle import Running
+
+__all__ = ["start_run"]
+
+# The kernels and their compiler; the solver and the loop.
+_MODULES = ("weft.runtime.task.worker", "weft.running")
+
+
+def start_run(
+    settings: Settings, catalog: Catalog, registered: Registered, planner: Planner, *, available_now: bool
+) -> Running:
+    """Start all queries that have a sink."""
+    if settings.checkpoint is None:
+        raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
+    if not registered.sinks:
+        raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
+    spark = _spark_for(settings)
+    from weft.running import run, run_config  # loaded by now
+
+    config = run_config(settings, spark, catalog, registered.sources, registered.functions, planner)
+    return run(config, settings, registered.runnable, available_now=available_now)
+
+
+def _spark_for(settings: Settings) -> SparkSession | None:
+    """The Spark session that batches run on, its Python workers on their way; None: batches run in this process."""
+    if settings.execution == "local":
+        return None
+    from weft.runtime.spark.session import create_spark  # only running needs Spark
+    from weft.runtime.spark.workers import check_workers, start_workers
+
+    with _loading_modules():
+        spark = settings.spark or create_spark(settings.master)
+    start_workers(spark)  # which takes as long as all that follows
+    check_workers(spark)
+    return spark
+
+
+@contextmanager
+def _loading_modules() -> Iterator[None]:
+    """Load modules in a thread while the caller waits for something else."""
+    thread = Thread(target=_load, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _load() -> None:
+    with suppress(Exception):  # whoever imports them next will be told
+        for name in _MODULES:
+            import_module(name)
