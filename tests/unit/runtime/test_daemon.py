@@ -27,9 +27,8 @@ def test_with_threads_it_is_sparks_own_daemon() -> None:
 import os, sys, threading
 from weft.runtime import daemon
 threading.Thread(target=threading.Event().wait, daemon=True).start()
-os.execv = lambda program, arguments: (print(*arguments[1:]), os._exit(0))
+os.execv = lambda program, arguments: (print(*arguments[1:], flush=True), os._exit(0))
 sys.argv = ["daemon", "pyspark.worker"]
-sys.stdout.reconfigure(write_through=True)
 daemon.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
