@@ -41,6 +41,7 @@ class Changelog:
     _begin: dict[str, tuple[Asked, Any]] = field(default_factory=dict)
     _stop: dict[str, str] = field(default_factory=dict)
     _dropped: dict[str, Asked] = field(default_factory=dict)
+    _taken: dict[str, Asked] = field(default_factory=dict)  # to begin with the batch that is being planned
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, name: str, asked: Asked, sink: Any) -> None:
@@ -61,14 +62,15 @@ class Changelog:
         """All there is, once."""
         with self._lock:
             found = Changes(dict(self._begin), dict(self._stop), dict(self._dropped))
+            self._taken = {name: asked for name, (asked, _) in self._begin.items()}
             for requests in (self._begin, self._stop, self._dropped):
                 requests.clear()
             return found
 
     def asked(self, name: str) -> Asked | None:
-        """The query of a name that is to begin, if there is one."""
+        """The query of a name that is to begin, if there is one; also with the batch that is being planned."""
         with self._lock:
-            return self._begin[name][0] if name in self._begin else None
+            return self._begin[name][0] if name in self._begin else self._taken.get(name)
 
     def stopping(self) -> tuple[str, ...]:
         """The queries that are to stop."""

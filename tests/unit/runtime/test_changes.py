@@ -34,6 +34,17 @@ def test_a_query_that_has_not_begun_never_does() -> None:
     assert (dict(changes.begin), dict(changes.stop)) == ({}, {"a": "stopped"})
 
 
+def test_a_query_can_be_stopped_while_its_first_batch_is_planned() -> None:
+    """It is asked for no longer and does not run yet; a stop in between was lost, and the query ran on for ever."""
+    log = Changelog()
+    log.begin("a", ASKED, "sink")
+    log.take()
+    assert log.asked("a") == ASKED
+    log.stop("a", "stopped")
+    assert log.take().stop == {"a": "stopped"}
+    assert log.asked("a") is None
+
+
 def test_the_first_reason_stays() -> None:
     """A query that failed and is then stopped by hand has failed."""
     log = Changelog()
