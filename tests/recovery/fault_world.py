@@ -50,7 +50,7 @@ QUERIES = {
 LATER = ("ordered", "outer")  # some of their results leave only at the end of the input
 BEGAN = 1_700_000_000_000_000  # microseconds
 BATCHES = 60  # more than that would be a loop without end
-SECONDS = 20.0
+SECONDS = 120.0
 
 Rows = list[tuple[int, int, int, int]]
 Hook = Callable[[str, int, set[Path]], None]  # the moment, the batch and, of its plan, the files
@@ -249,7 +249,7 @@ class World:
 
     def _is_limited(self, name: str) -> bool:
         """Whether a query that was added says that it does not see all of the past."""
-        program = self.loop.active_queries.program if self.loop is not None else None
+        program = self.loop.blueprint.program if self.loop is not None else None
         if name in self.added and program is not None and name in program.members:
             self._limited[name] = complete_from(program.members[name]) is not None
         return self._limited.get(name, False)

@@ -41,6 +41,9 @@ class Changelog:
     _begin: dict[str, tuple[QueryRequest, Any]] = field(default_factory=dict)
     _stop: dict[str, str] = field(default_factory=dict)
     _dropped: dict[str, QueryRequest] = field(default_factory=dict)
+    _taken: dict[str, QueryRequest] = field(
+        default_factory=dict
+    )  # to begin with the batch that is being planned
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, name: str, request: QueryRequest, sink: Any) -> None:
@@ -61,14 +64,15 @@ class Changelog:
         """All there is, once."""
         with self._lock:
             found = Changes(dict(self._begin), dict(self._stop), dict(self._dropped))
-            for waiting in (self._begin, self._stop, self._dropped):
-                waiting.clear()
+            self._taken = {name: requests for name, (requests, _) in self._begin.items()}
+            for requests in (self._begin, self._stop, self._dropped):
+                requests.clear()
             return found
 
-    def request(self, name: str) -> QueryRequest | None:
-        """The query of a name that is to begin, if there is one."""
+    def requests(self, name: str) -> QueryRequest | None:
+        """The query of a name that is to begin, if there is one; also with the batch that is being planned."""
         with self._lock:
-            return self._begin[name][0] if name in self._begin else None
+            return self._begin[name][0] if name in self._begin else self._taken.get(name)
 
     def stopping(self) -> tuple[str, ...]:
         """The queries that are to stop."""
