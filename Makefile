@@ -42,8 +42,8 @@ test: $(READY) ## Check everything and run the tests, as CI does
 
 warm: $(READY) java # Compile the kernels and archive Spark's classes once, before several processes would do it at the same time
 	$(BIN)/python -c 'from weft.kernels.warm_up import warm_up; warm_up()'
-	SPARK_LOCAL_IP=127.0.0.1 $(ARCHIVE) $(BIN)/python -c 'from weft.runtime.class_archive import archive_place as place; \
-		from weft.runtime.class_archive_maker import make_archive; make_archive(place())'
+	SPARK_LOCAL_IP=127.0.0.1 $(ARCHIVE) $(BIN)/python -c 'from weft.runtime.spark.class_archive import archive_place as place; \
+		from weft.runtime.spark.class_archive_maker import make_archive; make_archive(place())'
 
 check: lint types imports ## Formatting, lint, types and the direction of imports
 

@@ -49,4 +49,4 @@ def test_random_joins_answer_like_the_definition(spark: Any, tmp_path: Path, blo
     finally:
         stage.session.stop()
     assert not [text for case in cases for text in report.wrong(case)]
-    assert sum(metrics.results for metrics in report.metrics.values()) > 5 * len(cases)
+    assert sum(metrics.results for metrics in report.metrics.values()) > len(cases)

@@ -50,7 +50,7 @@ QUERIES = {
 LATER = ("ordered", "outer")  # some of their results leave only at the end of the input
 BEGAN = 1_700_000_000_000_000  # microseconds
 BATCHES = 60  # more than that would be a loop without end
-SECONDS = 20.0
+SECONDS = 120.0
 
 Rows = list[tuple[int, int, int, int]]
 Hook = Callable[[str, int, set[Path]], None]  # the moment, the batch and, of its plan, the files

@@ -43,6 +43,7 @@ def test_weft_and_the_batch_join_agree_on_a_pair(tmp_path: Path) -> None:
     assert len(found["weft"]["seconds"]) == 3
 
 
+@pytest.mark.slow
 def test_flights_are_joined_by_all_but_sparks_streams(tmp_path: Path) -> None:
     """What the benchmark says is what they do: Weft finds all, and Spark's streams refuse the query."""
     small = ["--data", "synthetic", "--rows", "15000", "--missing", "0.1", "--batches", "2"]
@@ -54,6 +55,7 @@ def test_flights_are_joined_by_all_but_sparks_streams(tmp_path: Path) -> None:
     assert found["weft"]["moments"]["first"] <= found["weft"]["moments"]["last"]
 
 
+@pytest.mark.slow
 def test_splitjoins_peers_find_what_weft_finds(tmp_path: Path) -> None:
     """Full windows, by count; the peers' counts of a batch are compared within the benchmark."""
     small = ["--windows", "2^10", "--fill-rows", "512", "--batch-rows", "256", "--domain", "500"]
@@ -68,6 +70,7 @@ def test_splitjoins_peers_find_what_weft_finds(tmp_path: Path) -> None:
     assert "paper, 28 cores: 5,200" in told
 
 
+@pytest.mark.slow
 def test_heavy_keys_are_scattered_and_nothing_is_lost(tmp_path: Path) -> None:
     """Both ways join the same tuples, one of them by stores that scatter."""
     small = ["--rows", "2000", "--batches", "2", "--drop", "1", "--keys", "200", "--partitions", "3"]

@@ -12,7 +12,7 @@ from weft.runtime.queries.request import QueryRequest
 ASKED = QueryRequest(query(PAIR))
 
 
-def test_what_is_asked_for_is_taken_once() -> None:
+def test_what_is_requests_for_is_taken_once() -> None:
     """With the next batch, together."""
     log = Changelog()
     assert not log.take()
@@ -32,6 +32,17 @@ def test_a_query_that_has_not_begun_never_does() -> None:
     log.stop("a", "stopped")
     changes = log.take()
     assert (dict(changes.begin), dict(changes.stop)) == ({}, {"a": "stopped"})
+
+
+def test_a_query_can_be_stopped_while_its_first_batch_is_planned() -> None:
+    """It is asked for no longer and does not run yet; a stop in between was lost, and the query ran on for ever."""
+    log = Changelog()
+    log.begin("a", ASKED)
+    log.take()
+    assert log.request("a") == ASKED
+    log.stop("a", "stopped")
+    assert log.take().stop == {"a": "stopped"}
+    assert log.request("a") is None
 
 
 def test_the_first_reason_stays() -> None:
@@ -62,7 +73,7 @@ def test_many_threads_lose_nothing() -> None:
     assert len(taken) == len(set(taken)) == 200
 
 
-def test_an_asked_query_survives_json() -> None:
+def test_an_requests_query_survives_json() -> None:
     """It runs again after a crash."""
     requests = QueryRequest(query(PAIR), (("v", "x"), ("w", "y")), "flat", True, {"kind": "memory"})
     assert QueryRequest.from_dict(json.loads(json.dumps(requests.to_dict()))) == requests

@@ -38,6 +38,7 @@ class Changelog:
     _begin: dict[str, QueryRequest] = field(default_factory=dict)
     _stop: dict[str, str] = field(default_factory=dict)
     _dropped: dict[str, QueryRequest] = field(default_factory=dict)
+    _taken: dict[str, QueryRequest] = field(default_factory=dict)  # begin with the batch being planned
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, name: str, request: QueryRequest) -> None:
@@ -58,14 +59,15 @@ class Changelog:
         """All there is, once."""
         with self._lock:
             found = Changes(dict(self._begin), dict(self._stop), dict(self._dropped))
+            self._taken = dict(self._begin)
             for waiting in (self._begin, self._stop, self._dropped):
                 waiting.clear()
             return found
 
     def request(self, name: str) -> QueryRequest | None:
-        """The query of a name that is to begin, if there is one."""
+        """The query of a name that is to begin, if there is one; also with the batch that is being planned."""
         with self._lock:
-            return self._begin.get(name)
+            return self._begin.get(name) or self._taken.get(name)
 
     def stopping(self) -> tuple[str, ...]:
         """The queries that are to stop."""
