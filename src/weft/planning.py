@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from weft.logical.outer import Closing, taken_apart
+from weft.logical.outer import Closing, core_and_closing
 from weft.logical.query import Query
 from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.deadline import Deadline
@@ -88,7 +88,7 @@ class Planner:
         alone: bool = False,
     ) -> Decision:
         """As `__call__`; ``alone``: new queries are planned alone, and the others go on as they are."""
-        parts = {name: taken_apart(one.query) for name, one in sorted(requests.items())}
+        parts = {name: core_and_closing(one.query) for name, one in sorted(requests.items())}
         queries = {name: core for name, (core, _) in parts.items()}
         statistics = self._statistics()
         if active_queries.plan is not None and not afresh:

@@ -17,7 +17,7 @@ from tests.equivalence.outer import Branch, OuterJoin, at_the_last_moment, rando
 from tests.equivalence.test_runtime import variants
 from weft.errors import QueryError
 from weft.logical.join import Join
-from weft.logical.outer import joins, taken_apart
+from weft.logical.outer import core_and_closing, joins
 from weft.logical.window import UNBOUNDED
 from weft.testing.local import LocalRunner
 
@@ -139,6 +139,6 @@ def test_streams_that_join_late_tuples_are_refused() -> None:
         query = random_outer(seed).join.query
         if query.outer is not None and any(i.stream.late == "join" for i in query.inputs):
             with pytest.raises(QueryError, match="joins late tuples"):
-                taken_apart(query)
+                core_and_closing(query)
             refused += 1
     assert refused >= 20
