@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from weft.logical.expr import Expr
-from weft.logical.outer import Closing, taken_apart
+from weft.logical.outer import Closing, core_and_closing
 from weft.logical.query import Query
 from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.groups.grouping import Estimated, Measured
@@ -190,7 +190,7 @@ class Planner:
         afresh: bool = False,
     ) -> _Planned:
         """As `_planned`, without a second attempt; where ``known`` is None, new queries are planned alone."""
-        parts = {name: taken_apart(one.query) for name, one in sorted(requests.items())}
+        parts = {name: core_and_closing(one.query) for name, one in sorted(requests.items())}
         queries = {name: core for name, (core, _) in parts.items()}
         groups, regrouped = _groups(running, queries, statistics, samples)
         probed = {name: one for name, one in requests.items() if _is_walked(parts[name][1])}

@@ -18,7 +18,7 @@ from tests.equivalence.variants import variants
 from tests.shares import seeds
 from weft.errors import QueryError
 from weft.logical.join import Join
-from weft.logical.outer import joins, taken_apart
+from weft.logical.outer import core_and_closing, joins
 from weft.logical.window import UNBOUNDED
 from weft.testing.local import LocalRunner
 
@@ -141,6 +141,6 @@ def test_streams_that_join_late_tuples_are_refused() -> None:
         query = random_outer(seed).join.query
         if query.outer is not None and any(i.stream.late == "join" for i in query.inputs):
             with pytest.raises(QueryError, match="joins late tuples"):
-                taken_apart(query)
+                core_and_closing(query)
             refused += 1
     assert refused >= 20

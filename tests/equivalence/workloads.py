@@ -16,7 +16,7 @@ from weft.errors import WeftError
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
 from weft.logical.ordering import Ordering
-from weft.logical.outer import taken_apart
+from weft.logical.outer import core_and_closing
 from weft.logical.query import Query
 from weft.logical.window import UNBOUNDED, Range, Rows
 from weft.optimizer.single.strategies import STRATEGIES
@@ -222,7 +222,7 @@ class _Draw:
             text = self._outer_text() if self.outer and self.rng.random() < self.outer else self._text()
             try:
                 query = canonical(parse_query(text, self.catalog)).query
-                taken_apart(query)
+                core_and_closing(query)
             except WeftError:
                 continue  # such as a filter that contradicts another, or a stream that joins late tuples
             return Wish(text, query)

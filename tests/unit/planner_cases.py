@@ -15,7 +15,7 @@ from tests.random_statistics import random_statistics
 from weft.errors import WeftError
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.outer import taken_apart
+from weft.logical.outer import core_and_closing
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.cost import Weights
@@ -105,7 +105,7 @@ class _Draw:
             try:
                 text = self._outer_text() if self.rng.random() < self.outer else self._text()
                 found = canonical(parse_query(text, CATALOG, cross=True)).query
-                taken_apart(found)
+                core_and_closing(found)
             except WeftError:
                 continue  # such as outer joins that cannot be closed
             return found

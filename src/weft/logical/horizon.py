@@ -17,18 +17,18 @@ from weft.logical.expr import Call, Column, Expr
 from weft.logical.query import Query
 from weft.logical.window import Range, format_duration
 
-__all__ = ["Bounds", "check_times", "distances", "is_time_bound", "retention", "time_bounds"]
+__all__ = ["TimeBounds", "check_times", "distances", "is_time_bound", "retention", "time_bounds"]
 
 # (a, b) ↦ the most by which τ(a) can exceed τ(b) in a result; absent: without limit.
-Bounds = dict[tuple[str, str], timedelta]
+TimeBounds = dict[tuple[str, str], timedelta]
 
 # Contradictory bounds would fall without end.
 _FAR = timedelta(days=100_000_000)
 
 
-def time_bounds(query: Query) -> Bounds:
+def time_bounds(query: Query) -> TimeBounds:
     """The closed bounds between all pairs of inputs."""
-    bounds: Bounds = {}
+    bounds: TimeBounds = {}
     for pair, bound in _stated(query):
         bounds[pair] = min(bound, bounds.get(pair, bound))
     for via, a, b in product(query.aliases, repeat=3):
@@ -59,7 +59,7 @@ def _described(bound: timedelta) -> str:
 
 
 def retention(
-    query: Query, alias: str, bounds: Bounds | None = None, others: frozenset[str] | None = None
+    query: Query, alias: str, bounds: TimeBounds | None = None, others: frozenset[str] | None = None
 ) -> timedelta | None:
     """How much later than a tuple of this input its partners, or those among ``others``, can be; None: no limit."""
     known = time_bounds(query) if bounds is None else bounds

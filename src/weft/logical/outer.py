@@ -18,7 +18,7 @@ from weft.logical.join import Join
 from weft.logical.query import Query, make_query
 from weft.logical.window import Rows
 
-__all__ = ["Closing", "Side", "joins", "taken_apart", "visible"]
+__all__ = ["Closing", "Side", "core_and_closing", "joins", "visible"]
 
 Side = Join | str
 
@@ -55,7 +55,7 @@ def visible(side: Side) -> tuple[str, ...]:
     return (side,) if isinstance(side, str) else side.visible
 
 
-def taken_apart(query: Query) -> tuple[Query, Closing | None]:
+def core_and_closing(query: Query) -> tuple[Query, Closing | None]:
     """The core of a query, and what closes it; a query without outer joins is its own core."""
     if query.outer is None:
         return query, None

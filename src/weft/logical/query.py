@@ -54,7 +54,7 @@ class Input:
 
     @property
     def counted_per(self) -> tuple[Column, ...]:
-        """The columns by whose values its tuples are counted apart, if its window says so."""
+        """The columns for each of whose values a `ROWS` window counts its own tuples; empty: it counts all together."""
         per = self.window.per if isinstance(self.window, Rows) else ()
         return tuple(map(self.column, per))
 
@@ -145,10 +145,10 @@ class Query:
 
     def _check_connected(self) -> None:
         reached = self.component(self.inputs[0].alias)
-        apart = [input_.alias for input_ in self.inputs if input_.alias not in reached]
-        if apart:
+        unjoined = [input_.alias for input_ in self.inputs if input_.alias not in reached]
+        if unjoined:
             raise QueryError(
-                f"cross product: nothing joins {', '.join(apart)} with {', '.join(sorted(reached))}",
+                f"cross product: nothing joins {', '.join(unjoined)} with {', '.join(sorted(reached))}",
                 hint="add a predicate between them, or say CROSS JOIN if every pair is wanted",
             )
 

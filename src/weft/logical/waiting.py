@@ -15,7 +15,7 @@ from datetime import timedelta
 from weft.errors import QueryError
 from weft.logical.horizon import distances
 from weft.logical.join import Join
-from weft.logical.outer import Side, joins, taken_apart, visible
+from weft.logical.outer import Side, core_and_closing, joins, visible
 from weft.logical.query import Query
 from weft.logical.window import Range
 
@@ -76,17 +76,17 @@ class _Times:
             sure = [span for z, span in every if z in _always(side) and span is not None]
             yield min(sure) if sure else _most([span for _, span in every])
 
-    def apart(self, one: str, other: str) -> timedelta | None:
+    def lateness(self, one: str, other: str) -> timedelta | None:
         """How much later than a tuple of ``other`` a tuple of ``one`` can be that has to do with it; None: any."""
-        return _apart(self, self.tree, one, other)
+        return _lateness(self, self.tree, one, other)
 
 
-def _apart(times: _Times, side: Side, one: str, other: str) -> timedelta | None:
+def _lateness(times: _Times, side: Side, one: str, other: str) -> timedelta | None:
     if one == other or isinstance(side, str):
         return _NONE
     for below in (side.left, side.right):
         if isinstance(below, Join) and {one, other} <= set(below.aliases):
-            return _apart(times, below, one, other)
+            return _lateness(times, below, one, other)
     ways = []
     for mine in _doors(side, one):
         for theirs in _doors(side, other):
@@ -102,9 +102,9 @@ def _doors(side: Join, name: str) -> tuple[str, ...]:
 
 
 def _within(times: _Times, side: Join, one: str, other: str) -> timedelta | None:
-    """`_apart` within one side of a join."""
+    """`_lateness` within one side of a join."""
     below = side.left if one in _names(side.left) else side.right
-    return _apart(times, below, one, other)
+    return _lateness(times, below, one, other)
 
 
 def _names(side: Side) -> tuple[str, ...]:
@@ -134,8 +134,8 @@ def spans(query: Query, tree: Join) -> dict[str, timedelta | None]:
     times = _Times(query, tree)
     found = {}
     for name in query.aliases:
-        every = [_NONE, *(times.apart(other, name) for other in query.aliases if other != name)]
-        every += [_sum(times.apart(other, name), wait) for (_, other), wait in times.found.items()]
+        every = [_NONE, *(times.lateness(other, name) for other in query.aliases if other != name)]
+        every += [_sum(times.lateness(other, name), wait) for (_, other), wait in times.found.items()]
         found[name] = _most(every)
     return found
 
@@ -144,7 +144,7 @@ def reaches(query: Query, tree: Join) -> dict[str, timedelta | None]:
     """Per input: how much older than its tuple something can be that it has to do with; None: without limit."""
     times = _Times(query, tree)
     others = {name: [other for other in query.aliases if other != name] for name in query.aliases}
-    return {name: _most([_NONE, *(times.apart(name, o) for o in others[name])]) for name in query.aliases}
+    return {name: _most([_NONE, *(times.lateness(name, o) for o in others[name])]) for name in query.aliases}
 
 
 def completing(query: Query, tree: Join) -> frozenset[str]:
@@ -155,7 +155,7 @@ def completing(query: Query, tree: Join) -> frozenset[str]:
         join = known[number]
         away = visible(join.right if waiting in visible(join.left) else join.left)
         for name in query.aliases:
-            later = times.apart(name, waiting)
+            later = times.lateness(name, waiting)
             if name not in away and wait is not None and (later is None or later > wait):
                 found.add(name)
     return frozenset(found)
@@ -167,7 +167,7 @@ def patient(query: Query, span: timedelta) -> Query:
     The inputs whose tuples would, or what decides on their partners, are seen through a window of that length; a window
     that is given stays.
     """
-    core, closing = taken_apart(query)
+    core, closing = core_and_closing(query)
     never = never_closed(core, closing.tree) if closing else ()
     if closing is None or not never:
         return query
@@ -182,7 +182,7 @@ def patient(query: Query, span: timedelta) -> Query:
 
 def check_closing(query: Query, name: str) -> None:
     """Refuse a query some of whose rows would never leave, if its streams do not end."""
-    core, closing = taken_apart(query)
+    core, closing = core_and_closing(query)
     never = never_closed(core, closing.tree) if closing else ()
     if never:
         raise QueryError(

@@ -19,14 +19,12 @@ from weft.plan.lower import lower_workload
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
 
-__all__ = ["Part", "part_of"]
-
-Key = tuple[str, tuple[Names, ...]]
+__all__ = ["QueryPart", "part_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A query's graph, and what the parts of the shared graph are called in it."""
+class QueryPart:
+    """The graph that answers one query, and the names in it of the shared graph's inputs, edges and stores."""
 
     graph: PhysicalGraph
     aliases: Mapping[str, str]
@@ -34,7 +32,7 @@ class Part:
     stores: Mapping[str, str]
 
 
-def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Part:
+def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> QueryPart:
     """What a graph does for one query; ``authors`` are the author's names for its inputs."""
     query = graph.member(name).query.renamed(authors)
     names = {alias: authors.get(alias, alias) for alias in graph.member(name).query.aliases}
@@ -52,7 +50,7 @@ def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Part
     edges = {edge: mine[_key(graph, names[start], visits, names)] for edge, (start, visits) in routes.items()}
     called = {(node.aliases, node.layout): node.name for node in own.stores}
     held = {shared: called[store.aliases, store.layout] for shared, store in stores.items()}
-    return Part(_checked_alike(own, graph, edges, names), names, edges, held)
+    return QueryPart(_checked_alike(own, graph, edges, names), names, edges, held)
 
 
 def _checked_alike(

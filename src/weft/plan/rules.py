@@ -66,8 +66,8 @@ class Edge:
     def __str__(self) -> str:
         if self.by is not None and self.until is not None:
             return f"{self.kind} {' to '.join(map(_bound, self.values))}"
-        apart = f", {len(self.heavy)} heavy apart" if self.heavy else ""
-        return f"{self.kind} {self.by}{apart}" if self.kind == GROUP_BY else f"{self.kind}{apart}"
+        scattered = f", {len(self.heavy)} heavy apart" if self.heavy else ""
+        return f"{self.kind} {self.by}{scattered}" if self.kind == GROUP_BY else f"{self.kind}{scattered}"
 
 
 def _bound(end: Expr) -> str:

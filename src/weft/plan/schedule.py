@@ -97,8 +97,8 @@ def step(place: Place, spread: Spread, complete: int, routable: bool) -> tuple[s
     """The edge to a store that is ready in hop ``complete``, and where the matches are."""
     if spread.kind == "replicated" and place.hop >= complete:
         return LOCAL, Place(place.hop, place.key, False, place.heavy)
-    apart = (spread.heavy or place.heavy) and not place.fresh
-    if spread.kind in _KEYED and spread.key == place.key and not apart and place.hop >= complete:
+    is_moved = (spread.heavy or place.heavy) and not place.fresh
+    if spread.kind in _KEYED and spread.key == place.key and not is_moved and place.hop >= complete:
         return LOCAL, Place(place.hop, place.key, False, spread.heavy)
     hop = max(1 if place.fresh else place.hop + 1, complete)
     if spread.kind == "replicated":

@@ -139,7 +139,7 @@ def _inputs(statement: Statement, catalog: Catalog) -> dict[StreamRef, Input]:
             raise ref.name.error(f"there is no stream {ref.name.text}", hint)
         alias = ref.alias.text if ref.alias else stream.name
         if any(alias.lower() == other.alias.lower() for other in inputs.values()):
-            raise ref.shown.error(f"two streams go by the name {alias}", "name one with AS")
+            raise ref.called.error(f"two streams go by the name {alias}", "name one with AS")
         inputs[ref] = Input(alias, stream, _window(ref, stream))
     return inputs
 
@@ -224,7 +224,7 @@ class _Joins:
             return replace(both, merged=merged, pool=(*both.pool, *on), shown=shown)
         if join.kind != "inner" and join.on is None and not on:
             (ref, *_) = streams(join.right)
-            raise ref.shown.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
+            raise ref.called.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
         tree = Join(join.kind, left.tree, right.tree, on)
         if join.kind not in TESTS:
             return replace(both, merged=merged, tree=tree, shown=shown)
@@ -297,7 +297,7 @@ def _check_crosses(
     reached = connected(first, (*query.edges, *crosses))
     for ref in _refs(statement):
         if aliases[ref] not in reached:
-            raise ref.shown.error(
+            raise ref.called.error(
                 f"cross product: nothing joins {aliases[ref]} with {', '.join(sorted(reached))}",
                 f"add a predicate between them, or {crossing} if every pair is wanted",
             )

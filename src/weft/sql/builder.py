@@ -51,7 +51,7 @@ class Builder:
     def __repr__(self) -> str:
         items = ", ".join(item.value.source.text for item in self.items)
         where = " AND ".join(piece.source.text for piece in self.conditions)
-        names = ", ".join(ref.shown.text for relation in self.relations for ref in streams(relation))
+        names = ", ".join(ref.called.text for relation in self.relations for ref in streams(relation))
         return f"<Builder SELECT {items} FROM {names} WHERE {where}>"
 
     def select(self, *items: str) -> Builder:

@@ -43,8 +43,8 @@ class StreamRef:
     per: tuple[Name, ...] = ()  # the columns that the window counts per, as written
 
     @property
-    def shown(self) -> Name:
-        """The word it goes by."""
+    def called(self) -> Name:
+        """The name by which the query refers to the stream: its alias if it has one."""
         return self.alias or self.name
 
 

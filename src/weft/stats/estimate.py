@@ -77,8 +77,8 @@ class Estimator:
         """How many stored results a tuple meets within windows and time bounds, whatever joins them with it."""
         both = known | store
         alone = self.tuples(start, known) * self.selectivity(both)
-        apart = self.selectivity(known) * self.selectivity(store)
-        return self.tuples(start, both) * apart / alone if alone else 0.0
+        separately = self.selectivity(known) * self.selectivity(store)
+        return self.tuples(start, both) * separately / alone if alone else 0.0
 
     def looked_up(self, start: int, known: int, store: int) -> float:
         """Pairs per second that equalities let meet, before conditions other than these are checked."""
@@ -246,8 +246,8 @@ class Estimator:
     def _resident(self, i: int, alias: str) -> float:
         window = self.query.inputs[i].window
         counts = [self._counted(i, window)] if isinstance(window, Rows) else []
-        apart = bool(self.query.inputs[i].counted_per)  # then time decides nothing
-        kept = None if apart else retention(self.query, alias, self._bounds)
+        counted = bool(self.query.inputs[i].counted_per)  # then time decides nothing
+        kept = None if counted else retention(self.query, alias, self._bounds)
         counts.append(self.rates[i] * (self._horizon if kept is None else kept.total_seconds()))
         return min(counts)
 

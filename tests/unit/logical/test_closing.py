@@ -9,7 +9,7 @@ import pytest
 from weft.errors import QueryError
 from weft.logical.catalog import Catalog
 from weft.logical.expr import aliases
-from weft.logical.outer import Closing, joins, taken_apart, visible
+from weft.logical.outer import Closing, core_and_closing, joins, visible
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.logical.waiting import check_closing, never_closed, patient, reaches, spans, waits
@@ -32,7 +32,7 @@ def parse(sql: str) -> Query:
 
 def apart(sql: str) -> tuple[Query, Closing]:
     """Its core, and what closes it."""
-    core, closing = taken_apart(parse(sql))
+    core, closing = core_and_closing(parse(sql))
     assert closing is not None
     return core, closing
 
@@ -53,7 +53,7 @@ class TestTakenApart:
     def test_an_inner_query_is_its_own_core(self) -> None:
         """Nothing would have to be closed, and closing costs."""
         query = parse("r, s WHERE r.a = s.a")
-        assert taken_apart(query) == (query, None)
+        assert core_and_closing(query) == (query, None)
 
     @pytest.mark.parametrize(
         ("sql", "filters", "kept"),
@@ -138,11 +138,11 @@ class TestTakenApart:
     def test_what_cannot_be_closed_by_time_is_refused(self) -> None:
         """Rows would be padded though a partner came; the error says what to write instead."""
         with pytest.raises(QueryError, match=r"cannot be part of an outer(.|\n)*use a RANGE window"):
-            taken_apart(parse("r [ROWS 5] LEFT JOIN s ON r.a = s.a"))
+            core_and_closing(parse("r [ROWS 5] LEFT JOIN s ON r.a = s.a"))
         catalog = Catalog(tuple(Stream(name, SCHEMA, "ts", late="join") for name in "rs"))
         late = parse_query("SELECT r.a FROM r LEFT JOIN s ON r.a = s.a", catalog)
         with pytest.raises(QueryError, match=r"joins late tuples(.|\n)*late=\"drop\""):
-            taken_apart(late)
+            core_and_closing(late)
 
     def test_another_name_is_another_name_everywhere(self) -> None:
         """A query's part of a shared graph would be closed by the columns of somebody else."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.optimizer.queries import rates
 from weft.logical.catalog import Catalog
-from weft.logical.outer import taken_apart
+from weft.logical.outer import core_and_closing
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.closing_layouts import choose_homes
@@ -27,7 +27,7 @@ def parse(sql: str) -> Query:
 
 def homes(sql: str, statistics: Statistics | None = None, present: tuple[Store, ...] = ()) -> str:
     """The layouts of a query's inputs, in short."""
-    core, closing = taken_apart(parse(sql))
+    core, closing = core_and_closing(parse(sql))
     assert closing is not None
     found = choose_homes(core, closing, statistics or Statistics(), 4, present)
     assert [store.aliases for store in found] == [(alias,) for alias in core.aliases]

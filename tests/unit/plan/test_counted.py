@@ -10,7 +10,7 @@ from tests.equivalence.options import random_options
 from weft.errors import PlanError, QueryError
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.outer import taken_apart
+from weft.logical.outer import core_and_closing
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.joint.methods import METHODS, optimise_all
@@ -121,7 +121,7 @@ def test_queries_that_count_per_the_same_key_share_a_store() -> None:
 def test_what_counts_cannot_be_told_of_is_refused() -> None:
     """Rows would wait for ever, or the past be answered by what is left of it."""
     with pytest.raises(QueryError, match=r"R \[ROWS 5 PER a\] cannot be part of an outer"):
-        taken_apart(
+        core_and_closing(
             parse_query("SELECT R.a FROM R [ROWS 5 PER a] LEFT JOIN S ON R.a = S.a", Catalog(STREAMS))
         )
     with pytest.raises(QueryError, match="the stored past of R cannot be answered"):

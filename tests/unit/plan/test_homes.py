@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.logical.catalog import Catalog
-from weft.logical.outer import taken_apart
+from weft.logical.outer import core_and_closing
 from weft.logical.schema import Schema, Stream
 from weft.plan.homes import Place, located
 from weft.plan.join_plan import Layout
@@ -17,7 +17,7 @@ CATALOG = Catalog(tuple(Stream(name, Schema.parse("a long, b long, ts timestamp"
 def place(sql: str, **layouts: str) -> Place | None:
     """Where the rows of a tree are; a layout is by a column, or `scattered`, or `replicated`."""
     query = parse_query(f"SELECT r.a FROM {sql}", CATALOG)
-    _, closing = taken_apart(query)
+    _, closing = core_and_closing(query)
     assert closing is not None
     made = {
         alias: Layout("partitioned", 2, query.input(alias).column(text))

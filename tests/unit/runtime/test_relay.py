@@ -10,7 +10,7 @@ import pytest
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
 from tests.unit.runtime.joins import sorted_rows, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
-from weft.logical.outer import taken_apart
+from weft.logical.outer import core_and_closing
 from weft.plan.graph import Member, Visibility
 from weft.plan.join_plan import Layout
 from weft.plan.lower import lower_workload
@@ -56,7 +56,7 @@ ANTI = "SELECT v.x FROM v [RANGE 5 SECONDS] ANTI JOIN w [RANGE 5 SECONDS] ON v.v
 
 def closed_sight(sql: str) -> Visibility:
     """What a new query that only closes rows sees of w, in the stores of the old one."""
-    core, closing = taken_apart(query(sql))
+    core, closing = core_and_closing(query(sql))
     new = Answer("new", core, (), closing, (stored("v"), stored("w")))
     old = pairs(stored("v"), stored("w"), old=BELOW.format(5)).answers
     return joined(WorkloadPlan((new, *old)), OLD, facts_of(OLD))["new"].visibility("w")

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from weft.bucket.compiled import Array, Floats
 from weft.errors import QueryError
 from weft.kernels.expr.datum import (
-    Rule,
+    ColumnFunction,
     as_array,
     as_type,
     limits_of,
@@ -29,14 +29,14 @@ from weft.kernels.expr.datum import (
 )
 from weft.kernels.expr.decimals import calculate, fit, wide
 
-__all__ = ["RULES", "narrow", "round_half_up"]
+__all__ = ["FUNCTIONS", "narrow", "round_half_up"]
 
 
 def _rows(args: Sequence[Any]) -> int:
     return next(len(arg) for arg in args if isinstance(arg, pa.Array))
 
 
-def _operation(name: str, unchecked: Callable[..., Any], checked: Callable[..., Any]) -> Rule:
+def _operation(name: str, unchecked: Callable[..., Any], checked: Callable[..., Any]) -> ColumnFunction:
     def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
         if pa.types.is_decimal(kind):
             return calculate(name, args[0], args[1], kind)
@@ -118,7 +118,7 @@ def _abs(args: Sequence[Any], kind: pa.DataType) -> Any:
     return pc.abs(null_unless(fits, args[0]))
 
 
-def _to_long(up: bool) -> Rule:
+def _to_long(up: bool) -> ColumnFunction:
     """Ceiling or floor; doubles beyond 64 bits give the greatest or least number, and NaN 0, as in Java."""
 
     def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
@@ -189,7 +189,7 @@ def round_half_up(values: Floats, digits: int) -> Floats:
     )
 
 
-def _double(function: Callable[..., Any]) -> Rule:
+def _double(function: Callable[..., Any]) -> ColumnFunction:
     def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
         return function(*(as_type(arg, kind) for arg in args))
 
@@ -201,7 +201,7 @@ def _logarithm(value: Any) -> Any:
     return pc.ln(null_unless(positive, value))
 
 
-RULES: dict[str, Rule] = {
+FUNCTIONS: dict[str, ColumnFunction] = {
     "+": _operation("+", pc.add, pc.add_checked),
     "-": _operation("-", pc.subtract, pc.subtract_checked),
     "*": _operation("*", pc.multiply, pc.multiply_checked),

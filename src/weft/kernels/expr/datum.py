@@ -19,7 +19,7 @@ from weft.kernels.expr.arrow import TIMESTAMP, arrow_type
 from weft.logical.expr import Literal
 
 __all__ = [
-    "Rule",
+    "ColumnFunction",
     "as_array",
     "as_type",
     "constant",
@@ -31,7 +31,8 @@ __all__ = [
     "with_nulls",
 ]
 
-Rule = Callable[[Sequence[Any], pa.DataType], Any]  # arguments, at least one an array, and the type to return
+# What computes a function: from arguments, of which one at least is an array, and the type to return.
+ColumnFunction = Callable[[Sequence[Any], pa.DataType], Any]
 
 
 def constant(literal: Literal) -> Any:

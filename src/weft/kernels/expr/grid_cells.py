@@ -15,9 +15,9 @@ import pyarrow as pa
 from weft.bucket.compiled import Floats, Longs, compiled, frozen
 from weft.bucket.memory import fresh
 from weft.bucket.words import Column, flatten
-from weft.kernels.expr.datum import Rule, numbers, valid_rows, with_nulls
+from weft.kernels.expr.datum import ColumnFunction, numbers, valid_rows, with_nulls
 
-__all__ = ["LAST_CELL", "RULES", "cells_of"]
+__all__ = ["FUNCTIONS", "LAST_CELL", "cells_of"]
 
 # So many cells are numbered to either side of zero; a place is 32 bits of the one and 32 of the other.
 LAST_CELL = 1 << 30
@@ -57,7 +57,7 @@ def _places(first: Longs, second: Longs) -> Longs:
     return (first << 32) + (second + LAST_CELL)
 
 
-RULES: dict[str, Rule] = {"cell": _cell, "grid": _place}
+FUNCTIONS: dict[str, ColumnFunction] = {"cell": _cell, "grid": _place}
 
 
 @compiled

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.kernels.expr.datum import Rule, as_type
+from weft.kernels.expr.datum import ColumnFunction, as_type
 
-__all__ = ["RULES", "compare"]
+__all__ = ["FUNCTIONS", "compare"]
 
 
 def compare(operator: str, left: Any, right: Any) -> Any:
@@ -50,7 +50,7 @@ def _compare_floats(operator: str, left: Any, right: Any) -> Any:
     return pc.invert(_compare_floats("<", right, left))
 
 
-def _comparison(operator: str) -> Rule:
+def _comparison(operator: str) -> ColumnFunction:
     def rule(args: Sequence[Any], _kind: pa.DataType) -> Any:
         return compare(operator, args[0], args[1])
 
@@ -109,7 +109,7 @@ def _nullif(args: Sequence[Any], kind: pa.DataType) -> Any:
     return pc.if_else(same, pa.scalar(None, kind), left)
 
 
-def _extreme(greatest: bool) -> Rule:
+def _extreme(greatest: bool) -> ColumnFunction:
     def better(one: Any, other: Any) -> Any:
         wins = compare("<", one, other) if greatest else compare("<", other, one)
         chosen = pc.if_else(pc.fill_null(wins, False), other, one)
@@ -121,7 +121,7 @@ def _extreme(greatest: bool) -> Rule:
     return rule
 
 
-RULES: dict[str, Rule] = {
+FUNCTIONS: dict[str, ColumnFunction] = {
     **{operator: _comparison(operator) for operator in _OPERATORS},
     "and": _and,
     "or": _or,

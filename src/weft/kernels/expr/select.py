@@ -23,22 +23,23 @@ from weft.bucket.words import flatten
 from weft.errors import PlanError, nearest
 from weft.kernels.expr import arithmetic, casts, grid_cells, logic, texts, times
 from weft.kernels.expr.arrow import arrow_type
-from weft.kernels.expr.datum import Rule, as_array, as_type, constant
+from weft.kernels.expr.datum import ColumnFunction, as_array, as_type, constant
 from weft.kernels.expr.user_functions import call_user, count_checked
 from weft.logical.expr import Call, Column, Expr, Literal, all_of
 from weft.logical.expr import columns as columns_of
 from weft.logical.user_functions import has_user_call
 
-__all__ = ["Columns", "evaluate", "holds", "passing"]
+__all__ = ["ColumnKey", "Columns", "evaluate", "holds", "passing"]
 
-Columns = Mapping[tuple[str, str], Values]  # (alias, name) ↦ the column
+ColumnKey = tuple[str, str]  # the alias of an input and the name of one of its columns
+Columns = Mapping[ColumnKey, Values]
 
-_RULES: dict[str, Rule] = {
-    **logic.RULES,
-    **arithmetic.RULES,
-    **texts.RULES,
-    **times.RULES,
-    **grid_cells.RULES,
+_FUNCTIONS: dict[str, ColumnFunction] = {
+    **logic.FUNCTIONS,
+    **arithmetic.FUNCTIONS,
+    **texts.FUNCTIONS,
+    **times.FUNCTIONS,
+    **grid_cells.FUNCTIONS,
     "cast": casts.cast,
 }
 
@@ -101,17 +102,17 @@ def _call(call: Call, args: Sequence[Any]) -> Any:
     return as_type(_rule(call, args)(args, kind), kind)
 
 
-def _rule(call: Call, args: Sequence[Any]) -> Rule:
+def _rule(call: Call, args: Sequence[Any]) -> ColumnFunction:
     if call.function in ("+", "-") and any(_is_time(arg) for arg in args):
         return lambda values, _kind: times.add_times(call.function, values)
     if call.function == "*" and any(pa.types.is_duration(arg.type) for arg in args):
         return lambda values, _kind: times.multiply_interval(values)
-    rule = _RULES.get(call.function)
+    rule = _FUNCTIONS.get(call.function)
     if rule is None and has_user_call(call):
         return lambda values, kind: call_user(call, values, kind)
     if rule is None:
         raise PlanError(
-            f"there is no kernel for the function {call.function}", hint=nearest(call.function, _RULES)
+            f"there is no kernel for the function {call.function}", hint=nearest(call.function, _FUNCTIONS)
         )
     return rule
 

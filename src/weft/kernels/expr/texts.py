@@ -20,10 +20,18 @@ from weft.bucket.compiled import Array, Bytes
 from weft.bucket.memory import fresh, zeros
 from weft.bucket.words import text_buffers
 from weft.kernels.expr import text_kernels
-from weft.kernels.expr.datum import Rule, as_array, as_type, null_unless, numbers, valid_rows, with_nulls
+from weft.kernels.expr.datum import (
+    ColumnFunction,
+    as_array,
+    as_type,
+    null_unless,
+    numbers,
+    valid_rows,
+    with_nulls,
+)
 from weft.kernels.expr.text_limits import check_concat, check_distance, check_replace, check_sizes
 
-__all__ = ["RULES", "from_pieces"]
+__all__ = ["FUNCTIONS", "from_pieces"]
 
 Text = tuple[Array, Bytes, int]  # offsets, bytes, step: see `text_kernels`
 
@@ -44,7 +52,7 @@ def _rows(args: Sequence[Any]) -> int:
     return next(len(arg) for arg in args if isinstance(arg, pa.Array))
 
 
-def _simple(function: Callable[..., Any]) -> Rule:
+def _simple(function: Callable[..., Any]) -> ColumnFunction:
     def rule(args: Sequence[Any], _kind: pa.DataType) -> Any:
         return function(*_texts(args))
 
@@ -60,7 +68,7 @@ def _concat(*texts: Any) -> Any:
     return pc.binary_join_element_wise(*texts, "") if len(texts) > 1 else texts[0]
 
 
-def _relation(how: int, constant: Callable[..., Any]) -> Rule:
+def _relation(how: int, constant: Callable[..., Any]) -> ColumnFunction:
     def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
         text, part = _texts(args)
         if isinstance(part, pa.Scalar) and part.is_valid:
@@ -135,7 +143,7 @@ def _replace(args: Sequence[Any], _kind: pa.DataType) -> Any:
     return _built(offsets, out) if valid is None else null_unless(pa.array(valid), _built(offsets, out))
 
 
-RULES: dict[str, Rule] = {
+FUNCTIONS: dict[str, ColumnFunction] = {
     "lower": _simple(pc.utf8_lower),
     "upper": _simple(pc.utf8_upper),
     "trim": _simple(_spaces(pc.utf8_trim)),

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weft.kernels.expr.arrow import TIMESTAMP
-from weft.kernels.expr.datum import Rule, as_array, as_type, naive, numbers, valid_rows, with_nulls
+from weft.kernels.expr.datum import ColumnFunction, as_array, as_type, naive, numbers, valid_rows, with_nulls
 
-__all__ = ["RULES", "add_times"]
+__all__ = ["FUNCTIONS", "add_times"]
 
 
 def add_times(operator: str, args: Sequence[Any]) -> Any:
@@ -31,7 +31,7 @@ def multiply_interval(args: Sequence[Any]) -> Any:
     return pc.multiply(interval, as_type(factor, pa.int64()))
 
 
-def _part(extract: Callable[..., Any]) -> Rule:
+def _part(extract: Callable[..., Any]) -> ColumnFunction:
     def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
         return pc.cast(extract(naive(args[0])), kind)
 
@@ -53,7 +53,7 @@ def _micros(args: Sequence[Any], _kind: pa.DataType) -> Any:
     return as_type(args[0], TIMESTAMP).view(pa.int64())
 
 
-RULES: dict[str, Rule] = {
+FUNCTIONS: dict[str, ColumnFunction] = {
     "year": _part(pc.year),
     "month": _part(pc.month),
     "day": _part(pc.day),

@@ -26,7 +26,7 @@ from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.memory import take
 from weft.kernels.expr.select import holds
-from weft.kernels.outer.relation import FURTHEST_APART, Part, Span
+from weft.kernels.outer.relation import FURTHEST_APART, Span, TreeRows
 from weft.kernels.probe.band import Band, band_portions
 from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.probe.ranges import Window
@@ -44,7 +44,7 @@ _ROW, _CLOCK, _VALUE = "$row", "$clock", "$value"
 _TRUE = Literal(True, BOOLEAN)
 
 
-def matching(on: Sequence[Expr], left: Part, right: Part) -> Iterator[Pairs]:
+def matching(on: Sequence[Expr], left: TreeRows, right: TreeRows) -> Iterator[Pairs]:
     """The pairs (left row, right row) that match."""
     terms = _sorted_out(on, left.aliases, right.aliases)
     ours, theirs = _Side.of(left, terms.left), _Side.of(right, terms.right)
@@ -107,11 +107,11 @@ def _comparison(term: Expr, left: frozenset[str], right: frozenset[str]) -> _Com
 class _Side:
     """The rows of a side for which its own terms are true."""
 
-    part: Part
+    part: TreeRows
     chosen: Ints | None  # None: all
 
     @classmethod
-    def of(cls, part: Part, terms: Sequence[Expr]) -> _Side:
+    def of(cls, part: TreeRows, terms: Sequence[Expr]) -> _Side:
         if not terms or not len(part):
             return cls(part, None)
         true = holds(all_of(terms), part.columns(terms), len(part))

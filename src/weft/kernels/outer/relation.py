@@ -21,10 +21,10 @@ from weft.bucket.columns import taken
 from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.memory import take
 from weft.bucket.words import flatten, is_plain, plain_words
-from weft.kernels.expr.select import Columns, evaluate
+from weft.kernels.expr.select import ColumnKey, Columns, evaluate
 from weft.logical.expr import Expr, columns
 
-__all__ = ["FOREVER", "FURTHEST_APART", "Part", "Relation", "Rows", "Span", "leaf"]
+__all__ = ["FOREVER", "FURTHEST_APART", "Relation", "Rows", "Span", "TreeRows", "leaf"]
 
 # Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
 FOREVER = 1 << 62
@@ -76,7 +76,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class TreeRows:
     """The rows of a part of a join tree, with where their columns are; ``span`` is None where no window asks for it."""
 
     rows: Rows
@@ -91,7 +91,7 @@ class Part:
         """The inputs that are visible."""
         return frozenset(self.rows.numbers)
 
-    def columns(self, exprs: Iterable[Expr], chosen: Ints | None = None) -> dict[tuple[str, str], Any]:
+    def columns(self, exprs: Iterable[Expr], chosen: Ints | None = None) -> dict[ColumnKey, Any]:
         """The columns that the expressions name and this part has, of all rows or of those chosen."""
         named = dict.fromkeys((one.alias, one.name) for expr in exprs for one in columns(expr))
         mine = [key for key in named if key[0] in self.rows.numbers]
@@ -108,22 +108,22 @@ class Part:
         found: Columns = self.columns([expr], chosen)
         return evaluate(expr, found, len(self) if chosen is None else chosen.size)
 
-    def chosen(self, rows: Ints) -> Part:
+    def chosen(self, rows: Ints) -> TreeRows:
         """Some of the rows."""
         numbers = {alias: _chosen(values, rows) for alias, values in self.rows.numbers.items()}
         arrived, final = _chosen(self.rows.arrived, rows), _chosen(self.rows.final, rows)
         span = None if self.span is None else self.span.chosen(rows)
-        return Part(Rows(numbers, arrived, final), span, self.relations)
+        return TreeRows(Rows(numbers, arrived, final), span, self.relations)
 
 
-def leaf(alias: str, relations: Mapping[str, Relation], *, spanned: bool) -> Part:
+def leaf(alias: str, relations: Mapping[str, Relation], *, spanned: bool) -> TreeRows:
     """Every tuple of an input as a row."""
     relation = relations[alias]
     times, size = frozen(relation.times), relation.times.size
     reach = FURTHEST_APART if relation.reach is None else min(relation.reach, FURTHEST_APART)
     numbers = np.arange(size, dtype=np.int64)
     rows = Rows({alias: numbers}, frozen(relation.arrived), np.full(size, -FOREVER))
-    return Part(rows, Span(times, times + reach) if spanned else None, relations)
+    return TreeRows(rows, Span(times, times + reach) if spanned else None, relations)
 
 
 def _chosen(values: Longs, chosen: Ints | None) -> Longs:

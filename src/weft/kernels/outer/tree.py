@@ -18,7 +18,7 @@ from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.memory import copy, fresh, take
 from weft.errors import PlanError
 from weft.kernels.outer.pairs import Pairs, matching
-from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Part, Relation, Rows, Span, leaf
+from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Relation, Rows, Span, TreeRows, leaf
 from weft.kernels.probe.ranges import NO_INTS, join_matches
 from weft.logical.join import Join
 from weft.logical.outer import joins
@@ -51,7 +51,7 @@ class _Tree:
     waits: Waits
     windowed: bool
 
-    def part(self, tree: Join | str, numbers: Iterator[int]) -> Part:
+    def part(self, tree: Join | str, numbers: Iterator[int]) -> TreeRows:
         """The rows of a part of the tree; ``numbers`` gives its joins their numbers."""
         if isinstance(tree, str):
             return leaf(tree, self.relations, spanned=self.windowed)
@@ -66,7 +66,7 @@ class _Tree:
             raise PlanError(f"unknown join {tree.kind!r}")
         return self._joined(number, left, right, _Places.of(found, len(left), len(right), *_KEPT[tree.kind]))
 
-    def _joined(self, number: int, left: Part, right: Part, places: _Places) -> Part:
+    def _joined(self, number: int, left: TreeRows, right: TreeRows, places: _Places) -> TreeRows:
         ours, theirs = left.rows, right.rows
         numbers = {alias: places.of_left(values, -1) for alias, values in ours.numbers.items()}
         numbers |= {alias: places.of_right(values, -1) for alias, values in theirs.numbers.items()}
@@ -78,9 +78,9 @@ class _Tree:
         ):
             np.maximum(out, self._wait(number, part.rows, alone), out=out)
         rows = Rows(numbers, places.latest(ours.arrived, theirs.arrived), final)
-        return Part(rows, _span(places, left.span, right.span) if number else None, self.relations)
+        return TreeRows(rows, _span(places, left.span, right.span) if number else None, self.relations)
 
-    def _semi(self, number: int, tree: Join, left: Part, right: Rows, found: Iterable[Pairs]) -> Part:
+    def _semi(self, number: int, tree: Join, left: TreeRows, right: Rows, found: Iterable[Pairs]) -> TreeRows:
         """Left rows with a match: as soon as one has come; where rows of the right side may turn out to be none, when
         all is known of them.
         """
@@ -91,7 +91,7 @@ class _Tree:
         final = np.maximum(rows.final, self._wait(number, left.rows, chosen))
         return replace(result, rows=replace(rows, final=final))
 
-    def _anti(self, number: int, left: Part, found: Iterable[Pairs]) -> Part:
+    def _anti(self, number: int, left: TreeRows, found: Iterable[Pairs]) -> TreeRows:
         alone = _alone(len(left), (ours for ours, _ in found))
         result = left.chosen(alone)
         final = np.maximum(result.rows.final, self._wait(number, left.rows, alone))
@@ -118,7 +118,7 @@ def _span(places: _Places, left: Span | None, right: Span | None) -> Span | None
     return Span(places.latest(left.newest, right.newest), until)
 
 
-def _matched(left: Part, right: Rows, found: Iterable[Pairs]) -> tuple[Part, Ints]:
+def _matched(left: TreeRows, right: Rows, found: Iterable[Pairs]) -> tuple[TreeRows, Ints]:
     """The left rows with a match, and their numbers; each is there when the first of its matches is."""
     arrived = np.full(len(left), FOREVER)
     matched = np.zeros(len(left), np.bool_)

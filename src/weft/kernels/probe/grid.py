@@ -64,8 +64,8 @@ def _count(first: Longs, last: Longs, low: Longs, high: Longs, valid: Mask) -> i
     total = 0
     for i in range(first.size):
         if valid[i] and first[i] <= last[i] and low[i] <= high[i]:
-            apart = last[i] - first[i]
-            total += apart + 1 if apart <= _FEW else 1
+            between = last[i] - first[i]
+            total += between + 1 if between <= _FEW else 1
     return total
 
 

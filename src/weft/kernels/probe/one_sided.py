@@ -15,13 +15,11 @@ import pyarrow as pa
 
 from weft.bucket.columns import taken
 from weft.bucket.compiled import Ints
-from weft.kernels.expr.select import evaluate
+from weft.kernels.expr.select import ColumnKey, evaluate
 from weft.logical.expr import Call, Column, Expr, columns
 from weft.logical.user_functions import has_user_call, is_user_call
 
 __all__ = ["OneSided", "one_sided"]
-
-Key = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +28,7 @@ class OneSided:
 
     call: Call
     probe: bool  # whether its side is the probe's
-    columns: Mapping[Key, Any]
+    columns: Mapping[ColumnKey, Any]
     place: Ints  # by row of its side: where its value is among the values; -1: not computed yet
     values: list[Any] = field(default_factory=list)
 
@@ -47,8 +45,8 @@ class OneSided:
 
 
 def one_sided(
-    condition: Expr, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]
-) -> tuple[Expr, dict[Key, OneSided]]:
+    condition: Expr, ours: Mapping[ColumnKey, Any], theirs: Mapping[ColumnKey, Any]
+) -> tuple[Expr, dict[ColumnKey, OneSided]]:
     """The condition with columns in place of such calls, and what these columns stand for."""
     found: dict[Call, Column] = {}
 
@@ -64,11 +62,11 @@ def one_sided(
     return rest, {("", column.name): _side(call, ours, theirs) for call, column in found.items()}
 
 
-def _named(expr: Expr) -> set[Key]:
+def _named(expr: Expr) -> set[ColumnKey]:
     return {(part.alias, part.name) for part in columns(expr)}
 
 
-def _side(call: Call, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]) -> OneSided:
+def _side(call: Call, ours: Mapping[ColumnKey, Any], theirs: Mapping[ColumnKey, Any]) -> OneSided:
     named = _named(call)
     probe = named <= ours.keys()
     here = {key: column for key, column in (ours if probe else theirs).items() if key in named}

@@ -19,13 +19,13 @@ from weft.bucket.memory import fresh
 from weft.bucket.words import flatten
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.datum import as_type
+from weft.kernels.expr.select import ColumnKey
 from weft.kernels.probe.machine import OPERATIONS, Banks, run
 from weft.kernels.probe.machine_steps import BLOCK
 from weft.logical.expr import Call, Column, Expr, Literal
 
 __all__ = ["Loaded", "PairProgram", "program"]
 
-Key = tuple[str, str]
 _BITS = {"byte": 8, "short": 16, "int": 32}
 _PLAIN = ("byte", "short", "int", "long", "boolean", "date", "timestamp", "interval")
 _FLOATS = ("float", "double")
@@ -46,7 +46,7 @@ class PairProgram:
     constants: tuple[tuple[int, Any], ...]
     registers: int
 
-    def bind(self, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]) -> Loaded:
+    def bind(self, ours: Mapping[ColumnKey, Any], theirs: Mapping[ColumnKey, Any]) -> Loaded:
         """The program with the columns of the probe tuples and of the stored rows."""
         found = [_located(column, ours, theirs) for column in self.columns]
         table = np.array([entry for entry, _ in found], np.int64).reshape(-1, 5)
@@ -76,7 +76,9 @@ class Loaded:
         return out_probe[:kept], out_stored[:kept]
 
 
-def _located(column: Column, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]) -> tuple[list[int], Any]:
+def _located(
+    column: Column, ours: Mapping[ColumnKey, Any], theirs: Mapping[ColumnKey, Any]
+) -> tuple[list[int], Any]:
     """(side, width, address, address of the validity, offset), and the array they are of."""
     key = (column.alias, column.name)
     side = 0 if key in ours else 1

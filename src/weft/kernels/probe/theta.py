@@ -21,7 +21,7 @@ from weft.bucket.bucket import Bucket, column
 from weft.bucket.columns import taken
 from weft.bucket.compiled import Ints, frozen
 from weft.bucket.index import by_value
-from weft.kernels.expr.select import holds
+from weft.kernels.expr.select import ColumnKey, holds
 from weft.kernels.probe.band import Band, band_ranges
 from weft.kernels.probe.one_sided import one_sided
 from weft.kernels.probe.pair_program import program
@@ -37,15 +37,14 @@ CANDIDATES = 1 << 16
 _COMPILED, _COLUMNS, _USERS = range(3)  # what computes a condition, the fastest first
 
 Pairs = tuple[Ints, Ints]
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
     """Where the columns (alias, name) of a predicate are: in the probe batch or in the stored ones, and their names."""
 
-    probe: Mapping[tuple[str, str], str]
-    stored: Mapping[tuple[str, str], str]
+    probe: Mapping[ColumnKey, str]
+    stored: Mapping[ColumnKey, str]
 
 
 def theta(
@@ -124,7 +123,7 @@ class _Stage:
         return self.kind, (passed - 1) / max(1e-12, self.seconds / max(1, self.seen))
 
 
-def _stage(condition: Expr, ours: Mapping[Key, Any], theirs: Mapping[Key, Any]) -> _Stage:
+def _stage(condition: Expr, ours: Mapping[ColumnKey, Any], theirs: Mapping[ColumnKey, Any]) -> _Stage:
     """A condition as a program of the machine or, if it has none, by the evaluator of columns."""
     found = program(condition)
     if found is not None:

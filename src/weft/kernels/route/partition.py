@@ -69,10 +69,10 @@ def spanned(batch: pa.RecordBatch, first: Column, last: Column, count: int) -> l
     """Every row in the partitions of all cells from its first to its last; NULL: nowhere."""
     _check(count)
     (low, high), rows = (key_words([side]) for side in (first, last)), batch.num_rows
-    apart = np.minimum(high.values - low.values + 1, count)
+    cells = np.minimum(high.values - low.values + 1, count)
     for side in (low, high):
-        apart = apart if side.valid is None else np.where(side.valid, apart, 0)
-    copies = np.maximum(apart, 0)
+        cells = cells if side.valid is None else np.where(side.valid, cells, 0)
+    copies = np.maximum(cells, 0)
     owners = np.repeat(np.arange(rows, dtype=np.int32), copies)
     ahead = np.arange(owners.size) - np.repeat(np.cumsum(copies) - copies, copies)
     targets = ((low.values[owners] + ahead) % count).astype(np.int32)

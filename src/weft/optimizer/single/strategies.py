@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from weft.errors import ConfigError, PlanError, WeftError, nearest
-from weft.logical.outer import taken_apart
+from weft.logical.outer import core_and_closing
 from weft.logical.query import Query
 from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.deadline import NEVER, Deadline
@@ -195,7 +195,7 @@ _NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0)
 
 def _closed(query: Query, statistics: Statistics, options: Options, deadline: Deadline) -> JoinPlan:
     """The plan of a query with outer joins: that of its core, if it is probed for, and where it is closed."""
-    core, closing = taken_apart(query)
+    core, closing = core_and_closing(query)
     if closing is None:
         raise PlanError("only a query with outer joins is closed")
     if not closing.walked:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.logical.punctuation import Punctuation
 from weft.plan.graph import Member, PhysicalGraph
-from weft.plan.part import Part, part_of
+from weft.plan.part import QueryPart, part_of
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics
 from weft.runtime.queries.request import QueryRequest
 
@@ -90,7 +90,7 @@ class History:
     committed: dict[int, tuple[float, float]] = field(
         default_factory=dict
     )  # when batches began and when they were committed, by their numbers, in seconds of `time.perf_counter`
-    _parts: dict[int, dict[tuple[str, Names], Part]] = field(default_factory=dict)  # of each graph
+    _parts: dict[int, dict[tuple[str, Names], QueryPart]] = field(default_factory=dict)  # of each graph
 
     def add(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
         """One batch more."""
@@ -106,7 +106,7 @@ class History:
         self.committed[number] = began, done
         self.committed.pop(number - KEPT - 1, None)
 
-    def _kept_parts(self) -> dict[int, dict[tuple[str, Names], Part]]:
+    def _kept_parts(self) -> dict[int, dict[tuple[str, Names], QueryPart]]:
         """Those of the last graphs, as far as there is room."""
         kept, room = {}, PARTS
         for number in sorted(self.graphs, reverse=True):
@@ -123,7 +123,7 @@ class History:
         """The last batch."""
         return self.batches[-1][1] if self.batches else None
 
-    def part(self, number: int, name: str, names: Names) -> Part | None:
+    def part(self, number: int, name: str, names: Names) -> QueryPart | None:
         """A query's part of a graph, under its author's names; None if the graph is forgotten."""
         graph = self.graphs.get(number)
         if graph is None:
@@ -133,7 +133,7 @@ class History:
             parts[name, names] = part_of(graph, name, dict(names))
         return parts[name, names]
 
-    def newest_part(self, name: str, names: Names) -> Part | None:
+    def newest_part(self, name: str, names: Names) -> QueryPart | None:
         """A query's part of the last graph."""
         return self.part(max(self.graphs, default=-1), name, names)
 
@@ -206,7 +206,7 @@ def progress_of(
     return QueryProgress(name, "running", *figures, **more, held=held)
 
 
-def own_metrics(metrics: BatchMetrics, name: str, part: Part | None) -> BatchMetrics:
+def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> BatchMetrics:
     """What a batch did for one query; steps and stores that it shares count in full.
 
     Of a batch whose graph is forgotten, only the results and the times are known.
@@ -235,7 +235,7 @@ def _renamed(figures: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
     return {names[old]: one for old, one in figures.items() if old in names}
 
 
-def _streams(metrics: BatchMetrics, part: Part) -> dict[str, int]:
+def _streams(metrics: BatchMetrics, part: QueryPart) -> dict[str, int]:
     streams = {input_.stream.name for input_ in part.graph.query.inputs}
     return {name: mark for name, mark in metrics.watermarks.items() if name in streams}
 
