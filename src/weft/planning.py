@@ -22,7 +22,7 @@ from weft.logical.outer import Closing, core_and_closing
 from weft.logical.query import Query
 from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.groups.grouping import Estimated, Measured
-from weft.optimizer.groups.separation import apart, closest
+from weft.optimizer.groups.separation import closest_group, separate_groups
 from weft.optimizer.joint.incremental import changed_too_much
 from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone
 from weft.optimizer.joint.workspace import Workspace
@@ -278,8 +278,8 @@ def _groups(
     gone, came = len(known) - len(stay), len(queries) - len(stay)
     if samples is not None and changed_too_much(running.changes + gone + came, len(queries)):
         measured = Measured(samples.names, samples.sets, Estimated(queries, statistics))
-        return apart(queries, measured, statistics), True
-    return {n: stay[n] if n in stay else closest(q, queries, stay) for n, q in queries.items()}, False
+        return separate_groups(queries, measured, statistics), True
+    return {n: stay[n] if n in stay else closest_group(q, queries, stay) for n, q in queries.items()}, False
 
 
 def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from weft.errors import QueryError, nearest
+from weft.logical.outer import taken_apart
 from weft.optimizer.expected_cost import with_estimates
 from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
@@ -66,13 +67,17 @@ class QueryGraphs:
         return known[1]
 
     def _last_graph_with(self, name: str) -> PhysicalGraph | None:
-        """The graph that a query runs by, or ran by last; None: it has not run yet."""
+        """The graph that a query runs by, or ran by last; None: it has not run yet, though another of its name may."""
         if self.loop is None or name not in self.registered.requests:
             return None
+        core, _ = taken_apart(self.registered.requests[name].query)
         program = self.loop.active_queries.program
         older = sorted(self.loop.history.graphs.items(), reverse=True)
         graphs = [*([program.graph] if program else []), *(graph for _, graph in older)]
-        return next((g for g in graphs if any(member.name == name for member in g.members)), None)
+        return next(
+            (g for g in graphs if any(m.name == name and m.query == core for m in g.members)),
+            None,
+        )
 
     def observed_batches(
         self, most: int | None = None

@@ -137,6 +137,26 @@ def test_queries_are_planned_together_once(tmp_path: Path, monkeypatch: pytest.M
     assert sizes == [*[1] * 5, 5]
 
 
+def test_a_query_under_a_used_name_is_not_shown_as_the_one_before(tmp_path: Path) -> None:
+    """Its plan would be that of a query that has stopped."""
+    session, sources = session_in(tmp_path)
+    session.query(PAIR, name="other", sink=weft.to_count())
+    session.query(PAIR, name="q", sink=weft.to_count())
+    for source in sources.values():
+        source.offer(TUPLES)
+    session.start(ends=True)
+    try:
+        session.process_all_available()
+        session.stop_query("q")
+        session.process_all_available()
+        again = session.query("SELECT a.v FROM a, c WHERE a.j = c.j", name="q", sink=weft.to_count())
+        before = again.graph.sources
+        session.process_all_available()
+        assert [source.alias for source in again.graph.sources] == [one.alias for one in before] == ["a", "c"]
+    finally:
+        session.stop()
+
+
 def test_what_is_learnt_before_the_start_is_shown(tmp_path: Path) -> None:
     """Since it is what the start will know."""
     session, _ = session_in(tmp_path)

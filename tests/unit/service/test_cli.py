@@ -24,6 +24,7 @@ def test_explain_shows_every_query_and_all_strategies() -> None:
     done = weft("explain", str(VIDEO), "--compare")
     assert done.returncode == 0, done.stderr
     for expected in (
+        "3 queries · 6 stores",  # what they share, when they run
         "Plan of preferences",
         "Plan of trolls",
         "Plan of angry",

@@ -1,1 +1,1 @@
-"""Which queries are executed together, and which apart."""
+"""Which queries are executed together, and which separately."""

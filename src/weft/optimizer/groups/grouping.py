@@ -1,4 +1,4 @@
-"""Which queries are executed together, and which apart (AJoin, section 4, "Query Grouping").
+"""Which queries are executed together, and which separately (AJoin, section 4, "Query Grouping").
 
 Guarantees: queries are canonical. A group is formed, or takes a query in, only if executing it shared costs less by
 Equation 2 than executing its parts separately; queries that join nothing in common are never in one group. Finding
@@ -261,8 +261,8 @@ class _Costs:
         for join in self._figures[name]:
             having = tuple(member for member in group if join in self._figures[member])
             if having:
-                apart = self._cost(join, having) + self._cost(join, (name,))
-                found += apart - self._computed(join, (*having, name))
+                separately = self._cost(join, having) + self._cost(join, (name,))
+                found += separately - self._computed(join, (*having, name))
         return found
 
     def _cost(self, join: int, names: tuple[str, ...]) -> float:

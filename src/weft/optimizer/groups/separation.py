@@ -1,4 +1,4 @@
-"""Which queries keep their stores apart from others' (AJoin, section 4).
+"""Which queries have stores of their own, since they would lose by sharing them with others (AJoin, section 4).
 
 Guarantees: queries are in one group unless they have a join in common and would lose by sharing it, by Equation 2 and
 what their filters have in common. So tuples that no query of a group wants are not in its stores, and query-sets that
@@ -13,10 +13,10 @@ from weft.logical.query import Query
 from weft.optimizer.groups.grouping import Overlap, groups, sub_joins
 from weft.stats.statistics import Statistics
 
-__all__ = ["apart", "closest"]
+__all__ = ["closest_group", "separate_groups"]
 
 
-def apart(queries: Mapping[str, Query], overlap: Overlap, statistics: Statistics) -> dict[str, str]:
+def separate_groups(queries: Mapping[str, Query], overlap: Overlap, statistics: Statistics) -> dict[str, str]:
     """The group of every query; the first has no name."""
     joins = {name: set(sub_joins(query)) for name, query in queries.items()}
     kept: list[list[str]] = []
@@ -30,7 +30,7 @@ def apart(queries: Mapping[str, Query], overlap: Overlap, statistics: Statistics
     return {name: f"group {i + 1}" if i else "" for i, group in enumerate(kept) for name in group}
 
 
-def closest(query: Query, queries: Mapping[str, Query], known: Mapping[str, str]) -> str:
+def closest_group(query: Query, queries: Mapping[str, Query], known: Mapping[str, str]) -> str:
     """The group of the running query that has most joins in common with a new one (eager sharing)."""
     mine = set(sub_joins(query))
     shared = {name: len(mine & set(sub_joins(other))) for name, other in queries.items() if name in known}

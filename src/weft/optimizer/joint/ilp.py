@@ -14,8 +14,8 @@ of sub-joins, shared by all queries, and the steps taken form a tree in it (to r
   flow uses no step more than the step is taken, and no store more than it is kept. A flow of its own for each is what
   makes the relaxation strong: with a mere "no step without one before it" the bound is a third lower.
 
-What makes it fast: queries that cannot share anything that costs are solved apart; of parallel steps that differ in
-layout, those are left out that never pay; so are intermediate results dearer to keep than all they could save; rows
+What makes it fast: queries that cannot share anything that costs are solved separately; of parallel steps that differ
+in layout, those are left out that never pay; so are intermediate results dearer to keep than all they could save; rows
 more say of what is equally good which is taken (`Model._add_preferences`); and of single queries that differ in names
 only, one is solved.
 """
@@ -137,7 +137,7 @@ class _Known:
                 self._pieces.setdefault(like.key, (like, piece))
 
 
-# -- What can be solved apart ------------------------------------------------------------------------------------------
+# -- What can be solved separately -------------------------------------------------------------------------------------
 
 
 def components(workspace: Workspace) -> list[tuple[str, ...]]:
