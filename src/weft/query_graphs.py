@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from weft.errors import QueryError, nearest
-from weft.logical.outer import taken_apart
+from weft.logical.outer import core_and_closing
 from weft.optimizer.expected_cost import with_estimates
 from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
@@ -70,7 +70,7 @@ class QueryGraphs:
         """The graph that a query runs by, or ran by last; None: it has not run yet, though another of its name may."""
         if self.loop is None or name not in self.registered.requests:
             return None
-        core, _ = taken_apart(self.registered.requests[name].query)
+        core, _ = core_and_closing(self.registered.requests[name].query)
         program = self.loop.active_queries.program
         older = sorted(self.loop.history.graphs.items(), reverse=True)
         graphs = [*([program.graph] if program else []), *(graph for _, graph in older)]
