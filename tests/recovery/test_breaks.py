@@ -72,7 +72,7 @@ class Breaking(Recorded):
     def write_plan(self, plan: BatchPlan) -> None:
         """The batch is fixed, or not."""
         with self.breaker.step(
-            f"plan {plan.number}{', which lays out anew' if plan.migrations else ''}", _end(plan, "plan")
+            f"plan {plan.number}{', which lays out anew' if plan.migration else ''}", _end(plan, "plan")
         ):
             super().write_plan(plan)
 

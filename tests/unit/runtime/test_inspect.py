@@ -61,7 +61,7 @@ def checkpoint(root: Path) -> Checkpoint:
 
 def _write_plan(made: Checkpoint, number: int) -> None:
     name = made.write_blueprint(blueprint())
-    made.write_plan(BatchPlan(number, 0, name, {"queries": name}, {}))
+    made.write_plan(BatchPlan(number, 0, name))
 
 
 def _manifest(made: Checkpoint, number: int) -> Manifest:
@@ -70,11 +70,9 @@ def _manifest(made: Checkpoint, number: int) -> Manifest:
         return RunFile(name, Bounds(rows, 10 * rows, first, last))
 
     runs: Runs = {
-        "queries": {
-            "v⋈w": {0: (run(f"{number}-c", 1, 5, 5),)},
-            V: {0: (run(f"{number}-a", 3, 1, 5), run(f"{number}-b", 2, 0, 9)), 1: (run("1", 4, 3, 4),)},
-            ROWS: {1: (run(f"{number}-d", 6, 90, 95),)},
-        }
+        "v⋈w": {0: (run(f"{number}-c", 1, 5, 5),)},
+        V: {0: (run(f"{number}-a", 3, 1, 5), run(f"{number}-b", 2, 0, 9)), 1: (run("1", 4, 3, 4),)},
+        ROWS: {1: (run(f"{number}-d", 6, 90, 95),)},
     }
     name = blueprint().name
     return Manifest(number, runs, {"v": 7}, arrived={"v": 9, "w": 6}, results={"pair": 12}, blueprint=name)
@@ -124,7 +122,7 @@ def test_a_session_all_of_whose_queries_stopped_has_no_stores(tmp_path: Path) ->
     """It goes on, and waits for others."""
     made = checkpoint(tmp_path)
     name = made.write_blueprint(Blueprint("", "", {}, STOPPED))
-    made.write_plan(BatchPlan(3, 0, name, {}, {}))
+    made.write_plan(BatchPlan(3, 0, name))
     made.commit(Manifest(3, {}, {"v": 7}, blueprint=name))
     made.close()
     found = inspect(tmp_path)

@@ -32,8 +32,8 @@ from weft.plan.rules import ProbeRule, ResultRule, StoreRule
 from weft.plan.schedule import LOCAL, SHUFFLE
 from weft.runtime.hop.census import count_keys
 from weft.runtime.hop.closing import close_rows
+from weft.runtime.hop.limits import LIMIT, PORTION_BYTES
 from weft.runtime.hop.outcome import Boundary, Outcome, Outlet, Tuples, finish
-from weft.runtime.hop.probe_step import PORTION_BYTES
 from weft.runtime.hop.probing import Here, Probes
 from weft.runtime.hop.routing import kept, of_use, send
 from weft.runtime.model.batch_order import BatchOrder
@@ -42,9 +42,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import State, make_run
 from weft.stats import heavy
 
-__all__ = ["LIMIT", "route_input", "route_stored", "run_hop"]
-
-LIMIT = 10_000_000  # results of one key
+__all__ = ["route_input", "route_stored", "run_hop"]
 
 CLOSING = 1  # the hop in which rows are closed: all inputs are stored in it
 

@@ -19,8 +19,9 @@ from weft.bucket.bucket import Bucket
 from weft.errors import FunctionError
 from weft.plan.rules import ProbeRule, ResultRule
 from weft.plan.schedule import LOCAL
+from weft.runtime.hop.limits import PORTION_BYTES
 from weft.runtime.hop.outcome import Outcome, finish
-from weft.runtime.hop.probe_step import PORTION_BYTES, Found, Heaviest, Probe, prepare
+from weft.runtime.hop.probe_step import Found, Heaviest, Probe, prepare
 from weft.runtime.hop.routing import of_use, send
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import concat

@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
 from weft.errors import StateError
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import GRAPH, BatchPlan, Manifest
+from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver import driver_order, expected
-from weft.runtime.loop.ending import facts_of
+from weft.runtime.loop.migrated_manifest import facts_of
 from weft.runtime.loop.wake_ups import closable, until_next
 from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.model.watermarks import Watermarks, clocks
@@ -81,7 +81,7 @@ class Decider:
         """Work out when the next batch is due, if nothing comes; called after a batch, whose time is given."""
         program, pause = self.active_queries.program, None
         if program is not None:
-            pause = 0.0 if closable(program, before, GRAPH) else until_next(program, before, GRAPH, now)
+            pause = 0.0 if closable(program, before) else until_next(program, before, now)
         self._due = None if pause is None else time.monotonic() + pause
 
     def new(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> BatchPlan:
@@ -89,7 +89,7 @@ class Decider:
         self._check_open(before, inputs)
         number = before.number + 1
         changes, migration = self.changelog.take(), None
-        found = self.next_queries(changes, facts_of(before, GRAPH))
+        found = self.next_queries(changes, facts_of(before))
         if found is not None:
             self.active_queries, migration = found
         if migration is not None or not self.blueprint:
@@ -98,24 +98,20 @@ class Decider:
             if isinstance(self.log.storage, Memory) and self.active_queries.program is not None:
                 programs = self.log.storage.objects.setdefault("programs", {})
                 programs[self.blueprint] = self.active_queries.program  # tasks are in this process
-        program, batch_orders = self.active_queries.program, {}
+        program, batch_order = self.active_queries.program, None
         if program is not None:
             ended = self.ending and not any(inputs.values())  # input that fails can still be taken back
-            batch_orders[GRAPH] = self._turn(program, number, before, ended=ended).to_dict()
-        begun = tuple(sorted(name for name in changes.begin if name in self.active_queries.requests))
-        plan = BatchPlan(
+            batch_order = self._order(program, number, before, ended=ended).to_dict()
+        return BatchPlan(
             number,
             self._now(before),
             self.blueprint,
-            dict.fromkeys(batch_orders, self.blueprint),
-            batch_orders,
+            batch_order,
+            asdict(migration) if migration is not None and migration.is_needed else None,
+            changed=migration is not None,
             inputs=inputs,
-            begun=begun,
+            begun=tuple(sorted(name for name in changes.begin if name in self.active_queries.requests)),
         )
-        if migration is None:
-            return plan
-        migrations = {GRAPH: asdict(migration)} if migration.is_needed else {}
-        return replace(plan, migrations=migrations, changed=(GRAPH,))
 
     def next_queries(
         self, changes: Changes, facts: StateFacts
@@ -154,7 +150,7 @@ class Decider:
         known = [before.marks[name] for name in untimed if name in before.marks]
         return max([self.clock(), *known])
 
-    def _turn(self, program: ExecutableGraph, number: int, before: Manifest, *, ended: bool) -> BatchOrder:
+    def _order(self, program: ExecutableGraph, number: int, before: Manifest, *, ended: bool) -> BatchOrder:
         """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""
         results = sum(before.results.values())
         seen = expected(number, program.graph, self.history.last, before.arrived, results)

@@ -23,11 +23,11 @@ PAUSE = 1.0  # seconds
 LONGEST = 3600.0
 
 
-def closable(program: ExecutableGraph, manifest: Manifest, graph: str) -> bool:
+def closable(program: ExecutableGraph, manifest: Manifest) -> bool:
     """Whether there may be rows whose wait is over, by the time that tuples tell."""
     times = clocks(program.graph, Watermarks(manifest.marks), manifest.closed)
     timed = [sweep for sweep in program.sweeps if not _by_clock(sweep)]
-    return any(_has(sweep, manifest, graph, times[sweep.member.name]) for sweep in timed)
+    return any(_has(sweep, manifest, times[sweep.member.name]) for sweep in timed)
 
 
 def _by_clock(sweep: SweepPlan) -> bool:
@@ -35,7 +35,7 @@ def _by_clock(sweep: SweepPlan) -> bool:
     return all(input_.stream.event_time is None for input_ in sweep.member.query.inputs)
 
 
-def until_next(program: ExecutableGraph, manifest: Manifest, graph: str, now: int) -> float | None:
+def until_next(program: ExecutableGraph, manifest: Manifest, now: int) -> float | None:
     """In how many seconds rows that wait can be closed, or leave, though nothing comes; None: not at all.
 
     They wait for the clock, or for a silent stream, which is taken along when it has been idle for long enough.
@@ -43,7 +43,7 @@ def until_next(program: ExecutableGraph, manifest: Manifest, graph: str, now: in
     pauses: list[float] = []
     for sweep in program.sweeps:
         closed = manifest.closed.get(sweep.member.name, 0)
-        if not _has(sweep, manifest, graph, Clock(closed, FOREVER)):
+        if not _has(sweep, manifest, Clock(closed, FOREVER)):
             continue
         if _by_clock(sweep):
             pauses.append(PAUSE)
@@ -75,13 +75,13 @@ def _clock_is_last(member: Member, manifest: Manifest) -> bool:
     return bool(clocked) and min(clocked) <= min(manifest.marks[stream.name] for stream in streams)
 
 
-def _has(sweep: SweepPlan, manifest: Manifest, graph: str, clock: Clock) -> bool:
+def _has(sweep: SweepPlan, manifest: Manifest, clock: Clock) -> bool:
     """Whether tuples are stored whose wait ends between two times."""
     for (_, alias), wait in sweep.waits.items():
         if wait is None or clock.now <= clock.before:
             continue
         low, high = clock.before - wait, clock.now - wait
-        for runs in manifest.runs.get(graph, {}).get(sweep.homes[alias].identity, {}).values():
+        for runs in manifest.runs.get(sweep.homes[alias].identity, {}).values():
             for run in runs:
                 first, last = run.bounds.min_time, run.bounds.max_time
                 if first is not None and last is not None and first < high and last >= low:
