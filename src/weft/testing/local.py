@@ -78,7 +78,6 @@ class _Kept:
         self.marks.append(punctuations)
 
 
-@dataclass
 class _Given(Decider):
     """Decides nothing: the next graph is given."""
 

@@ -18,8 +18,10 @@ import pyarrow as pa
 from weft.optimizer.cost import DEFAULT_WEIGHTS
 from weft.optimizer.space import Options
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import route_input, run_hop
+from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.limits import TaskLimits
+from weft.runtime.hop.outcome import HopOptions
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
@@ -90,7 +92,7 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
     for number in range(1, len(program.hops)):
         with TaskOutlet(job, Sender(number, 0)) as outlet:
             outcome = run_hop(
-                program, number, arrived, state, batch_order, counting, outlet=outlet, portion_bytes=portion
+                program, number, arrived, state, batch_order, HopOptions(counting, outlet, limits)
             )
             said += outlet.messages(outcome)
         arrived = {}

@@ -19,9 +19,10 @@ import weft
 from tests.unit.runtime import hotkey
 from weft.errors import QueryError, SinkError
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import route_input, run_hop
+from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.limits import PORTION_BYTES, TaskLimits
-from weft.runtime.hop.outcome import Outcome, too_many_results
+from weft.runtime.hop.outcome import HopOptions, Outcome, Outlet, too_many_results
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
@@ -120,7 +121,13 @@ def test_the_size_of_portions_changes_no_answer(condition: str, window: str) -> 
             assert (ours.steps, ours.answers) == (theirs.steps, theirs.answers)
 
 
-def hop_of(session: weft.Session, counting: tuple[str, ...] = (), **options: Any) -> Outcome:
+def hop_of(
+    session: weft.Session,
+    counting: tuple[str, ...] = (),
+    portion_bytes: int = PORTION_BYTES,
+    result_limit: int | None = None,
+    outlet: Outlet | None = None,
+) -> Outcome:
     """One hop over one batch of both streams."""
     program = ExecutableGraph(session.queries[0].graph)
     batch_order, arrived = BatchOrder(0, ("a", "b"), 1), dict[str, list[pa.RecordBatch]]()
@@ -128,7 +135,9 @@ def hop_of(session: weft.Session, counting: tuple[str, ...] = (), **options: Any
         source = admit(program, alias, batch(number)).batch
         for parcel in route_input(program, alias, source, batch_order).sent:
             arrived.setdefault(parcel.edge, []).append(parcel.batch)
-    return run_hop(program, 1, arrived, PartitionState(), batch_order, counting, **options)
+    limits = TaskLimits(portion_bytes=portion_bytes, query_results=result_limit)
+    options = HopOptions(counting, outlet, limits)
+    return run_hop(program, 1, arrived, PartitionState(), batch_order, options)
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)

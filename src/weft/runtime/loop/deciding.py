@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 from weft.errors import StateError
 from weft.ports.source import Part
@@ -19,7 +19,7 @@ from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver import driver_order, expected
 from weft.runtime.loop.migrated_manifest import facts_of
-from weft.runtime.loop.wake_ups import closable, until_next
+from weft.runtime.loop.wake_ups import WakeUps
 from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import History
@@ -35,21 +35,18 @@ __all__ = ["Decider"]
 _LOG = logging.getLogger("weft")
 
 
-@dataclass
 class Decider:
-    """Plans one batch after the other; ``clock`` gives microseconds since 1970."""
+    """Plans one batch after the other."""
 
-    config: RunConfig
-    log: Checkpoint
-    history: History
-    changelog: Changelog = field(default_factory=Changelog)
-    active_queries: ActiveQueries = field(default_factory=ActiveQueries)
-    samples: Samples | None = None
-    ending: bool = False  # whether all input has come
-    clock: Callable[[], int] = lambda: time.time_ns() // 1000
-    blueprint: str = ""  # of what stands
-    _known: dict[str, ActiveQueries] = field(default_factory=dict)  # by blueprint, the last ones
-    _due: float | None = None  # when a batch is due though nothing comes, by the monotonic clock
+    def __init__(self, config: RunConfig, log: Checkpoint, history: History) -> None:
+        self.config, self.log, self.history = config, log, history
+        self.changelog = Changelog()
+        self.active_queries, self.blueprint = ActiveQueries(), ""  # what runs, and its name in the log
+        self.samples: Samples | None = None
+        self.ending = False  # whether all input has come
+        self.clock: Callable[[], int] = lambda: time.time_ns() // 1000  # microseconds since 1970
+        self._known: dict[str, ActiveQueries] = {}  # by blueprint, the last ones
+        self._wake_ups = WakeUps()
 
     def queries_of(self, blueprint: str) -> ActiveQueries:
         """What a blueprint says; the last ones are known without reading them."""
@@ -70,7 +67,7 @@ class Decider:
             return True  # where nothing runs, nothing is stored that a query could begin with
         if self.ending and not self._has_ended(before):
             return True
-        return self._due is not None and time.monotonic() >= self._due
+        return self._wake_ups.now()
 
     def _has_ended(self, before: Manifest) -> bool:
         program = self.active_queries.program
@@ -79,10 +76,7 @@ class Decider:
 
     def schedule(self, before: Manifest, now: int) -> None:
         """Work out when the next batch is due, if nothing comes; called after a batch, whose time is given."""
-        program, pause = self.active_queries.program, None
-        if program is not None:
-            pause = 0.0 if closable(program, before) else until_next(program, before, now)
-        self._due = None if pause is None else time.monotonic() + pause
+        self._wake_ups.schedule(self.active_queries.program, before, now)
 
     def new(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> BatchPlan:
         """The plan of the next batch, over some input; queries that were asked for, or stopped, are in it."""

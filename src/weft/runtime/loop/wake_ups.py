@@ -7,6 +7,7 @@ second, those that wait for a silent source when that has been idle for long eno
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from weft.plan.graph import Member
@@ -17,10 +18,28 @@ from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import SweepPlan
 
-__all__ = ["closable", "until_next"]
+__all__ = ["WakeUps", "closable", "until_next"]
 
 PAUSE = 1.0  # seconds
 LONGEST = 3600.0
+
+
+class WakeUps:
+    """When the next batch is due though nothing comes, by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._due: float | None = None
+
+    def schedule(self, program: ExecutableGraph | None, manifest: Manifest, now: int) -> None:
+        """Work out when it is due after a batch of the time ``now``, which left a manifest."""
+        pause = None
+        if program is not None:
+            pause = 0.0 if closable(program, manifest) else until_next(program, manifest, now)
+        self._due = None if pause is None else time.monotonic() + pause
+
+    def now(self) -> bool:
+        """Whether it is due now."""
+        return self._due is not None and time.monotonic() >= self._due
 
 
 def closable(program: ExecutableGraph, manifest: Manifest) -> bool:

@@ -41,10 +41,10 @@ class FileState:
     partition: int
     earlier: Sequence[AddedRun]
     fills: frozenset[str] | None = None  # at a boundary: the stores that are filled, from nothing
-    fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
-    names: dict[int, tuple[Bucket, str]] = field(
-        default_factory=dict
-    )  # by id, which lasts while a run is held
+    fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict, init=False)
+    _names: dict[int, tuple[Bucket, str]] = field(
+        default_factory=dict, init=False
+    )  # by id, while a run is held
 
     def settled(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
@@ -88,16 +88,16 @@ class FileState:
     def _open(self, name: str, plan: StorePlan) -> Bucket:
         """A run as the graph's queries need it; it stays in the file that it is in."""
         bucket = self.shelf.open_for(name, self.program, plan)
-        self.names[id(bucket)] = bucket, name
+        self._names[id(bucket)] = bucket, name
         return bucket
 
     def _name(self, run: Bucket) -> str:
         """The file a run is in; a new one if it is in none."""
-        if id(run) not in self.names:
+        if id(run) not in self._names:
             name = f"{self.number}-{self.partition}-{uuid.uuid4().hex}"
             self.shelf.write(name, run)
-            self.names[id(run)] = run, name
-        return self.names[id(run)][1]
+            self._names[id(run)] = run, name
+        return self._names[id(run)][1]
 
 
 def written_in(name: str) -> int:

@@ -30,8 +30,9 @@ from weft.errors import WeftError
 from weft.kernels.expr.user_functions import calling
 from weft.ports.source import Part
 from weft.runtime.hop.admit import admit, numbered, renumbered
-from weft.runtime.hop.interpret import route_input, route_stored, run_hop
-from weft.runtime.hop.outcome import Boundary
+from weft.runtime.hop.entering import route_input, route_stored
+from weft.runtime.hop.interpret import run_hop
+from weft.runtime.hop.outcome import HopOptions
 from weft.runtime.log.values import Manifest
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.program.executable import ExecutableGraph
@@ -131,11 +132,9 @@ class _Reading:
                 counted = InputCounted(alias, self.task, rows)
                 yield from (counted.to_message(each) for each in range(batch_order.partitions))
             batch = numbered(program, alias, one.batch, 0)
-            dealt, limit = self._dealt(program), self.job.limits.query_results
             with TaskOutlet(self.job, Sender(0, self.task)) as outlet:
-                outcome = route_input(
-                    program, alias, batch, batch_order, self.job.counting, dealt, outlet, limit
-                )
+                options = HopOptions(self.job.counting, outlet, self.job.limits)
+                outcome = route_input(program, alias, batch, batch_order, options, self._dealt(program))
                 for store, count in outcome.dealt.items():
                     yield Dealt(store, self.task, count).to_message()
                 yield from outlet.messages(outcome)
@@ -169,7 +168,7 @@ def _past(job: Job, task: int) -> Iterator[Message]:
         job.program,
         shelf_of(job.setup.storage),
     )
-    batch_order, bounds = _stored_order(job), _boundary(job, program, migration)
+    batch_order, options = _stored_order(job), _stored_options(job, migration)
     dealt = Counter({store.identity: task for store in program.stores.values()})
     for read in migration.reads:
         runs = job.before.runs_of(read.store, task)
@@ -177,8 +176,8 @@ def _past(job: Job, task: int) -> Iterator[Message]:
             rows = shelf.open(run.name).batch
             past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
             with TaskOutlet(job, Sender(0, task, read.alias, run.name)) as outlet:
-                limit = job.limits.query_results
-                outcome = route_stored(program, read.alias, past, batch_order, bounds, dealt, outlet, limit)
+                given = replace(options, outlet=outlet)
+                outcome = route_stored(program, read.alias, past, batch_order, given, dealt)
                 dealt.update(outcome.dealt)
                 yield from outlet.messages(outcome)
 
@@ -188,8 +187,10 @@ def _stored_order(job: Job) -> BatchOrder:
     return replace(job.batch_order, counts=dict.fromkeys(job.program.counted, Count(0, 0)))
 
 
-def _boundary(job: Job, program: ExecutableGraph, migration: StateMigration) -> Boundary:
-    return Boundary(edges_for(program.graph, migration), migration.backfill, job.counting)
+def _stored_options(job: Job, migration: StateMigration) -> HopOptions:
+    """What is asked of the hops of what is stored."""
+    edges = edges_for(job.program.graph, migration)
+    return HopOptions(job.counting, limits=job.limits, edges=edges, answering=migration.backfill)
 
 
 @dataclass
@@ -252,19 +253,8 @@ def _hop(job: Job, here: _Arrived, hop: int, partition: int) -> Iterator[Message
     state = FileState(shelf, job.number, job.before, here.program, partition, here.added)
     batches = here.batches(before)
     with TaskOutlet(job, Sender(hop, partition)) as outlet:
-        outcome = run_hop(
-            here.program,
-            hop,
-            batches,
-            state,
-            batch_order,
-            job.counting,
-            partition=partition,
-            limit=job.limits.key_results,
-            outlet=outlet,
-            portion_bytes=job.limits.portion_bytes,
-            result_limit=job.limits.query_results,
-        )
+        options = HopOptions(job.counting, outlet, job.limits)
+        outcome = run_hop(here.program, hop, batches, state, batch_order, options, partition)
         yield from outlet.messages(outcome)
     yield from state.leave(hop, batch_order)
 
@@ -277,21 +267,10 @@ def _past_hop(job: Job, here: _Arrived, hop: int, partition: int) -> Iterator[Me
     batch_order, fills = _stored_order(job), frozenset(migration.fills)
     shelf = shelf_of(job.setup.storage)
     state = FileState(shelf, job.number, job.before, program, partition, here.added, fills)
-    bounds = _boundary(job, program, migration)
-    arrived = here.batches({})
+    batches = here.batches({})
     with TaskOutlet(job, Sender(hop, partition)) as outlet:
-        outcome = run_hop(
-            program,
-            hop,
-            arrived,
-            state,
-            batch_order,
-            job.counting,
-            bounds,
-            outlet=outlet,
-            portion_bytes=job.limits.portion_bytes,
-            result_limit=job.limits.query_results,
-        )
+        options = replace(_stored_options(job, migration), outlet=outlet)
+        outcome = run_hop(program, hop, batches, state, batch_order, options)
         yield from outlet.messages(outcome)
     yield from state.leave(hop, batch_order)
 
