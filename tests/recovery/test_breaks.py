@@ -76,10 +76,10 @@ class Breaking(Recorded):
         ):
             super().write_plan(plan)
 
-    def write_relaid(self, number: int, manifest: Manifest) -> None:
+    def write_migrated(self, number: int, manifest: Manifest) -> None:
         """Between the job at a boundary and that of the batch."""
         with self.breaker.step(f"what batch {number} begins with"):
-            super().write_relaid(number, manifest)
+            super().write_migrated(number, manifest)
 
     def commit(self, manifest: Manifest) -> None:
         """Results are in place, the manifest is not; or both are, and what was read is not released."""

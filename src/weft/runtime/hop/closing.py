@@ -132,7 +132,10 @@ class _Choice:
         return self.clock.now >= ENDED or (member.backfill and self.batch_order.number == member.first)
 
     def _seeds(self, alias: str) -> Masks:
-        """The tuples that came, if it is not for probes to find what they make, and those whose wait ends."""
+        """The tuples that this batch decides on: those whose wait for partners ends in it, and those it brought.
+
+        The latter are left out where probes find the rows that they make.
+        """
         one, probed = self.held[alias], self.plan.closing.walked and alias not in self.plan.completing
         waits = {w for (_, name), w in self.plan.waits.items() if name == alias and w is not None}
         found = []

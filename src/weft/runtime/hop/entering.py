@@ -50,7 +50,9 @@ def route_input(
     wanted = _wanted(program, alias, every, outcome)
     if program.sets and wanted.num_rows and batch_order.number % SAMPLED == 0:
         outcome.sample = sample_query_sets(program, wanted)
-    _leave(program, alias, every if program.apart(alias) else wanted, batch_order, outcome, dealt or {})
+    _leave(
+        program, alias, every if program.counts_per_key(alias) else wanted, batch_order, outcome, dealt or {}
+    )
     return outcome.with_calls(current())
 
 
@@ -77,7 +79,7 @@ def _leave(
     dealt: Mapping[str, int],
 ) -> None:
     """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
-    counted = program.apart(alias)
+    counted = program.counts_per_key(alias)
     for edge in program.leaving(alias):
         rule = program.rules[edge.name]
         if not outcome.options.uses(edge.name):

@@ -59,11 +59,11 @@ class Probes:
             runs = visible(self.program, rule, self.state, self.batch_order)
             probe = prepare(self.program.steps[rule.edge], batch, runs, self.batch_order)
             with self._under_way(probe):
-                self._found(rule, probe)
+                self._pass_on_all(rule, probe)
         except FunctionError as error:
             self.outcome.fail(rule.users, error)
 
-    def _found(self, rule: ProbeRule, probe: Probe) -> None:
+    def _pass_on_all(self, rule: ProbeRule, probe: Probe) -> None:
         """Pass on what a probe finds."""
         onward = [name for name in rule.outputs if self.outcome.options.uses(name)]
         ends = [end for name in onward if isinstance(end := self.program.rules[name], ResultRule)]

@@ -18,8 +18,8 @@ from weft.stats import heavy
 
 __all__ = ["SAMPLED", "count_values", "sample_query_sets"]
 
-SAMPLED = 8  # every so many batches the query-sets
-SAMPLE = 500  # of about so many tuples per input and task are told
+SAMPLED = 8  # in every eighth batch query-sets are sampled
+SAMPLE = 500  # of about so many tuples per input and read task
 
 
 def sample_query_sets(program: ExecutableGraph, batch: pa.RecordBatch) -> dict[str, int]:

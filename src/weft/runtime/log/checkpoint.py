@@ -115,7 +115,7 @@ class Checkpoint:
             self._manifests[number] = Manifest.from_dict(data)
         return self._manifests[number]
 
-    def migrated(self, number: int) -> Manifest | None:
+    def migrated_manifest(self, number: int) -> Manifest | None:
         """What a batch begins with, where its plan is another than that of the batch before."""
         data = read_record(
             self.storage,
@@ -124,7 +124,7 @@ class Checkpoint:
         )
         return None if data is None else Manifest.from_dict(data)
 
-    def write_relaid(self, number: int, manifest: Manifest) -> None:
+    def write_migrated(self, number: int, manifest: Manifest) -> None:
         """Fix what a batch begins with."""
         write_record(self.storage, _entry("relaid", number), manifest.to_dict())
 
@@ -182,7 +182,7 @@ class Checkpoint:
                     self.storage.delete(_entry(kind, number))
         manifests = [self.manifest(number) for number in self._numbers("state")]
         with contextlib.suppress(StateError):  # one that is damaged is made again
-            manifests += [self.migrated(number) for number in self._numbers("relaid")]
+            manifests += [self.migrated_manifest(number) for number in self._numbers("relaid")]
         self._clean_buckets(last, [one for one in manifests if one is not None])
         plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
         named = _entries_of(plans) | _entries_of(one for one in manifests if one is not None)

@@ -200,7 +200,7 @@ class Loop:
             self.past = self.tasks.run(plan, self.before, self.active_queries, boundary=True)
         old = self.decider.queries_of(self.before.blueprint).program
         manifest = migrated_manifest(self.before, old, self.active_queries.program, migration, self.past.runs)
-        self.log.write_relaid(plan.number, manifest)
+        self.log.write_migrated(plan.number, manifest)
         return manifest
 
     def end(self, plan: BatchPlan, before: Manifest, reports: TaskReports, began: float) -> Ended:
@@ -269,7 +269,7 @@ class Loop:
         self.marks.release(self.before.number, self.committer.last, lambda: self.decider.is_due(self.before))
 
     def mark(self) -> Mark:
-        """Something that is told when all that is there now has been processed."""
+        """A mark that is reached when all that is there now has been processed."""
         mark = self.marks.add()
         self.wake.set()
         return mark

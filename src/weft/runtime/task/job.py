@@ -70,7 +70,7 @@ def _program(storage: LocalDisk, identity: str, blueprint: str) -> ExecutableGra
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A batch, as its tasks are told of it: its plan, what it begins with, and where results go.
+    """A batch, as it is sent to its tasks: its plan, what it begins with, and where results go.
 
     ``sinks`` are those that tasks write to, by query; of the queries in ``counting``, results are only counted. A job
     at a ``boundary`` runs what is stored through the graph that the batch will have.
