@@ -130,14 +130,12 @@ def _plans(root: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _clocks(plan: dict[str, Any]) -> list[list[int]]:
-    return [
-        clock for batch_order in plan["batch_orders"].values() for clock in batch_order["clocks"].values()
-    ]
+    return list(plan["batch_order"]["clocks"].values()) if plan["batch_order"] else []
 
 
 def _relayed(root: Path) -> set[int]:
     """The batches for which stored state is laid out anew."""
-    return {number for number, plan in _plans(root) if plan["migrations"]}
+    return {number for number, plan in _plans(root) if plan["migration"]}
 
 
 def _closing(root: Path) -> set[int]:

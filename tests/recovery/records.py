@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weft.plan.graph import Member
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import GRAPH, BatchPlan, Manifest
+from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.loop import Loop
 from weft.runtime.model.batch_order import ENDED
 from weft.runtime.program.executable import program_of
@@ -36,9 +36,9 @@ class Recorded(Checkpoint):
         blueprint = self.blueprint(plan.blueprint)
         record = {
             "blueprint": asdict(blueprint),
-            "evicted": self.before.evicted.get(GRAPH, {}),
-            "migrations": plan.migrations,
-            "batch_order": plan.batch_orders.get(GRAPH, {}),
+            "evicted": self.before.evicted,
+            "migration": plan.migration,
+            "batch_order": plan.batch_order or {},
             "files": {
                 name: [Path(part.what["file"]).name for part in parts] for name, parts in plan.inputs.items()
             },

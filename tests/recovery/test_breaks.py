@@ -72,14 +72,14 @@ class Breaking(Recorded):
     def write_plan(self, plan: BatchPlan) -> None:
         """The batch is fixed, or not."""
         with self.breaker.step(
-            f"plan {plan.number}{', which lays out anew' if plan.migrations else ''}", _end(plan, "plan")
+            f"plan {plan.number}{', which lays out anew' if plan.migration else ''}", _end(plan, "plan")
         ):
             super().write_plan(plan)
 
-    def write_relaid(self, number: int, manifest: Manifest) -> None:
+    def write_migrated(self, number: int, manifest: Manifest) -> None:
         """Between the job at a boundary and that of the batch."""
         with self.breaker.step(f"what batch {number} begins with"):
-            super().write_relaid(number, manifest)
+            super().write_migrated(number, manifest)
 
     def commit(self, manifest: Manifest) -> None:
         """Results are in place, the manifest is not; or both are, and what was read is not released."""

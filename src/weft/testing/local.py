@@ -22,17 +22,16 @@ from weft.logical.node import BOOLEAN
 from weft.logical.user_functions import UserFunction
 from weft.plan.graph import Member, PhysicalGraph
 from weft.ports.punctuation import Punctuations
-from weft.runtime.hop.interpret import LIMIT
-from weft.runtime.hop.probe_step import PORTION_BYTES
+from weft.runtime.hop.limits import LIMIT, PORTION_BYTES
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import GRAPH, Manifest
+from weft.runtime.log.values import Manifest
 from weft.runtime.loop.buffered import BufferedResults, opened
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.driver import DEFAULT
-from weft.runtime.loop.ending import facts_of
 from weft.runtime.loop.loop import Loop
+from weft.runtime.loop.migrated_manifest import facts_of
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
@@ -53,7 +52,6 @@ Data: TypeAlias = "pa.RecordBatch | pa.Table"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-@dataclass
 class _Given(Decider):
     """Decides nothing: the next graph is given."""
 
@@ -78,7 +76,7 @@ class _Partition:
 
     def settled(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of a store, oldest first."""
-        runs = self.loop.before.of(GRAPH, plan.identity, self.number)
+        runs = self.loop.before.runs_of(plan.identity, self.number)
         shelf, program = shelf_of(self.loop.log.storage), self.loop.active_queries.program
         assert program is not None
         return [shelf.open_for(run.name, program, plan) for run in runs]
@@ -146,7 +144,7 @@ class LocalRunner:
     @property
     def facts(self) -> StateFacts:
         """What is known of the state before the next batch."""
-        return facts_of(self.loop.before, GRAPH)
+        return facts_of(self.loop.before)
 
     @property
     def states(self) -> list[_Partition]:
@@ -156,7 +154,7 @@ class LocalRunner:
     @property
     def dealt(self) -> dict[str, int]:
         """How many tuples have been dealt out to the partitions of each store."""
-        return {store: sum(tasks.values()) for store, tasks in self.loop.before.dealt.get(GRAPH, {}).items()}
+        return {store: sum(tasks.values()) for store, tasks in self.loop.before.dealt.items()}
 
     @property
     def waiting(self) -> dict[str, list[BufferedResults]]:
@@ -243,9 +241,9 @@ class LocalRunner:
         self.loop.run_next(also_empty=True)
         ended = self.loop.ended
         assert ended is not None
-        for error in ended.told.broken.values():
+        for error in ended.ran.reports.answers.broken.values():
             raise error
-        number = ended.plan.number
+        number = ended.ran.number
         return {m.name: self._given_in(m, number) for m in self.graph.members}
 
     def _given_in(self, member: Member, number: int) -> pa.Table:
@@ -263,7 +261,7 @@ class LocalRunner:
     def past(self, name: str) -> pa.Table:
         """Of the last batch's results of a query, those that lie in the past it asked for and that are in no order."""
         return pa.Table.from_batches(
-            self.loop.past.results(name), result_schema(self.graph.member(name).query)
+            self.loop.past.answers.results(name), result_schema(self.graph.member(name).query)
         )
 
 

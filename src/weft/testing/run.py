@@ -133,10 +133,10 @@ class LocalRun:
         while more:
             ended = self._loop.ended
             assert ended is not None  # a batch has just run
-            for error in ended.told.broken.values():
+            for error in ended.ran.reports.answers.broken.values():
                 raise error
             for name, sink in self._sinks.items():
-                given[name].append(sink.of(ended.plan.number))
+                given[name].append(sink.of(ended.ran.number))
             more = self._loop.run_next()
         return {name: pa.concat_tables(tables) for name, tables in given.items()}
 

@@ -54,7 +54,7 @@ def checkpoint(root: Path) -> Checkpoint:
 
 def _write_plan(made: Checkpoint, number: int) -> None:
     name = made.write_blueprint(blueprint())
-    made.write_plan(BatchPlan(number, 0, name, {"queries": name}, {}))
+    made.write_plan(BatchPlan(number, 0, name))
 
 
 def _manifest(made: Checkpoint, number: int) -> Manifest:
@@ -63,11 +63,9 @@ def _manifest(made: Checkpoint, number: int) -> Manifest:
         return RunFile(name, Bounds(rows, 10 * rows, first, last))
 
     runs: Runs = {
-        "queries": {
-            "v⋈w": {0: (run(f"{number}-c", 1, 5, 5),)},
-            V: {0: (run(f"{number}-a", 3, 1, 5), run(f"{number}-b", 2, 0, 9)), 1: (run("1", 4, 3, 4),)},
-            ROWS: {1: (run(f"{number}-d", 6, 90, 95),)},
-        }
+        "v⋈w": {0: (run(f"{number}-c", 1, 5, 5),)},
+        V: {0: (run(f"{number}-a", 3, 1, 5), run(f"{number}-b", 2, 0, 9)), 1: (run("1", 4, 3, 4),)},
+        ROWS: {1: (run(f"{number}-d", 6, 90, 95),)},
     }
     name = blueprint().name
     return Manifest(number, runs, {"v": 7}, arrived={"v": 9, "w": 6}, results={"pair": 12}, blueprint=name)

@@ -18,14 +18,19 @@ import pyarrow as pa
 from weft.optimizer.cost import DEFAULT_WEIGHTS
 from weft.optimizer.space import Options
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import route_input, run_hop
+from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.interpret import run_hop
+from weft.runtime.hop.limits import TaskLimits
+from weft.runtime.hop.outcome import HopOptions
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import PartitionState
+from weft.runtime.task.exchange import Exchange, Sender, SentParcel
 from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import NOTE, Exchange, Message, unpacked
-from weft.runtime.task.outlet import Sender, TaskOutlet
+from weft.runtime.task.messages import Message
+from weft.runtime.task.outlet import TaskOutlet
+from weft.runtime.task.reports import Answers, Results
 from weft.session import Session
 from weft.sinks.parquet import to_parquet
 from weft.storage.storage import Memory
@@ -80,19 +85,21 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
             arrived.setdefault(parcel.edge, []).append(parcel.batch)
     sinks: dict[str, Any] = {"q": to_parquet(folder / "out")} if kind == "parquet" else {}
     counting = frozenset("q" if kind == "count" else "")
-    exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "", {}, {})
-    job = Job(Setup(Memory(), "", {}, {}), plan, Manifest(), sinks, counting, exchange, portion_bytes=portion)
+    limits = TaskLimits(portion_bytes=portion)
+    exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "")
+    job = Job(Setup(Memory(), "", {}, {}), plan, Manifest(), sinks, counting, exchange, limits=limits)
     said: list[Message] = []
     for number in range(1, len(program.hops)):
-        with TaskOutlet(job, "queries", Sender(number, 0)) as outlet:
+        with TaskOutlet(job, Sender(number, 0)) as outlet:
             outcome = run_hop(
-                program, number, arrived, state, batch_order, counting, outlet=outlet, portion_bytes=portion
+                program, number, arrived, state, batch_order, HopOptions(counting, outlet, limits)
             )
             said += outlet.messages(outcome)
         arrived = {}
         for message in said:
-            if not message.target.startswith(NOTE):
-                arrived.setdefault(message.target.split("\t")[1], []).extend(_batches(message))
+            if not message.is_report:
+                edge = SentParcel.from_message(message).edge
+                arrived.setdefault(edge, []).extend(_batches(message))
     return said
 
 
@@ -102,15 +109,15 @@ def main(kind: str, rows: str, portion: str, folder: str) -> None:
     before = own_memory()
     with Peak() as peak:
         told = hop(kind, int(rows), int(portion), Path(folder))
-    counts = [message.content()["counts"] for message in told if message.target == f"{NOTE}answers"]
-    sent = [m for m in told if m.target.startswith(f"{NOTE}result") or not m.target.startswith(NOTE)]
+    counts = [Answers.from_message(message).counts for message in told if Answers.is_in(message)]
+    sent = [message for message in told if Results.is_in(message) or not message.is_report]
     given = sum(batch.num_rows for message in sent for batch in _batches(message))
     print(json.dumps({"bytes": peak.bytes - before, "counts": counts, "given": given}))
 
 
 def _batches(message: Message) -> list[pa.RecordBatch]:
-    how = message.target.split("\t")[2 if message.target.startswith(NOTE) else 3]
-    return unpacked(how, message.data)
+    kind = Results if message.is_report else SentParcel
+    return kind.from_message(message).packed.batches()
 
 
 if __name__ == "__main__":

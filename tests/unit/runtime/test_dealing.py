@@ -14,12 +14,14 @@ from weft.plan.graph import PhysicalGraph
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
-from weft.runtime.loop.ending import next_manifest
+from weft.runtime.loop.ending import end_batch
+from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.task.exchange import SentParcel
 from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import NOTE, Message, unpacked
+from weft.runtime.task.messages import Message
 from weft.runtime.task.worker import read_task
 from weft.sources.records import Decoded
 from weft.testing.local import LocalRunner
@@ -79,7 +81,7 @@ def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
     manifest, sources = Manifest(), cast("dict[str, Any]", dict.fromkeys("vw", Made()))
     for number in range(BATCHES):
         batch_order = BatchOrder(number, ("v", "w"), PARTITIONS)
-        plan = BatchPlan(number, 0, blueprint, {"queries": blueprint}, {"queries": batch_order.to_dict()})
+        plan = BatchPlan(number, 0, blueprint, batch_order.to_dict())
         checkpoint.write_plan(plan)
         job = Job(Setup(checkpoint.storage, identity, sources, streams), plan, manifest)
         sent = [m for task in range(TASKS) for m in read_task(job, task, _parts(number, task))]
@@ -87,8 +89,8 @@ def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
         assert _parcels(sent) == _parcels(again)
         for message in sent:
             _count(program, held, message)
-        told = TaskReports.of(m for m in sent if m.target.startswith(NOTE) and m.target != f"{NOTE}count")
-        manifest = next_manifest(plan, manifest, told, {"queries": program}, {})
+        reports = TaskReports.from_messages(message for message in sent if message.is_report)
+        manifest = end_batch(RanBatch(plan, manifest, reports, program), (), checkpoint.storage).manifest
         checkpoint.commit(manifest)
         for counts in held.values():
             assert max(counts) - min(counts) <= TASKS
@@ -101,12 +103,12 @@ def _parts(number: int, task: int) -> list[tuple[str, Part]]:
 
 
 def _parcels(messages: list[Message]) -> list[tuple[int, str, bytes]]:
-    return [(m.partition, m.target, m.data.to_pybytes()) for m in messages if not m.target.startswith(NOTE)]
+    return [(m.partition, m.target, m.data.to_pybytes()) for m in messages if not m.is_report]
 
 
 def _count(program: ExecutableGraph, held: dict[str, list[int]], message: Message) -> None:
-    if not message.target.startswith(NOTE):
-        _, edge, _, how = message.target.split("\t")
-        target = program.edges[edge].target
-        if edge.endswith(f"store {target}"):
-            held[target][message.partition] += sum(b.num_rows for b in unpacked(how, message.data))
+    if not message.is_report:
+        parcel = SentParcel.from_message(message)
+        target = program.edges[parcel.edge].target
+        if parcel.edge.endswith(f"store {target}"):
+            held[target][message.partition] += sum(batch.num_rows for batch in parcel.packed.batches())

@@ -20,7 +20,8 @@ from weft.logical.canonical import canonical
 from weft.plan.lower import lower_workload
 from weft.planning import Planner
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import route_input, run_hop
+from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.interpret import run_hop
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.observe.feedback import measured
 from weft.runtime.observe.metrics import BatchMetrics

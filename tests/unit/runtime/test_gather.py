@@ -22,7 +22,7 @@ from weft.runtime.log.values import HeldRun, Manifest
 from weft.runtime.loop.deliver import deliver
 from weft.runtime.loop.ordered_output import Gathered, gathered, placed
 from weft.runtime.loop.query_sinks import Output
-from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.loop.task_reports import Answered
 from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
 from weft.runtime.model.batch_order import BatchOrder, Clock, Count
 from weft.runtime.model.watermarks import Watermarks, clocks
@@ -105,16 +105,16 @@ def test_a_batch_follows_when_time_alone_lets_results_leave(
     """Otherwise they would wait for the next tuple, which may never come."""
     program = ExecutableGraph(graph_of(PAIR, EVENT, idle, **streams))
     waiting = {"query": (HeldRun("0-held-x", 0, 3, 5, 100),)}
-    assert until_next(program, Manifest(marks=marks, held=waiting), "g", 5) == wanted
-    assert until_next(program, Manifest(marks=marks), "g", 5) is None
-    assert state_of(program, Manifest(held=waiting), "g", "query") == 100
+    assert until_next(program, Manifest(marks=marks, held=waiting), 5) == wanted
+    assert until_next(program, Manifest(marks=marks), 5) is None
+    assert state_of(program, Manifest(held=waiting), "query") == 100
 
 
 def test_results_of_a_distant_future_are_not_looked_for_every_second() -> None:
     """A stream whose clock is far ahead of ours."""
     program = ExecutableGraph(graph_of(PAIR, EVENT, a="ts", b=None))
     waiting = {"query": (HeldRun("0-held-x", 0, 3, 10**15, 100),)}
-    assert until_next(program, Manifest(marks={"a": 10**15, "b": 5}, held=waiting), "g", 5) == LONGEST
+    assert until_next(program, Manifest(marks={"a": 10**15, "b": 5}, held=waiting), 5) == LONGEST
 
 
 def test_clocks_say_when_everything_may_leave() -> None:
@@ -146,10 +146,10 @@ def test_a_query_that_failed_has_no_results_and_one_that_counts_has_no_order() -
     found: Gathered = gathered(member, [run_of([0, 1])], batch_order, 0, Watermarks())
     kept: Any = to_memory()
     kept.open(found.table.schema)
-    deliver(Output.to(kept), "q", 0, TaskReports(failed={"q": "why"}), found)
+    deliver(Output.to(kept), "q", 0, Answered(failed={"q": "why"}), found)
     assert (kept.results().num_rows, len(kept.punctuations())) == (0, 0)
-    deliver(Output.to(kept), "q", 0, TaskReports(), found)
+    deliver(Output.to(kept), "q", 0, Answered(), found)
     assert kept.results()["id"].to_pylist() == [0, 1]
     counted = to_count()
-    deliver(Output.to(counted), "q", 0, TaskReports(counts={"q": 5}), None)
+    deliver(Output.to(counted), "q", 0, Answered(counts={"q": 5}), None)
     assert counted.count() == 5

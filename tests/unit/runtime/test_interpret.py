@@ -14,7 +14,8 @@ from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
 from weft.errors import PlanError
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import route_input, run_hop
+from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.outcome import Parcel
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.program.executable import ExecutableGraph

@@ -19,16 +19,19 @@ import weft
 from tests.unit.runtime import hotkey
 from weft.errors import QueryError, SinkError
 from weft.runtime.hop.admit import admit
-from weft.runtime.hop.interpret import route_input, run_hop
-from weft.runtime.hop.outcome import Outcome, too_many_results
-from weft.runtime.hop.probe_step import PORTION_BYTES
+from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.interpret import run_hop
+from weft.runtime.hop.limits import PORTION_BYTES, TaskLimits
+from weft.runtime.hop.outcome import HopOptions, Outcome, Outlet, too_many_results
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import PartitionState
+from weft.runtime.task.exchange import Exchange, Sender
 from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import NOTE, Exchange, Message, unpacked
-from weft.runtime.task.outlet import Sender, TaskOutlet
+from weft.runtime.task.messages import REPORT, Message
+from weft.runtime.task.outlet import TaskOutlet
+from weft.runtime.task.reports import Results
 from weft.sinks.parquet import ParquetSink, to_parquet
 from weft.storage.storage import Memory
 from weft.testing.local import LocalRunner
@@ -118,7 +121,13 @@ def test_the_size_of_portions_changes_no_answer(condition: str, window: str) -> 
             assert (ours.steps, ours.answers) == (theirs.steps, theirs.answers)
 
 
-def hop_of(session: weft.Session, counting: tuple[str, ...] = (), **options: Any) -> Outcome:
+def hop_of(
+    session: weft.Session,
+    counting: tuple[str, ...] = (),
+    portion_bytes: int = PORTION_BYTES,
+    result_limit: int | None = None,
+    outlet: Outlet | None = None,
+) -> Outcome:
     """One hop over one batch of both streams."""
     program = ExecutableGraph(session.queries[0].graph)
     batch_order, arrived = BatchOrder(0, ("a", "b"), 1), dict[str, list[pa.RecordBatch]]()
@@ -126,7 +135,9 @@ def hop_of(session: weft.Session, counting: tuple[str, ...] = (), **options: Any
         source = admit(program, alias, batch(number)).batch
         for parcel in route_input(program, alias, source, batch_order).sent:
             arrived.setdefault(parcel.edge, []).append(parcel.batch)
-    return run_hop(program, 1, arrived, PartitionState(), batch_order, counting, **options)
+    limits = TaskLimits(portion_bytes=portion_bytes, query_results=result_limit)
+    options = HopOptions(counting, outlet, limits)
+    return run_hop(program, 1, arrived, PartitionState(), batch_order, options)
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
@@ -172,20 +183,21 @@ def test_the_drivers_error_for_too_many_results_names_the_remedy() -> None:
 
 def job_of(folder: Path, sinks: dict[str, Any], exchange: Exchange | None = None) -> Job:
     """What a task is told."""
-    setup, plan = Setup(Memory(), "", {}, {}), BatchPlan(0, 0, "", {}, {})
-    return Job(setup, plan, Manifest(), sinks, exchange=exchange or Exchange(str(folder)), portion_bytes=FEW)
+    setup, plan = Setup(Memory(), "", {}, {}), BatchPlan(0, 0, "")
+    limits = TaskLimits(portion_bytes=FEW)
+    return Job(setup, plan, Manifest(), sinks, exchange=exchange or Exchange(str(folder)), limits=limits)
 
 
 def told(job: Job, session: weft.Session, **options: Any) -> list[Message]:
     """What a task says of a hop."""
-    with TaskOutlet(job, "queries", Sender(1, 0)) as outlet:
-        outcome = hop_of(session, outlet=outlet, portion_bytes=job.portion_bytes, **options)
+    with TaskOutlet(job, Sender(1, 0)) as outlet:
+        outcome = hop_of(session, outlet=outlet, portion_bytes=job.limits.portion_bytes, **options)
         return list(outlet.messages(outcome))
 
 
 def notes(messages: list[Message], kind: str) -> list[dict[str, Any]]:
     """The notes of one kind."""
-    return [message.content() for message in messages if message.target == NOTE + kind]
+    return [json.loads(message.data.to_pybytes()) for message in messages if message.target == REPORT + kind]
 
 
 def test_results_of_a_failed_query_leave_no_file(tmp_path: Path) -> None:
@@ -201,7 +213,7 @@ def test_a_hop_that_breaks_leaves_no_file(tmp_path: Path) -> None:
     """As when a task runs out of memory: it is run again, and would write once more."""
     job = job_of(tmp_path, {"q": to_parquet(tmp_path / "out")})
     rows = pa.RecordBatch.from_pydict({"x": list(range(10_000))})
-    with TaskOutlet(job, "queries", Sender(1, 0)) as outlet:
+    with TaskOutlet(job, Sender(1, 0)) as outlet:
         outlet.give("q", pa.RecordBatch.from_pydict({"x": np.arange(1 << 22)}))
         outlet.give("other", rows)
         assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 2
@@ -245,8 +257,8 @@ def test_results_for_the_driver_come_in_the_order_they_were_found(shared: bool, 
     session = planned("a.k = b.k")
     exchange = Exchange(str(tmp_path)) if shared else Exchange()
     messages = told(job_of(tmp_path, {}, exchange), session)
-    sent = [message for message in messages if message.target.startswith(f"{NOTE}result")]
-    found = [batch for m in sent for batch in unpacked(m.target.split("\t")[2], m.data)]
+    sent = [message for message in messages if Results.is_in(message)]
+    found = [batch for message in sent for batch in Results.from_message(message).packed.batches()]
     assert len(sent) == 1 if shared else len(sent) > 1
     assert len({message.target for message in sent}) == len(sent)
     assert found == hop_of(session, portion_bytes=FEW).results["q"]
@@ -256,10 +268,9 @@ def test_large_results_stay_readable_when_their_file_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exchange is cleared after every batch, and a memory sink keeps what was in it."""
-    monkeypatch.setattr("weft.runtime.task.messages.LARGE", 1)
+    monkeypatch.setattr("weft.runtime.task.exchange.LARGE", 1)
     rows = pa.RecordBatch.from_pydict({"x": np.arange(100_000)})
-    how, data = Exchange(str(tmp_path)).pack(rows)
-    (kept,) = unpacked(how, data, keep=True)
+    (kept,) = Exchange(str(tmp_path)).pack(rows).batches(keep=True)
     before = pa.total_allocated_bytes()
     for path in tmp_path.iterdir():
         path.unlink()

@@ -14,8 +14,8 @@ from weft.kernels.query_sets.query_set import bits_of, sets_of
 from weft.plan.graph import Member, Visibility
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, Walk, WorkloadPlan
-from weft.runtime.hop.interpret import route_stored
-from weft.runtime.hop.outcome import Boundary
+from weft.runtime.hop.entering import route_stored
+from weft.runtime.hop.outcome import HopOptions
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH
 from weft.runtime.program.executable import ExecutableGraph
@@ -122,7 +122,8 @@ def test_results_of_the_past_are_counted_for_those_alone_who_requests_for_them()
     columns = {name: rows.column(name) for name in ("v.x", "v.ts")}
     batch = pa.RecordBatch.from_pydict({**columns, both.sets[0]: pa.array([3, 3], pa.int64())})
     batch_order = BatchOrder(5, ("v",), 2)
-    counted = route_stored(both, "v", batch, batch_order, Boundary(["v: result"], ["new"], ["new", "old"]))
+    counting = HopOptions(["new", "old"], edges=["v: result"], answering=["new"])
+    counted = route_stored(both, "v", batch, batch_order, counting)
     assert (counted.counts, counted.results) == ({"new": 2}, {})
-    made = route_stored(both, "v", batch, batch_order, Boundary(["v: result"], ["new"]))
+    made = route_stored(both, "v", batch, batch_order, HopOptions(edges=["v: result"], answering=["new"]))
     assert (made.counts, list(made.results)) == ({"new": 2}, ["new"])

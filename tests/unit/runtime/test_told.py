@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from tests.unit.runtime.joins import graph
 from weft.runtime.log.values import BatchPlan, Manifest
-from weft.runtime.loop.ending import facts_of, next_manifest
+from weft.runtime.loop.ending import end_batch
+from weft.runtime.loop.migrated_manifest import facts_of
+from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.task.reports import InputAdmitted
+from weft.storage.storage import Memory
 
 ROWS = "SELECT v.x FROM v [ROWS 4], w [ROWS 3] WHERE v.vid = w.vid"
-
-
-def arrived(alias: str, rows: int, oldest: int, newest: int) -> dict[str, object]:
-    """The note of a read task."""
-    times = {"oldest": oldest, "newest": newest}
-    return {"graph": "queries", "alias": alias, "rows": rows, "late": 0, "untimed": 0, **times}
 
 
 def test_what_windows_that_count_forget_is_remembered() -> None:
@@ -25,9 +23,10 @@ def test_what_windows_that_count_forget_is_remembered() -> None:
     manifest, seen = Manifest(), []
     for number, rows in enumerate((3, 6)):
         batch_order = BatchOrder(number, program.graph.aliases, 2).to_dict()
-        plan = BatchPlan(number, 0, "", {"queries": ""}, {"queries": batch_order})
-        told = TaskReports(inputs=[arrived("v", rows, 50 - number, 60), arrived("w", 1, 70, 70)])
-        manifest = next_manifest(plan, manifest, told, {"queries": program}, {})
-        seen.append(facts_of(manifest, "queries"))
+        plan = BatchPlan(number, 0, "", batch_order)
+        arrived = [InputAdmitted("v", rows, 0, 0, 50 - number, 60), InputAdmitted("w", 1, 0, 0, 70, 70)]
+        ran = RanBatch(plan, manifest, TaskReports.from_reports(arrived), program)
+        manifest = end_batch(ran, (), Memory()).manifest
+        seen.append(facts_of(manifest))
     assert [facts.evicted[v] for facts in seen] == [3 - 4, 9 - 4]
     assert [facts.oldest for facts in seen] == [{"v": 50, "w": 70}, {"v": 49, "w": 70}]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.unit.plan.workloads import query
 from tests.unit.runtime.joins import SECOND, graph
 from weft.bucket.bounds import Bounds
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import GRAPH, Manifest, RunFile
+from weft.runtime.log.values import Manifest, RunFile
 from weft.runtime.loop import deciding, wake_ups
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
@@ -40,7 +39,7 @@ def manifest(
     store = next(iter(program.sweeps[0].waits))[1]
     home = program.sweeps[0].homes[store].identity
     bounds = [Bounds(1, 10, int(second * SECOND), int(second * SECOND)) for second in seconds]
-    runs = {"g": {home: {0: tuple(RunFile(f"f{n}", one) for n, one in enumerate(bounds))}}}
+    runs = {home: {0: tuple(RunFile(f"f{n}", one) for n, one in enumerate(bounds))}}
     return Manifest(
         runs=runs,
         marks={name: int(mark * SECOND) for name, mark in marks.items()},
@@ -67,15 +66,15 @@ def test_rows_whose_wait_is_over(
 ) -> None:
     """A batch too few keeps them in until the next input; a batch too many comes again and again, for ever."""
     program = ExecutableGraph(graph(LEFT))
-    assert closable(program, manifest(program, *seconds, marks=marks, closed=closed), "g") is expected
+    assert closable(program, manifest(program, *seconds, marks=marks, closed=closed)) is expected
 
 
 def test_after_the_end_nothing_is_left_to_close() -> None:
     """Batches would follow each other without end, since streams stay where they were."""
     program = ExecutableGraph(graph(LEFT))
     done = manifest(program, 1, 3, marks={"v": 9, "w": 9}, closed=ENDED / SECOND)
-    assert not closable(program, done, "g")
-    assert until_next(program, done, "g", 0) is None
+    assert not closable(program, done)
+    assert until_next(program, done, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -99,15 +98,15 @@ def test_rows_that_wait_for_the_clock(
     """Without input nobody would look at the clock; with input to wait for, to look at it is in vain."""
     program = ExecutableGraph(graph(sql, idle_after=idle_after) if idle_after else graph(sql))
     left = manifest(program, 1, 3, marks={}, active=active)
-    assert until_next(program, left, "g", 6 * SECOND) == expected
-    assert until_next(program, manifest(program, marks={}, active=active), "g", 6 * SECOND) is None
+    assert until_next(program, left, 6 * SECOND) == expected
+    assert until_next(program, manifest(program, marks={}, active=active), 6 * SECOND) is None
 
 
 def test_an_inner_join_asks_for_no_batch() -> None:
     """It has nothing to do without input."""
     program = ExecutableGraph(graph(INNER))
-    assert not closable(program, Manifest(marks={"v": 9, "w": 9}), "g")
-    assert until_next(program, Manifest(), "g", 0) is None
+    assert not closable(program, Manifest(marks={"v": 9, "w": 9}))
+    assert until_next(program, Manifest(), 0) is None
 
 
 class TestDue:
@@ -122,8 +121,7 @@ class TestDue:
     def left(self, decider: Decider, **marks: float) -> Manifest:
         program = decider.active_queries.program
         assert program is not None
-        found = manifest(program, 1, 3, marks=marks)
-        return replace(found, runs={GRAPH: found.runs["g"]})
+        return manifest(program, 1, 3, marks=marks)
 
     def test_at_once_where_there_is_something_to_do(self) -> None:
         """Rows to close, queries to begin or to stop, the end of the input."""

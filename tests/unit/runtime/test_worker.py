@@ -20,12 +20,14 @@ from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
 from weft.ports.source import Part
+from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest, RunFile
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.queries.migration import StateMigration, StoreScan
 from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import NOTE, Message, error_of
+from weft.runtime.task.messages import Message
+from weft.runtime.task.reports import TaskError
 from weft.runtime.task.worker import hop_task, past_task, read_task
 from weft.session import PlannedQuery, Session
 from weft.sources.records import Decoded
@@ -62,7 +64,7 @@ def begin(root: Path, query: PlannedQuery, now: int = 0) -> Job:
     identity = checkpoint.open({})
     batch_order = BatchOrder(0, tuple("abcd"), PARTITIONS)
     name = checkpoint.write_blueprint(Blueprint(query.graph.to_json(), "", {}))
-    plan = BatchPlan(0, now, name, {"queries": name}, {"queries": batch_order.to_dict()})
+    plan = BatchPlan(0, now, name, batch_order.to_dict())
     checkpoint.close()
     streams = {name: query.query.input(name).stream for name in "abcd"}
     sources: dict[str, Any] = dict.fromkeys(streams, Made())
@@ -71,9 +73,7 @@ def begin(root: Path, query: PlannedQuery, now: int = 0) -> Job:
 
 def parcels(messages: Iterable[Message]) -> list[tuple[int, str, bytes]]:
     """What goes to other tasks, in no order."""
-    return sorted(
-        (m.partition, m.target, m.data.to_pybytes()) for m in messages if not m.target.startswith(NOTE)
-    )
+    return sorted((m.partition, m.target, m.data.to_pybytes()) for m in messages if not m.is_report)
 
 
 def test_a_task_does_the_same_in_whatever_order_its_input_comes(tmp_path: Path) -> None:
@@ -97,11 +97,11 @@ def test_a_damaged_file_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
     query = planned()
     job, store = begin(tmp_path, query), query.graph.stores[0]
     migration = StateMigration((StoreScan(store.aliases[0], store.identity, ("q",)),))
-    before = Manifest(0, {"queries": {store.identity: {0: (RunFile("0-run", Bounds(1, 9)),)}}})
-    plan = replace(job.plan, number=1, migrations={"queries": asdict(migration)}, changed=("queries",))
+    before = Manifest(0, {store.identity: {0: (RunFile("0-run", Bounds(1, 9)),)}})
+    plan = replace(job.plan, number=1, migration=asdict(migration), changed=True)
     job.setup.storage.put(f"{BUCKETS}/0-run", b"nonsense")
     (told,) = past_task(replace(job, plan=plan, before=before, boundary=True), 0)
-    error = error_of(told.content())
+    error = TaskError.from_message(told).error
     assert isinstance(error, StateError)
     assert "0-run" in error.message
 
@@ -110,18 +110,18 @@ def test_a_worker_does_not_take_an_old_checkpoint_for_a_new_one(tmp_path: Path) 
     """Python workers live on: a checkpoint deleted and begun anew would run by the graph of the old one."""
     query, root = planned(), tmp_path / "ck"
     first = begin(root, query)
-    first.program(first.plan.blueprint)
+    assert first.program.graph == query.graph
     shutil.rmtree(root)
     second = begin(root, query)
     second.setup.storage.delete(f"blueprints/{second.plan.blueprint}.json")
     with pytest.raises(StateError, match=f"{second.plan.blueprint}.json is missing"):
-        second.program(second.plan.blueprint)
+        second.program  # noqa: B018
 
 
 def test_a_job_goes_through_json(tmp_path: Path) -> None:
     """Tasks that stay are told of batches over a channel that carries nothing else."""
     job = begin(tmp_path, planned())
-    before = Manifest(0, {"queries": {"s": {0: (RunFile("0-x", Bounds(1, 9)),)}}}, {"a": 5}, arrived={"a": 7})
-    lean = replace(job, before=before, counting=frozenset("q"), limit=3).for_task()
+    before = Manifest(0, {"s": {0: (RunFile("0-x", Bounds(1, 9)),)}}, {"a": 5}, arrived={"a": 7})
+    lean = replace(job, before=before, counting=frozenset("q"), limits=TaskLimits(3)).for_task()
     told = json.loads(json.dumps(lean.to_dict(lambda _: None)))
     assert Job.from_dict(job.setup, told) == replace(lean, plan=BatchPlan.from_dict(told["plan"]))

@@ -2,7 +2,7 @@
 
 Guarantees: a key is seen when its first tuple has come, and complete when every input has one; both are counted once.
 A key that would have more results than the limit keeps those it has: the tuples of the batch that would add to them are
-set aside for the query, and told with the key and with how many tuples every input would then have of it.
+set aside for the query, and reported with the key and with how many tuples every input would then have of it.
 """
 
 from __future__ import annotations
@@ -138,12 +138,12 @@ def _census(
     now = np.any([before[a] + kept[a] > 0 for a in plan.homes], axis=0)
     full = np.all([count > 0 for count in before.values()], axis=0)
     after = np.all([before[a] + kept[a] > 0 for a in plan.homes], axis=0)
-    told = tuple(
+    too_many = tuple(
         TooMany(str(keys.values[int(n)]), {a: int(before[a][n] + came[a][n]) for a in plan.homes})
         for n in np.flatnonzero(large)[:TOLD]
     )
     aside = sum(int(count[large].sum()) for count in came.values())
-    return Census(int((now & ~seen).sum()), int((after & ~full).sum()), aside, told)
+    return Census(int((now & ~seen).sum()), int((after & ~full).sum()), aside, too_many)
 
 
 def _without(

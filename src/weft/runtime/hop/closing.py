@@ -31,7 +31,7 @@ from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.logical.expr import Column, Expr, columns
 from weft.logical.expr import all_of as conjunction
-from weft.runtime.hop.probe_step import PORTION_BYTES
+from weft.runtime.hop.limits import PORTION_BYTES
 from weft.runtime.model.batch_order import ENDED, BatchOrder, Clock
 from weft.runtime.model.columns import BATCH, FOREVER, full, full_name
 from weft.runtime.program.executable import ExecutableGraph
@@ -132,7 +132,10 @@ class _Choice:
         return self.clock.now >= ENDED or (member.backfill and self.batch_order.number == member.first)
 
     def _seeds(self, alias: str) -> Masks:
-        """The tuples that came, if it is not for probes to find what they make, and those whose wait ends."""
+        """The tuples that this batch decides on: those whose wait for partners ends in it, and those it brought.
+
+        The latter are left out where probes find the rows that they make.
+        """
         one, probed = self.held[alias], self.plan.closing.walked and alias not in self.plan.completing
         waits = {w for (_, name), w in self.plan.waits.items() if name == alias and w is not None}
         found = []

@@ -27,9 +27,7 @@ from weft.runtime.model.columns import FOREVER, MAX, UNTIL, full, per_key, seq_n
 from weft.runtime.program.store_plans import Step
 from weft.runtime.state.counting import ranks_of
 
-__all__ = ["PORTION_BYTES", "Found", "Heaviest", "Probe", "prepare"]
-
-PORTION_BYTES = 1 << 26  # about so much do the matches take that are looked at together
+__all__ = ["Found", "Heaviest", "Probe", "prepare"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

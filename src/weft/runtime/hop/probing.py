@@ -9,7 +9,7 @@ where ranges say how many they are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -19,8 +19,9 @@ from weft.bucket.bucket import Bucket
 from weft.errors import FunctionError
 from weft.plan.rules import ProbeRule, ResultRule
 from weft.plan.schedule import LOCAL
-from weft.runtime.hop.outcome import Outcome, finish
-from weft.runtime.hop.probe_step import PORTION_BYTES, Found, Heaviest, Probe, prepare
+from weft.runtime.hop.outcome import Outcome
+from weft.runtime.hop.probe_step import Found, Heaviest, Probe, prepare
+from weft.runtime.hop.projection import finish
 from weft.runtime.hop.routing import of_use, send
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import concat
@@ -42,13 +43,13 @@ class Probes:
     outcome: Outcome
     here: Here
     later: list[str]
-    edges: Collection[str] | None = None  # None: all
-    portion: int = PORTION_BYTES
-    _path: list[Probe] = field(default_factory=list)  # the probes that are under way, the first one first
+    _path: list[Probe] = field(
+        default_factory=list, init=False
+    )  # the probes that are under way, the first one first
 
     def run(self, rule: ProbeRule, batches: Sequence[pa.RecordBatch]) -> None:
         """Probe with what has arrived, and pass the matches on: within the task, or to another."""
-        for batch in _joined(batches, self.portion):
+        for batch in _joined(batches, self.outcome.options.limits.portion_bytes):
             self._probe(rule, batch)
 
     def _probe(self, rule: ProbeRule, batch: pa.RecordBatch) -> None:
@@ -58,19 +59,19 @@ class Probes:
             runs = visible(self.program, rule, self.state, self.batch_order)
             probe = prepare(self.program.steps[rule.edge], batch, runs, self.batch_order)
             with self._under_way(probe):
-                self._found(rule, probe)
+                self._pass_on_all(rule, probe)
         except FunctionError as error:
             self.outcome.fail(rule.users, error)
 
-    def _found(self, rule: ProbeRule, probe: Probe) -> None:
+    def _pass_on_all(self, rule: ProbeRule, probe: Probe) -> None:
         """Pass on what a probe finds."""
-        onward = [name for name in rule.outputs if self.edges is None or name in self.edges]
+        onward = [name for name in rule.outputs if self.outcome.options.uses(name)]
         ends = [end for name in onward if isinstance(end := self.program.rules[name], ResultRule)]
         further = [name for name in onward if not isinstance(self.program.rules[name], ResultRule)]
         self.outcome.tally(rule.edge, probes=probe.tuples)
         if not further and self._counted(rule, ends, probe):
             return
-        for found in probe.portions(self.portion):
+        for found in probe.portions(self.outcome.options.limits.portion_bytes):
             self.outcome.tally(rule.edge, matches=found.num_rows)
             self._pass_on(found, ends, further)
             if self._nobody_waits(rule):
@@ -96,7 +97,7 @@ class Probes:
 
     def _counted(self, rule: ProbeRule, ends: Sequence[ResultRule], probe: Probe) -> bool:
         """Count results, and no more, where that is all that is asked for and ranges tell it."""
-        if self.program.sets or not all(self.outcome.only_counts(end.users) for end in ends):
+        if self.program.sets or not all(self.outcome.options.only_counts(end.users) for end in ends):
             return False
         found = probe.count()
         if found is None:

@@ -1,9 +1,8 @@
 """The log of a session: the plan of every batch, written before it runs, and what it left, written when it is done.
 
 Guarantees: a batch is committed by one write. A manifest names every live file of state, so files of committed batches
-that none of the kept manifests names are nobody's and are deleted. A log belongs to one set of streams and queries, to
-one format version and, on a disk, to one running session at a time. Whatever is missing or damaged is either made again
-exactly or a `StateError` that names it:
+that none of the kept manifests names are nobody's and are deleted. `weft.runtime.log.ownership` says whose a log is.
+What is missing or damaged is made again exactly, where other entries tell it, or a `StateError` names it:
 
     weft.json            whose log this is, its format, whether a batch was ever committed and a query ever stopped
     state/N.json         the manifest of batch N; the last two are kept
@@ -19,50 +18,38 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import math
 import os
 import shutil
 import threading
-import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError
-from weft.runtime.log.locking import lock_directory, unlock
+from weft.runtime.log.ownership import BUCKETS, FORMAT, NEW_DIRECTORY, Ownership
 from weft.runtime.log.record import read_record, write_record
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.storage.storage import LocalDisk, Memory, Storage
 
 __all__ = ["BUCKETS", "FORMAT", "Checkpoint"]
 
-_NEW = "use a new checkpoint directory"
-
-FORMAT = 6
 KEPT = 2  # manifests: the last one, and the one that a repetition of the last batch starts from
-BUCKETS = "state/buckets"
-
-# Formats of old, and the last version of Weft that reads each.
-_READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1"}
 
 
-@dataclass(slots=True)
 class Checkpoint:
-    """A log in a storage; given a path, in a directory."""
+    """A log in a storage.
 
-    storage: Storage
-    _locks: list[int] = field(default_factory=list)
-    _owned: dict[str, Any] = field(default_factory=dict)
-    _claimed: dict[str, Any] = field(default_factory=dict)
-    _kept: dict[int, Manifest] = field(default_factory=dict)  # as they were written
-    _plans: dict[int, BatchPlan] = field(default_factory=dict)
-    _pinned: set[str] = field(default_factory=set)  # entries that the next plan will name
-    _guard: threading.Lock = field(
-        default_factory=threading.Lock
-    )  # a batch is planned while another is committed
-    _committed: bool = False  # whether weft.json says that a batch was committed
+    A batch is planned while another is committed, in another thread: what both use is guarded by a lock.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._ownership = Ownership(storage)
+        self._manifests: dict[int, Manifest] = {}  # as they were written
+        self._plans: dict[int, BatchPlan] = {}
+        self._pinned: set[str] = set()  # entries that the next plan will name
+        self._guard = threading.Lock()
 
     @classmethod
     def at(cls, root: Path) -> Checkpoint:
@@ -85,110 +72,50 @@ class Checkpoint:
         One of another version or in use is refused, and so is one whose streams are not all here as they were; more
         of them may have come. What is ``fixed`` is as it was when the log was made.
         """
-        self._take_lock()
-        found = self.owner()
-        if "streams" in found:
-            self._check_same(found["streams"], streams)
-            for name, value in fixed.items():
-                if found[name] != value:
-                    raise StateError(
-                        f"{self._here} was made with {name} {found[name]}, not {value}", hint=_NEW
-                    )
-        identity: str = found.get("identity") or uuid.uuid4().hex
-        self._committed = found.get("committed", False)
-        told = {name: found.get(name, False) for name in ("committed", "stops")}
-        self._owned = {"format": FORMAT, "identity": identity, **told}
-        self._claimed = {"streams": dict(streams), **fixed}
-        if not found:
-            write_record(self.storage, "weft.json", self._owned)
+        identity = self._ownership.open(streams, fixed)
         self._check_complete()
         return identity
 
-    @property
-    def _here(self) -> str:
-        return self.storage.locate("")
-
     def owner(self) -> dict[str, Any]:
         """Whose log this is, as far as it says; nothing where there is no log."""
-        data = self.storage.get("weft.json")
-        if data is None:
-            for kind in ("state", "plan", "blueprints"):
-                if any(name.endswith(".json") for name in self.storage.list(kind)):
-                    raise StateError(
-                        f"{self.storage.locate('weft.json')} is missing, though there is a log",
-                        hint=f"restore it from a copy, or {_NEW}",
-                    )
-            return {}
-        self._check_format(data)
-        found: dict[str, Any] = read_record(self.storage, "weft.json")
-        return found
-
-    def _check_format(self, data: bytes) -> None:
-        """Refuse a log that an older version wrote, which had no checksums, or a newer one."""
-        found = _format_of(data)
-        if found is not None and found != FORMAT:
-            reader = _READ_BY.get(found)
-            hint = f"Weft {reader} reads it; with this version, {_NEW}" if reader else _NEW
-            raise StateError(
-                f"{self._here} has format {found}, this version of Weft reads {FORMAT}", hint=hint
-            )
+        return self._ownership.read()
 
     def _check_complete(self) -> None:
         """Refuse a log that has lost all of its manifests: it would begin again from nothing, without a word.
 
         Where the plan of the very first batch is there, so are those of all batches, and they are repeated.
         """
-        if self._committed and not self._numbers("state") and 0 not in self._numbers("plan"):
+        if self._ownership.has_commits and not self._numbers("state") and 0 not in self._numbers("plan"):
             raise StateError(
                 f"{self.storage.locate('state')} has lost its manifests, though batches were committed",
-                hint=f"restore them from a copy, or {_NEW}",
+                hint=f"restore them from a copy, or {NEW_DIRECTORY}",
             )
 
     def claim(self) -> None:
         """Make the log that of the streams it was opened for; until then it is as it was."""
-        write_record(self.storage, "weft.json", {**self._owned, **self._claimed})
+        self._ownership.claim()
 
     def extend(self, streams: Mapping[str, Any]) -> None:
         """Remember streams that came while the session runs."""
-        self._claimed["streams"] = {**self._claimed["streams"], **streams}
-        self.claim()
-
-    def _check_same(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        for name, what in old.items():
-            if name not in new:
-                raise StateError(
-                    f"{self._here} belongs to other streams or queries: it knows a stream {name}",
-                    hint=f"register it again, or use a new checkpoint directory for these: {', '.join(new)}",
-                )
-            if list(new[name]) != what:
-                raise StateError(
-                    f"{self._here} belongs to other streams or queries: there, stream {name} is {what}",
-                    hint=_NEW,
-                )
-
-    def _take_lock(self) -> None:
-        if self.root is None:
-            return
-        (self.root / BUCKETS).mkdir(parents=True, exist_ok=True)
-        self._locks = lock_directory(self.root)
+        self._ownership.add_streams(streams)
 
     def close(self) -> None:
         """Let the log go."""
-        unlock(self._locks)
+        self._ownership.close()
 
     def manifest(self, number: int) -> Manifest | None:
         """What a batch left; None if it is not committed. The one before the first batch is empty."""
         if number < 0:
             return Manifest()
-        if number not in self._kept:
+        if number not in self._manifests:
             hint = f"restore it, or delete it to repeat batch {number} from what the batch before left"
             data = read_record(self.storage, _entry("state", number), hint)
             if data is None:
                 return None
-            self._kept[number] = Manifest.from_dict(data)
-        return self._kept[number]
+            self._manifests[number] = Manifest.from_dict(data)
+        return self._manifests[number]
 
-    def migrated(self, number: int) -> Manifest | None:
+    def migrated_manifest(self, number: int) -> Manifest | None:
         """What a batch begins with, where its plan is another than that of the batch before."""
         data = read_record(
             self.storage,
@@ -197,21 +124,19 @@ class Checkpoint:
         )
         return None if data is None else Manifest.from_dict(data)
 
-    def write_relaid(self, number: int, manifest: Manifest) -> None:
+    def write_migrated(self, number: int, manifest: Manifest) -> None:
         """Fix what a batch begins with."""
         write_record(self.storage, _entry("relaid", number), manifest.to_dict())
 
     def last(self) -> int:
         """The last committed batch; -1 if there is none."""
-        return max(self._kept) if self._kept else max(self._numbers("state"), default=-1)
+        return max(self._manifests) if self._manifests else max(self._numbers("state"), default=-1)
 
     def commit(self, manifest: Manifest) -> None:
         """Make a batch final."""
         write_record(self.storage, _entry("state", manifest.number), manifest.to_dict())
-        self._kept[manifest.number] = manifest
-        if not self._committed:
-            self._committed, self._owned["committed"] = True, True
-            self.claim()
+        self._manifests[manifest.number] = manifest
+        self._ownership.note_commit()
 
     def tidy(self, manifest: Manifest) -> None:
         """Delete what nobody needs any more now that a batch is final."""
@@ -220,12 +145,12 @@ class Checkpoint:
         for kind in ("plan", "state", "relaid"):
             self.storage.delete(_entry(kind, old))
         with self._guard:
-            dropped = [one for number, one in self._kept.items() if number <= old]
-            self._kept = {number: one for number, one in self._kept.items() if number > old}
+            dropped = [one for number, one in self._manifests.items() if number <= old]
+            self._manifests = {number: one for number, one in self._manifests.items() if number > old}
             self._plans = {number: one for number, one in self._plans.items() if number > old}
-            for entry in _entries_of(dropped) - _entries_of(self._kept.values()) - self._in_use():
+            for entry in _entries_of(dropped) - _entries_of(self._manifests.values()) - self._in_use():
                 self.storage.delete(entry)
-        self._clean_buckets(manifest.number, self._kept.values())
+        self._clean_buckets(manifest.number, self._manifests.values())
 
     def _in_use(self) -> set[str]:
         """The entries that plans name, and those that a plan is about to name."""
@@ -257,7 +182,7 @@ class Checkpoint:
                     self.storage.delete(_entry(kind, number))
         manifests = [self.manifest(number) for number in self._numbers("state")]
         with contextlib.suppress(StateError):  # one that is damaged is made again
-            manifests += [self.migrated(number) for number in self._numbers("relaid")]
+            manifests += [self.migrated_manifest(number) for number in self._numbers("relaid")]
         self._clean_buckets(last, [one for one in manifests if one is not None])
         plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
         named = _entries_of(plans) | _entries_of(one for one in manifests if one is not None)
@@ -302,7 +227,7 @@ class Checkpoint:
         if data is None:
             raise StateError(
                 f"{self.storage.locate(entry)} is missing, which says what the queries run by",
-                hint=f"restore it from a copy, or {_NEW}",
+                hint=f"restore it from a copy, or {NEW_DIRECTORY}",
             )
         return Blueprint(**data)
 
@@ -335,27 +260,25 @@ class Checkpoint:
         """The bytes of that name."""
         data, where = self.storage.get(f"blobs/{name}"), self.storage.locate(f"blobs/{name}")
         if data is None:
-            raise StateError(f"{where} is missing", hint=f"restore it from a copy, or {_NEW}")
+            raise StateError(f"{where} is missing", hint=f"restore it from a copy, or {NEW_DIRECTORY}")
         if hashlib.blake2b(data, digest_size=16).hexdigest() != name:
-            raise StateError(f"{where} is damaged", hint=f"restore it from a copy, or {_NEW}")
+            raise StateError(f"{where} is damaged", hint=f"restore it from a copy, or {NEW_DIRECTORY}")
         return data
 
     def stops(self) -> dict[str, tuple[str, str]]:
         """The queries that were ever asked to stop: why, and a fingerprint; it need not have happened yet."""
         found = read_record(self.storage, "stops.json")
-        if found is None and self._owned.get("stops"):
+        if found is None and self._ownership.has_stops:
             raise StateError(
                 f"{self.storage.locate('stops.json')} is missing, which says which queries were stopped",
-                hint=f"restore it from a copy, or {_NEW}",
+                hint=f"restore it from a copy, or {NEW_DIRECTORY}",
             )
         return {name: (why, what) for name, (why, what) in (found or {}).items()}
 
     def write_stop(self, name: str, reason: str, fingerprint: str) -> None:
         """Remember that a query is to stop, and what it is: another may have its name one day."""
         write_record(self.storage, "stops.json", {**self.stops(), name: (reason, fingerprint)})
-        if not self._owned.get("stops"):
-            self._owned["stops"] = True
-            self.claim()
+        self._ownership.note_stop()
 
     def forget_stop(self, name: str) -> None:
         """A query of that name is to run again."""
@@ -382,16 +305,6 @@ def _batch_of(name: str) -> float:
 def _is_hash(name: str) -> bool:
     """Whether a name is one that the log gives; others are none of its business."""
     return bool(name) and all(letter in "0123456789abcdef" for letter in name)
-
-
-def _format_of(data: bytes) -> int | None:
-    """The format that weft.json is of, old or new; None if it cannot be told."""
-    for text in data.split(b"\n"):
-        with contextlib.suppress(ValueError):
-            found = json.loads(text)
-            if isinstance(found, dict) and isinstance(found.get("format"), int):
-                return int(found["format"])
-    return None
 
 
 def _entries_of(values: Iterable[BatchPlan | Manifest]) -> set[str]:

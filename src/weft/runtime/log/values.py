@@ -15,10 +15,7 @@ from typing import Any
 from weft.bucket.bounds import Bounds
 from weft.ports.source import Part
 
-__all__ = ["GRAPH", "BatchPlan", "Blueprint", "HeldRun", "Inputs", "Manifest", "RunFile", "Runs"]
-
-# The one graph that all queries share.
-GRAPH = "queries"
+__all__ = ["BatchPlan", "Blueprint", "HeldRun", "Inputs", "Manifest", "RunFile", "Runs"]
 
 # By stream: the parts that a batch takes, in order.
 Inputs = Mapping[str, tuple[Part, ...]]
@@ -52,18 +49,18 @@ class HeldRun:
     bytes: int
 
 
-# By graph, store (its identity) and partition.
-Runs = dict[str, dict[str, dict[int, tuple[RunFile, ...]]]]
+# By store (its identity) and partition.
+Runs = dict[str, dict[int, tuple[RunFile, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics.
 
-    ``marks`` to ``oldest`` are by stream, ``kept`` and ``evicted`` by graph and store (`migration.StateFacts`),
-    ``results`` by query, ``metrics`` by graph; ``failed`` says why queries could not be answered, which stops them;
+    ``marks`` to ``oldest`` are by stream, ``kept`` and ``evicted`` by store (`visibility.StateFacts`), ``results`` by
+    query; ``metrics`` are empty if no query ran. ``failed`` says why queries could not be answered, which stops them;
     ``closed`` up to which time rows of queries with outer joins are closed; ``dealt`` how many tuples have been dealt
-    out to the partitions of stores, by graph, store and read task; ``held`` are results that wait to leave, by query.
+    out to the partitions of stores, by store and read task; ``held`` are results that wait to leave, by query.
     ``blueprint`` names the blueprint that the batch ran by, ``cursors`` how far each stream has been taken.
     """
 
@@ -74,14 +71,14 @@ class Manifest:
     arrived: Mapping[str, int] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
     oldest: Mapping[str, int] = field(default_factory=dict)
-    kept: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
-    evicted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    kept: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    evicted: Mapping[str, int] = field(default_factory=dict)
     results: Mapping[str, int] = field(default_factory=dict)
     records: Mapping[str, int] = field(default_factory=dict)  # seen and bad, of all streams
     metrics: Mapping[str, Any] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
-    dealt: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+    dealt: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     held: Mapping[str, tuple[HeldRun, ...]] = field(default_factory=dict)
     blueprint: str = ""
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -89,30 +86,22 @@ class Manifest:
     def files(self) -> set[str]:
         """The files it names: buckets, and results that wait."""
         return {run.name for runs in self.held.values() for run in runs} | {
-            run.name
-            for stores in self.runs.values()
-            for partitions in stores.values()
-            for runs in partitions.values()
-            for run in runs
+            run.name for partitions in self.runs.values() for runs in partitions.values() for run in runs
         }
 
-    def of(self, graph: str, store: str, partition: int) -> tuple[RunFile, ...]:
+    def runs_of(self, store: str, partition: int) -> tuple[RunFile, ...]:
         """The runs of a store's partition, oldest first."""
-        return self.runs.get(graph, {}).get(store, {}).get(partition, ())
+        return self.runs.get(store, {}).get(partition, ())
 
-    def bytes_of(self, graph: str, store: str) -> int:
-        """How much a store holds."""
-        partitions = self.runs.get(graph, {}).get(store, {}).values()
-        return sum(run.bounds.bytes for runs in partitions for run in runs)
+    def bytes_of(self, store: str) -> int:
+        """How many bytes the runs of a store have."""
+        return sum(run.bounds.bytes for runs in self.runs.get(store, {}).values() for run in runs)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         runs = {
-            graph: {
-                store: {str(part): [run.to_dict() for run in found] for part, found in parts.items()}
-                for store, parts in stores.items()
-            }
-            for graph, stores in self.runs.items()
+            store: {str(part): [run.to_dict() for run in found] for part, found in parts.items()}
+            for store, parts in self.runs.items()
         }
         held = {query: [asdict(run) for run in found] for query, found in self.held.items()}
         plain = {name: getattr(self, name) for name in _PLAIN}
@@ -122,13 +111,8 @@ class Manifest:
     def from_dict(cls, data: Mapping[str, Any]) -> Manifest:
         """What `to_dict` made, also after a way through JSON."""
         runs = {
-            graph: {
-                store: {
-                    int(part): tuple(RunFile.from_dict(run) for run in found) for part, found in parts.items()
-                }
-                for store, parts in stores.items()
-            }
-            for graph, stores in data["runs"].items()
+            store: {int(part): tuple(map(RunFile.from_dict, found)) for part, found in parts.items()}
+            for store, parts in data["runs"].items()
         }
         held = {query: tuple(HeldRun(**run) for run in found) for query, found in data["held"].items()}
         return cls(runs=runs, held=held, **{name: data[name] for name in _PLAIN})
@@ -139,20 +123,20 @@ _PLAIN = tuple(name for name in Manifest.__slots__ if name not in ("runs", "held
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What a batch will do: the time it began at, the queries that stand, and per graph its blueprint and its turn.
+    """What a batch will do: the time it began at, the blueprint that its queries run by, and its place in the order.
 
-    ``migrations`` are the jobs to be done before it, by graph; ``changed`` the graphs that are others than before.
-    ``inputs`` are the parts of each stream that it takes, ``cursors`` how far the streams are taken with it. ``begun``
-    are the queries of which it is the first batch.
+    ``batch_order`` is a `BatchOrder` as plain data, None if no query runs. ``changed`` says whether the graph is not
+    that of the batch before, and ``migration`` is then the job to be done before the batch, if there is any: a
+    `StateMigration` as plain data. ``inputs`` are the parts of each stream that it takes, ``cursors`` how far the
+    streams are taken with it. ``begun`` are the queries of which it is the first batch.
     """
 
     number: int
     now: int
     blueprint: str
-    graphs: Mapping[str, str]
-    batch_orders: Mapping[str, Mapping[str, Any]]
-    migrations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    changed: tuple[str, ...] = ()
+    batch_order: Mapping[str, Any] | None = None
+    migration: Mapping[str, Any] | None = None
+    changed: bool = False
     inputs: Inputs = field(default_factory=dict)
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     begun: tuple[str, ...] = ()
@@ -167,8 +151,7 @@ class BatchPlan:
     def from_dict(cls, data: Mapping[str, Any]) -> BatchPlan:
         """What `to_dict` made, also after a way through JSON."""
         inputs = {name: tuple(map(Part.from_dict, parts)) for name, parts in data["inputs"].items()}
-        lists = {name: tuple(data[name]) for name in ("changed", "begun")}
-        return cls(**{**data, **lists, "inputs": inputs})
+        return cls(**{**data, "begun": tuple(data["begun"]), "inputs": inputs})
 
     @property
     def parts(self) -> Iterator[tuple[str, Part]]:

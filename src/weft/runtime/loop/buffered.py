@@ -31,7 +31,10 @@ __all__ = ["BufferedResults", "opened", "release", "written"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferedResults:
-    """A run that waits; ``file`` is where it is, from row ``first`` on, if it is in one."""
+    """A sorted run of results that wait to leave.
+
+    If it has been written, ``file`` names the file that holds it from row ``first`` on; else ``file`` is empty.
+    """
 
     run: pa.RecordBatch
     file: str = ""
@@ -46,7 +49,10 @@ class BufferedResults:
 def release(
     waiting: Iterable[BufferedResults], new: Sequence[pa.RecordBatch], clock: int
 ) -> tuple[list[pa.RecordBatch], list[BufferedResults]]:
-    """The results of times before a clock, in order and without these, and what waits on; ``new`` are sorted runs."""
+    """Part the results at a clock: those of earlier times in order, without the column of times, and those that wait.
+
+    ``waiting`` are the runs that waited before, ``new`` the sorted runs that have come.
+    """
     leaving, staying, late = [], [], []
     for one in waiting:
         cut = _cut(one.run, clock)
@@ -58,14 +64,14 @@ def release(
         leaving.append(run.slice(0, cut))
         late.append(run.slice(cut))
     if any(run.num_rows for run in late):
-        staying.append(BufferedResults(_one(late)))
+        staying.append(BufferedResults(_merged(late)))
     while len(staying) > 1 and staying[-2].run.num_rows < 2 * staying[-1].run.num_rows:
         last = [one.run for one in staying[-2:]]  # so there are few runs, and a row is copied a few times
-        staying[-2:] = [BufferedResults(_one(last))]
+        staying[-2:] = [BufferedResults(_merged(last))]
     return merge(leaving, 1).batches, staying
 
 
-def _one(runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _merged(runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(merge(runs, 1, keep=True).batches)
 
 
@@ -74,7 +80,7 @@ def _cut(run: pa.RecordBatch, clock: int) -> int:
 
 
 def opened(storage: Storage, runs: Iterable[HeldRun]) -> list[BufferedResults]:
-    """What waits in files."""
+    """The runs that a manifest says wait."""
     return [BufferedResults(_read(storage, run.name).slice(run.first), run.name, run.first) for run in runs]
 
 
@@ -110,7 +116,7 @@ def _checksum(path: str, size: int, modified: int, inode: int) -> int:  # noqa: 
 
 
 def written(storage: Storage, number: int, waiting: Iterable[BufferedResults]) -> tuple[HeldRun, ...]:
-    """Where what waits is; what is in no file gets one, under a name that no other attempt at the batch has."""
+    """Write the runs that are in no file, under names that no other attempt has; where all of them are."""
     found = []
     for one in waiting:
         name, first = one.file, one.first

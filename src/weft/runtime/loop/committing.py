@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from weft.errors import SinkError, WeftError
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.deliver import deliver
-from weft.runtime.loop.ordered_output import Gathered
+from weft.runtime.loop.ending import BatchEnd
 from weft.runtime.loop.query_sinks import Output
-from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.queries.changelog import Changelog
 
 __all__ = ["Committer", "Ended"]
@@ -29,12 +28,10 @@ _LOG = logging.getLogger("weft")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A batch whose tasks are done: what they told, what it leaves, and the results that the driver put in order."""
+    """A batch that is to be committed: what ran, what it leaves, where results go, and when it began."""
 
-    plan: BatchPlan
-    told: TaskReports
-    manifest: Manifest
-    ordered: Mapping[str, Gathered]
+    ran: RanBatch
+    left: BatchEnd
     outputs: Mapping[str, Output]
     began: float
 
@@ -64,7 +61,7 @@ class Committer:
     def _commit_and_tell(self, ended: Ended, after: Callable[[Ended], None]) -> None:
         self._commit(ended)
         after(ended)
-        self.log.tidy(ended.manifest)
+        self.log.tidy(ended.left.manifest)
 
     def wait(self) -> None:
         """Wait until all batches are committed; an error in doing so is raised here."""
@@ -85,7 +82,7 @@ class Committer:
 
     def _commit(self, ended: Ended) -> None:
         failed = dict(self._deliver(ended))
-        manifest = ended.manifest
+        manifest = ended.left.manifest
         if failed:
             results = {name: rows for name, rows in manifest.results.items() if name not in failed}
             manifest = replace(manifest, failed={**manifest.failed, **failed}, results=results)
@@ -96,12 +93,13 @@ class Committer:
 
     def _deliver(self, ended: Ended) -> Iterable[tuple[str, str]]:
         """Results to their sinks; those that refuse them, and why."""
+        ran, ordered = ended.ran, ended.left.ordered
         for name, output in ended.outputs.items():
             if name in self.broken:
                 yield name, self.broken[name]
                 continue
             try:
-                deliver(output, name, ended.plan.number, ended.told, ended.ordered.get(name))
+                deliver(output, name, ran.number, ran.reports.answers, ordered.get(name))
             except Exception as error:  # whatever a sink raises is about its query alone
                 why = error.message if isinstance(error, WeftError) else str(error)
                 if len(ended.outputs) == 1:  # no other query would go on

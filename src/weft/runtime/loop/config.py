@@ -9,8 +9,7 @@ from typing import Any
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Source
-from weft.runtime.hop.interpret import LIMIT
-from weft.runtime.hop.probe_step import PORTION_BYTES
+from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.queries.active import Asks, Decide, never
 from weft.runtime.queries.resume import Restore
@@ -50,3 +49,8 @@ class RunConfig:
     functions: Mapping[str, PackedFunction] = field(default_factory=dict)  # those that are registered by now
     asks: Asks = never
     spark: Any = None  # for sources that need it
+
+    @property
+    def limits(self) -> TaskLimits:
+        """What of it tasks are given: how much they may hold and give."""
+        return TaskLimits(self.key_limit, self.portion_bytes, self.result_limit)

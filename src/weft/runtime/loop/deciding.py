@@ -10,16 +10,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 
 from weft.errors import StateError
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import GRAPH, BatchPlan, Manifest
+from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver import driver_order, expected
-from weft.runtime.loop.ending import facts_of
-from weft.runtime.loop.wake_ups import closable, until_next
+from weft.runtime.loop.migrated_manifest import facts_of
+from weft.runtime.loop.wake_ups import WakeUps
 from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import History
@@ -35,21 +35,18 @@ __all__ = ["Decider"]
 _LOG = logging.getLogger("weft")
 
 
-@dataclass
 class Decider:
-    """Plans one batch after the other; ``clock`` gives microseconds since 1970."""
+    """Plans one batch after the other."""
 
-    config: RunConfig
-    log: Checkpoint
-    history: History
-    changelog: Changelog = field(default_factory=Changelog)
-    active_queries: ActiveQueries = field(default_factory=ActiveQueries)
-    samples: Samples | None = None
-    ending: bool = False  # whether all input has come
-    clock: Callable[[], int] = lambda: time.time_ns() // 1000
-    blueprint: str = ""  # of what stands
-    _known: dict[str, ActiveQueries] = field(default_factory=dict)  # by blueprint, the last ones
-    _due: float | None = None  # when a batch is due though nothing comes, by the monotonic clock
+    def __init__(self, config: RunConfig, log: Checkpoint, history: History) -> None:
+        self.config, self.log, self.history = config, log, history
+        self.changelog = Changelog()
+        self.active_queries, self.blueprint = ActiveQueries(), ""  # what runs, and its name in the log
+        self.samples: Samples | None = None
+        self.ending = False  # whether all input has come
+        self.clock: Callable[[], int] = lambda: time.time_ns() // 1000  # microseconds since 1970
+        self._known: dict[str, ActiveQueries] = {}  # by blueprint, the last ones
+        self._wake_ups = WakeUps()
 
     def queries_of(self, blueprint: str) -> ActiveQueries:
         """What a blueprint says; the last ones are known without reading them."""
@@ -70,7 +67,7 @@ class Decider:
             return True  # where nothing runs, nothing is stored that a query could begin with
         if self.ending and not self._has_ended(before):
             return True
-        return self._due is not None and time.monotonic() >= self._due
+        return self._wake_ups.now()
 
     def _has_ended(self, before: Manifest) -> bool:
         program = self.active_queries.program
@@ -79,17 +76,14 @@ class Decider:
 
     def schedule(self, before: Manifest, now: int) -> None:
         """Work out when the next batch is due, if nothing comes; called after a batch, whose time is given."""
-        program, pause = self.active_queries.program, None
-        if program is not None:
-            pause = 0.0 if closable(program, before, GRAPH) else until_next(program, before, GRAPH, now)
-        self._due = None if pause is None else time.monotonic() + pause
+        self._wake_ups.schedule(self.active_queries.program, before, now)
 
     def new(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> BatchPlan:
         """The plan of the next batch, over some input; queries that were asked for, or stopped, are in it."""
         self._check_open(before, inputs)
         number = before.number + 1
         changes, migration = self.changelog.take(), None
-        found = self.next_queries(changes, facts_of(before, GRAPH))
+        found = self.next_queries(changes, facts_of(before))
         if found is not None:
             self.active_queries, migration = found
         if migration is not None or not self.blueprint:
@@ -98,24 +92,20 @@ class Decider:
             if isinstance(self.log.storage, Memory) and self.active_queries.program is not None:
                 programs = self.log.storage.objects.setdefault("programs", {})
                 programs[self.blueprint] = self.active_queries.program  # tasks are in this process
-        program, batch_orders = self.active_queries.program, {}
+        program, batch_order = self.active_queries.program, None
         if program is not None:
             ended = self.ending and not any(inputs.values())  # input that fails can still be taken back
-            batch_orders[GRAPH] = self._turn(program, number, before, ended=ended).to_dict()
-        begun = tuple(sorted(name for name in changes.begin if name in self.active_queries.requests))
-        plan = BatchPlan(
+            batch_order = self._order(program, number, before, ended=ended).to_dict()
+        return BatchPlan(
             number,
             self._now(before),
             self.blueprint,
-            dict.fromkeys(batch_orders, self.blueprint),
-            batch_orders,
+            batch_order,
+            asdict(migration) if migration is not None and migration.is_needed else None,
+            changed=migration is not None,
             inputs=inputs,
-            begun=begun,
+            begun=tuple(sorted(name for name in changes.begin if name in self.active_queries.requests)),
         )
-        if migration is None:
-            return plan
-        migrations = {GRAPH: asdict(migration)} if migration.is_needed else {}
-        return replace(plan, migrations=migrations, changed=(GRAPH,))
 
     def next_queries(
         self, changes: Changes, facts: StateFacts
@@ -154,7 +144,7 @@ class Decider:
         known = [before.marks[name] for name in untimed if name in before.marks]
         return max([self.clock(), *known])
 
-    def _turn(self, program: ExecutableGraph, number: int, before: Manifest, *, ended: bool) -> BatchOrder:
+    def _order(self, program: ExecutableGraph, number: int, before: Manifest, *, ended: bool) -> BatchOrder:
         """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""
         results = sum(before.results.values())
         seen = expected(number, program.graph, self.history.last, before.arrived, results)

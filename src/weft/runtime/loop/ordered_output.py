@@ -18,11 +18,15 @@ from weft.kernels.order.merging import merge
 from weft.plan.graph import Member
 from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.sorting import key_count, tuples_before
-from weft.runtime.loop.buffered import BufferedResults, release
+from weft.runtime.log.values import HeldRun
+from weft.runtime.loop.buffered import BufferedResults, opened, release, written
+from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
+from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import ENDED, UNKNOWN, BatchOrder
 from weft.runtime.model.watermarks import Watermarks
+from weft.storage.storage import Storage
 
-__all__ = ["Gathered", "clock_of", "gathered", "placed"]
+__all__ = ["Gathered", "clock_of", "gather_all", "gathered", "hold_back", "placed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,3 +103,42 @@ def placed(
 
 def _table(member: Member, batches: Sequence[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches, result_schema(member.query))
+
+
+def gather_all(
+    ran: RanBatch, progress: StreamProgress, queries: Iterable[str], storage: Storage
+) -> dict[str, Gathered]:
+    """The results of ordered queries as they leave, with what waited before this batch."""
+    found: dict[str, Gathered] = {}
+    if ran.program is None or progress.order is None:
+        return found
+    for query in queries:
+        member = ran.program.members[query]
+        waiting = opened(storage, ran.before.held.get(query, ()))
+        failed = query in ran.reports.answers.failed
+        runs = [] if failed else _sorted_runs(member, progress.order, ran.reports)
+        found[query] = gathered(
+            member, runs, progress.order, ran.rows_before(query), progress.watermarks, waiting
+        )
+    return found
+
+
+def _sorted_runs(member: Member, batch_order: BatchOrder, reports: TaskReports) -> list[pa.RecordBatch]:
+    """The sorted runs of a query, in an order that does not depend on which message came first."""
+    sent = sorted(reports.answers.sent.get(member.name, ()), key=lambda results: results.sender)
+    ordering, aliases = member.ordering, member.query.aliases
+    if ordering is not None and ordering.by_arrival and len(aliases) == 1:  # read tasks gave them
+        runs = [(results.sender.task, batch) for results in sent for batch in results.batches]
+        return placed(member, batch_order, runs, reports.read.counts.get(aliases[0], {}))
+    return [batch for results in sent for batch in results.batches]
+
+
+def hold_back(
+    ran: RanBatch, ordered: Mapping[str, Gathered], storage: Storage
+) -> dict[str, tuple[HeldRun, ...]]:
+    """Write down the results that wait, of the queries that go on; the runs that a manifest names, by query."""
+    return {
+        query: written(storage, ran.number, one.waiting)
+        for query, one in ordered.items()
+        if one.waiting and query not in ran.reports.answers.failed
+    }

@@ -1,192 +1,290 @@
-"""What the tasks of a batch told the driver.
+"""What the tasks of a batch reported, as the driver uses it.
 
-Guarantees: whatever the order in which notes come, they say the same.
+Guarantees: immutable; a function of the reports alone. Of a query that failed in several tasks, the first report says
+why; all else is the same in whatever order reports come, but for the order of lists, which is theirs.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 
 from weft.errors import FunctionError, WeftError
 from weft.kernels.expr.user_functions import CallCounts
 from weft.plan.graph import PhysicalGraph
-from weft.runtime.hop.census import Census, TooMany
+from weft.runtime.hop.census import Census
 from weft.runtime.hop.outcome import StepCount
-from weft.runtime.log.values import RunFile
-from weft.runtime.observe.metrics import (
-    InputMetrics,
-)
-from weft.runtime.task.messages import NOTE, Message, error_of, unpacked
+from weft.runtime.observe.metrics import InputMetrics
+from weft.runtime.task import reports as kinds
+from weft.runtime.task.exchange import Sender
+from weft.runtime.task.messages import Message
+from weft.runtime.task.reports import Report, read_report
 from weft.stats.heavy import Counted
 
-__all__ = ["TaskReports"]
+__all__ = ["Answered", "InputRead", "SentResults", "TaskReports", "WorkDone"]
+
+_T = TypeVar("_T")
 
 
-# Who sent results (`worker.Sender`), and what.
-Sent = tuple[tuple[Any, ...], list[pa.RecordBatch]]
+@dataclass(frozen=True, slots=True)
+class InputRead:
+    """What read tasks reported of the streams and of the inputs made of them."""
 
-
-@dataclass
-class TaskReports:
-    """The notes of a batch, sorted."""
-
-    inputs: list[dict[str, Any]] = field(default_factory=list)
-    reads: list[dict[str, Any]] = field(default_factory=list)
-    steps: dict[str, list[StepCount]] = field(default_factory=dict)  # by graph
-    runs: list[tuple[str, str, int, tuple[RunFile, ...]]] = field(default_factory=list)
-    census: list[tuple[str, Census]] = field(default_factory=list)  # by query
-    parts: dict[str, list[str]] = field(default_factory=dict)  # what tasks wrote, by query
-    counts: dict[str, int] = field(default_factory=dict)  # results, by query
-    closed: dict[str, int] = field(default_factory=dict)  # those of them that miss something, by query
-    sent: dict[str, list[Sent]] = field(default_factory=dict)  # results, by query
-    read: dict[str, dict[int, int]] = field(
-        default_factory=dict
-    )  # tuples that are counted, by input and task
-    failed: dict[str, str] = field(default_factory=dict)  # why, by query
-    broken: dict[str, FunctionError] = field(
-        default_factory=dict
-    )  # those of them that a user's function failed
-    calls: dict[str, list[CallCounts]] = field(default_factory=dict)  # of users' functions, by graph
-    samples: dict[str, dict[int, float]] = field(
-        default_factory=dict
-    )  # query-sets and their number, by input
-    heavy: list[Counted] = field(default_factory=list)  # common values of keys
-    dealt: list[tuple[str, str, str, int]] = field(default_factory=list)  # graph, store, read task, tuples
-    bad: list[bytes] = field(default_factory=list)
-    times: dict[int, float] = field(default_factory=dict)  # of the slowest task, by hop
-    work: dict[int, float] = field(default_factory=dict)  # of all tasks, by hop
-    errors: list[WeftError] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, messages: Iterable[Message]) -> TaskReports:
-        """What messages say."""
-        told = cls()
-        for message in messages:
-            kind, *about = message.target.removeprefix(NOTE).split("\t")
-            if kind == "result":
-                query, how, sender = about
-                batches = unpacked(how, message.data, keep=True)
-                told.sent.setdefault(query, []).append((tuple(json.loads(sender)), batches))
-            elif kind == "bad":
-                told.bad.append(message.data.to_pybytes())
-            else:
-                told._take(kind, message.content())
-        return told
-
-    def _take(self, kind: str, content: dict[str, Any]) -> None:
-        if kind == "input":
-            self.inputs.append(content)
-        elif kind == "read":
-            self.reads.append(content)
-        elif kind == "count":
-            self.read.setdefault(content["alias"], {})[content["task"]] = content["rows"]
-        elif kind == "steps":
-            self.steps.setdefault(content["graph"], []).extend(StepCount(**one) for one in content["steps"])
-        elif kind == "runs":
-            found = tuple(RunFile.from_dict(run) for run in content["runs"])
-            self.runs.append((content["graph"], content["store"], content["partition"], found))
-        elif kind == "census":
-            told = tuple(TooMany(**each) for each in content["too_many"])
-            figures = (content["seen"], content["complete"], content["aside"], told)
-            self.census.append((content["query"], Census(*figures)))
-        elif kind == "answers":
-            self._answered(content)
-        elif kind == "sample":
-            sample = self.samples.setdefault(content["alias"], {})
-            for bits, number in content["sets"].items():
-                sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
-        elif kind == "heavy":
-            self.heavy += [Counted.from_dict(one) for one in content["counted"]]
-        elif kind == "dealt":
-            self.dealt.append((content["graph"], content["store"], str(content["task"]), content["rows"]))
-        elif kind == "failed":
-            self.failed.setdefault(content["query"], content["message"])
-            if "function" in content:
-                error = FunctionError(content["function"], hint=content["hint"])
-                self.broken.setdefault(content["query"], error)
-        elif kind == "calls":
-            self.calls.setdefault(content["graph"], []).append(CallCounts.from_dict(content["calls"]))
-        elif kind == "seconds":
-            self._worked(content["hop"], content["seconds"])
-        elif kind == "error":
-            self.errors.append(error_of(content))
-
-    def _worked(self, hop: int, seconds: float) -> None:
-        self.times[hop] = max(seconds, self.times.get(hop, 0.0))
-        self.work[hop] = seconds + self.work.get(hop, 0.0)
-
-    def _answered(self, content: dict[str, Any]) -> None:
-        for query, rows in content["counts"].items():
-            self.counts[query] = self.counts.get(query, 0) + rows
-        for query, rows in content["closed"].items():
-            self.closed[query] = self.closed.get(query, 0) + rows
-        for query, name in content["parts"].items():
-            self.parts.setdefault(query, []).append(name)
-
-    def with_past(self, past: TaskReports) -> TaskReports:
-        """What the job at the boundary answered is part of the batch's answers."""
-        told = replace(self, parts={**self.parts}, counts={**self.counts}, sent={**self.sent})
-        told.failed, told.broken = {**past.failed, **self.failed}, {**past.broken, **self.broken}
-        for query, rows in past.counts.items():
-            told.counts[query] = rows + told.counts.get(query, 0)
-        for query, names in past.parts.items():
-            told.parts[query] = [*names, *told.parts.get(query, [])]
-        for query, sent in past.sent.items():
-            told.sent[query] = [*sent, *told.sent.get(query, [])]
-        return told
-
-    def results(self, query: str) -> list[pa.RecordBatch]:
-        """The results of a query that came to the driver; of one that failed, none."""
-        if query in self.failed:
-            return []
-        return [batch for _, batches in self.sent.get(query, []) for batch in batches]
+    reads: Sequence[kinds.PartRead] = ()
+    inputs: Sequence[kinds.InputAdmitted] = ()
+    counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # tuples, by input and read task
+    samples: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # query-set ↦ tuples, by input
+    heavy: Sequence[Counted] = ()  # common values of keys
+    dealt: Sequence[kinds.Dealt] = ()
+    bad: Sequence[bytes] = ()  # records that were set aside, as lines of JSON
 
     @property
     def malformed(self) -> dict[str, int]:
         """How many records were set aside, by stream."""
         found: dict[str, int] = {}
-        for one in self.reads:
-            found[one["stream"]] = found.get(one["stream"], 0) + one["malformed"]
+        for read in self.reads:
+            found[read.stream] = found.get(read.stream, 0) + read.malformed
         return found
 
     @property
     def seen(self) -> int:
         """How many records there were, good and bad."""
-        return sum(one["rows"] + one["malformed"] for one in self.reads)
+        return sum(read.rows + read.malformed for read in self.reads)
 
-    def rows(self, query: str) -> int:
-        """How many results a query had."""
-        return 0 if query in self.failed else self.counts.get(query, 0)
-
-    def seconds(self) -> tuple[float, ...]:
-        """The slowest task of every hop, the sources' first."""
-        return tuple(self.times[hop] for hop in sorted(self.times))
-
-    def busiest(self) -> tuple[float, ...]:
-        """The part of every hop's work that its slowest task did, the sources' first."""
-        return tuple(self.times[hop] / (self.work[hop] or 1.0) for hop in sorted(self.times))
-
-    def brought(self, graph: PhysicalGraph, name: str) -> dict[str, InputMetrics]:
-        """What the inputs of a graph brought."""
-        found: dict[str, list[dict[str, Any]]] = {alias: [] for alias in graph.aliases}
-        for one in self.inputs:
-            if one["graph"] == name:
-                found[one["alias"]].append(one)
+    def metrics_of_inputs(self, graph: PhysicalGraph) -> dict[str, InputMetrics]:
+        """What every input of a graph brought."""
+        found: dict[str, list[kinds.InputAdmitted]] = {alias: [] for alias in graph.aliases}
+        for report in self.inputs:
+            found[report.alias].append(report)
         malformed = self.malformed
         return {
-            alias: _input(notes, malformed.get(graph.input(alias).stream.name, 0))
-            for alias, notes in found.items()
+            alias: _input_metrics(reports, malformed.get(graph.input(alias).stream.name, 0))
+            for alias, reports in found.items()
         }
 
 
-def _input(notes: list[dict[str, Any]], malformed: int) -> InputMetrics:
-    rows, late, untimed = (sum(one[key] for one in notes) for key in ("rows", "late", "untimed"))
-    times = [one for one in notes if one["newest"] is not None]
-    oldest = min((one["oldest"] for one in times), default=None)
-    newest = max((one["newest"] for one in times), default=None)
-    return InputMetrics(rows, late, untimed, malformed, oldest, newest)
+def _input_metrics(reports: Sequence[kinds.InputAdmitted], malformed: int) -> InputMetrics:
+    return InputMetrics(
+        sum(report.rows for report in reports),
+        sum(report.late for report in reports),
+        sum(report.untimed for report in reports),
+        malformed,
+        min((report.oldest for report in reports if report.oldest is not None), default=None),
+        max((report.newest for report in reports if report.newest is not None), default=None),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentResults:
+    """Results of a query that a task sent to the driver."""
+
+    sender: Sender
+    batches: Sequence[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What tasks reported of results, by query; ``broken`` are the failed queries whose user's function failed."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    closed: Mapping[str, int] = field(default_factory=dict)  # how many of these closed a row
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the names of what tasks wrote
+    sent: Mapping[str, Sequence[SentResults]] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)  # why
+    broken: Mapping[str, FunctionError] = field(default_factory=dict)
+
+    def rows(self, query: str) -> int:
+        """How many results a query had; one that failed has none."""
+        return 0 if query in self.failed else self.counts.get(query, 0)
+
+    def results(self, query: str) -> list[pa.RecordBatch]:
+        """The results of a query that came to the driver; one that failed has none."""
+        if query in self.failed:
+            return []
+        return [batch for sent in self.sent.get(query, ()) for batch in sent.batches]
+
+    def after(self, past: Answered) -> Answered:
+        """These answers with those of the job at the boundary before them."""
+        return Answered(
+            _summed((past.counts, self.counts)),
+            self.closed,
+            _chained((past.parts, self.parts)),
+            _chained((past.sent, self.sent)),
+            {**past.failed, **self.failed},
+            {**past.broken, **self.broken},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """What tasks reported of their work; seconds are by hop, hop 0 being the reading."""
+
+    steps: Sequence[StepCount] = ()
+    calls: Sequence[CallCounts] = ()  # of users' functions
+    census: Sequence[tuple[str, Census]] = ()  # by query
+    slowest: Mapping[int, float] = field(default_factory=dict)  # the seconds of the slowest task
+    total: Mapping[int, float] = field(default_factory=dict)  # those of all tasks
+
+    def seconds(self) -> tuple[float, ...]:
+        """The seconds of the slowest task of every hop, the read tasks' first."""
+        return tuple(self.slowest[hop] for hop in sorted(self.slowest))
+
+    def busiest(self) -> tuple[float, ...]:
+        """The part of every hop's work that its slowest task did, the read tasks' first."""
+        return tuple(self.slowest[hop] / (self.total[hop] or 1.0) for hop in sorted(self.slowest))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReports:
+    """All reports of a batch; ``errors`` are the user's, each of which ends the run."""
+
+    read: InputRead = field(default_factory=InputRead)
+    answers: Answered = field(default_factory=Answered)
+    work: WorkDone = field(default_factory=WorkDone)
+    runs: Sequence[kinds.StoreRuns] = ()
+    errors: Sequence[WeftError] = ()
+
+    @classmethod
+    def from_messages(cls, messages: Iterable[Message]) -> TaskReports:
+        """What the messages say that come out of a batch's last hop."""
+        return cls.from_reports(map(read_report, messages))
+
+    @classmethod
+    def from_reports(cls, reports: Iterable[Report]) -> TaskReports:
+        """The reports, sorted and summed up."""
+        sorted_reports = _Sorted()
+        for report in reports:
+            sorted_reports.add(report)
+        return sorted_reports.summed_up()
+
+    def after(self, past: TaskReports) -> TaskReports:
+        """These reports, with the answers of the job at the boundary before them among their answers."""
+        return replace(self, answers=self.answers.after(past.answers))
+
+
+class _Sorted:
+    """Reports by kind."""
+
+    def __init__(self) -> None:
+        self.reads: list[kinds.PartRead] = []
+        self.inputs: list[kinds.InputAdmitted] = []
+        self.counts: list[kinds.InputCounted] = []
+        self.samples: list[kinds.QuerySetSample] = []
+        self.heavy: list[Counted] = []
+        self.dealt: list[kinds.Dealt] = []
+        self.bad: list[bytes] = []
+        self.answers: list[kinds.Answers] = []
+        self.results: list[kinds.Results] = []
+        self.failed: list[kinds.FailedQuery] = []
+        self.steps: list[StepCount] = []
+        self.calls: list[CallCounts] = []
+        self.census: list[tuple[str, Census]] = []
+        self.seconds: list[kinds.Seconds] = []
+        self.runs: list[kinds.StoreRuns] = []
+        self.errors: list[WeftError] = []
+
+    def add(self, report: Report) -> None:
+        """Put a report where it belongs."""
+        match report:
+            case kinds.PartRead():
+                self.reads.append(report)
+            case kinds.InputAdmitted():
+                self.inputs.append(report)
+            case kinds.InputCounted():
+                self.counts.append(report)
+            case kinds.QuerySetSample():
+                self.samples.append(report)
+            case kinds.HeavyValues():
+                self.heavy += report.counted
+            case kinds.Dealt():
+                self.dealt.append(report)
+            case kinds.BadRecord():
+                self.bad.append(report.line)
+            case kinds.Answers():
+                self.answers.append(report)
+            case kinds.Results():
+                self.results.append(report)
+            case kinds.FailedQuery():
+                self.failed.append(report)
+            case kinds.StepCounts():
+                self.steps += report.steps
+            case kinds.Calls():
+                self.calls.append(report.calls)
+            case kinds.KeyCensus():
+                self.census.append((report.query, report.census))
+            case kinds.Seconds():
+                self.seconds.append(report)
+            case kinds.StoreRuns():
+                self.runs.append(report)
+            case kinds.TaskError():
+                self.errors.append(report.error)
+            case kinds.AddedRun():  # for later hops, of which there are none any more
+                raise kinds.ProtocolError(f"a hop left {report} to a later one, and there is none")
+            case _:
+                _assert_never(report)
+
+    def summed_up(self) -> TaskReports:
+        """All of them."""
+        return TaskReports(self._read(), self._answered(), self._work(), tuple(self.runs), tuple(self.errors))
+
+    def _read(self) -> InputRead:
+        counts: dict[str, dict[int, int]] = {}
+        for count in self.counts:
+            counts.setdefault(count.alias, {})[count.task] = count.rows
+        samples: dict[str, dict[int, float]] = {}
+        for one in self.samples:
+            sample = samples.setdefault(one.alias, {})
+            for bits, number in one.sets.items():
+                sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
+        some = (tuple(self.reads), tuple(self.inputs), counts, samples)
+        return InputRead(*some, tuple(self.heavy), tuple(self.dealt), tuple(self.bad))
+
+    def _answered(self) -> Answered:
+        failed: dict[str, str] = {}
+        broken: dict[str, FunctionError] = {}
+        for report in self.failed:
+            failed.setdefault(report.query, report.message)
+            if (error := report.broken) is not None:
+                broken.setdefault(report.query, error)
+        return Answered(
+            _summed(report.counts for report in self.answers),
+            _summed(report.closed for report in self.answers),
+            _chained({query: [name] for query, name in report.parts.items()} for report in self.answers),
+            _chained(
+                {report.query: [SentResults(report.sender, report.packed.batches(keep=True))]}
+                for report in self.results
+            ),
+            failed,
+            broken,
+        )
+
+    def _work(self) -> WorkDone:
+        slowest: dict[int, float] = {}
+        total: dict[int, float] = {}
+        for report in self.seconds:
+            slowest[report.hop] = max(report.seconds, slowest.get(report.hop, 0.0))
+            total[report.hop] = report.seconds + total.get(report.hop, 0.0)
+        return WorkDone(tuple(self.steps), tuple(self.calls), tuple(self.census), slowest, total)
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for some in counts:
+        for name, number in some.items():
+            found[name] = found.get(name, 0) + number
+    return found
+
+
+def _chained(lists: Iterable[Mapping[str, Sequence[_T]]]) -> dict[str, Sequence[_T]]:
+    found: dict[str, list[_T]] = {}
+    for some in lists:
+        for name, more in some.items():
+            found.setdefault(name, []).extend(more)
+    return dict(found)
+
+
+def _assert_never(report: NoReturn) -> NoReturn:
+    raise AssertionError(f"{report} is a kind of report that nobody handles")

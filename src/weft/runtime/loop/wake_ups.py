@@ -7,6 +7,7 @@ second, those that wait for a silent source when that has been idle for long eno
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from weft.plan.graph import Member
@@ -17,17 +18,35 @@ from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import SweepPlan
 
-__all__ = ["closable", "until_next"]
+__all__ = ["WakeUps", "closable", "until_next"]
 
 PAUSE = 1.0  # seconds
 LONGEST = 3600.0
 
 
-def closable(program: ExecutableGraph, manifest: Manifest, graph: str) -> bool:
+class WakeUps:
+    """When the next batch is due though nothing comes, by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._due: float | None = None
+
+    def schedule(self, program: ExecutableGraph | None, manifest: Manifest, now: int) -> None:
+        """Work out when it is due after a batch of the time ``now``, which left a manifest."""
+        pause = None
+        if program is not None:
+            pause = 0.0 if closable(program, manifest) else until_next(program, manifest, now)
+        self._due = None if pause is None else time.monotonic() + pause
+
+    def now(self) -> bool:
+        """Whether it is due now."""
+        return self._due is not None and time.monotonic() >= self._due
+
+
+def closable(program: ExecutableGraph, manifest: Manifest) -> bool:
     """Whether there may be rows whose wait is over, by the time that tuples tell."""
     times = clocks(program.graph, Watermarks(manifest.marks), manifest.closed)
     timed = [sweep for sweep in program.sweeps if not _by_clock(sweep)]
-    return any(_has(sweep, manifest, graph, times[sweep.member.name]) for sweep in timed)
+    return any(_has(sweep, manifest, times[sweep.member.name]) for sweep in timed)
 
 
 def _by_clock(sweep: SweepPlan) -> bool:
@@ -35,7 +54,7 @@ def _by_clock(sweep: SweepPlan) -> bool:
     return all(input_.stream.event_time is None for input_ in sweep.member.query.inputs)
 
 
-def until_next(program: ExecutableGraph, manifest: Manifest, graph: str, now: int) -> float | None:
+def until_next(program: ExecutableGraph, manifest: Manifest, now: int) -> float | None:
     """In how many seconds rows that wait can be closed, or leave, though nothing comes; None: not at all.
 
     They wait for the clock, or for a silent stream, which is taken along when it has been idle for long enough.
@@ -43,7 +62,7 @@ def until_next(program: ExecutableGraph, manifest: Manifest, graph: str, now: in
     pauses: list[float] = []
     for sweep in program.sweeps:
         closed = manifest.closed.get(sweep.member.name, 0)
-        if not _has(sweep, manifest, graph, Clock(closed, FOREVER)):
+        if not _has(sweep, manifest, Clock(closed, FOREVER)):
             continue
         if _by_clock(sweep):
             pauses.append(PAUSE)
@@ -75,13 +94,13 @@ def _clock_is_last(member: Member, manifest: Manifest) -> bool:
     return bool(clocked) and min(clocked) <= min(manifest.marks[stream.name] for stream in streams)
 
 
-def _has(sweep: SweepPlan, manifest: Manifest, graph: str, clock: Clock) -> bool:
+def _has(sweep: SweepPlan, manifest: Manifest, clock: Clock) -> bool:
     """Whether tuples are stored whose wait ends between two times."""
     for (_, alias), wait in sweep.waits.items():
         if wait is None or clock.now <= clock.before:
             continue
         low, high = clock.before - wait, clock.now - wait
-        for runs in manifest.runs.get(graph, {}).get(sweep.homes[alias].identity, {}).values():
+        for runs in manifest.runs.get(sweep.homes[alias].identity, {}).values():
             for run in runs:
                 first, last = run.bounds.min_time, run.bounds.max_time
                 if first is not None and last is not None and first < high and last >= low:

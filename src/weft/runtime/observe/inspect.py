@@ -18,7 +18,7 @@ from weft.logical.window import Rows
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import store_name
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
-from weft.runtime.log.values import GRAPH, Manifest
+from weft.runtime.log.values import Manifest
 from weft.runtime.queries.request import QueryRequest
 
 __all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "StreamState", "inspect"]
@@ -108,23 +108,27 @@ class CheckpointState:
 class _Sketch:
     """The queries and stores of the last batch, as far as they can be read."""
 
-    graphs: Mapping[str, PhysicalGraph] = field(default_factory=dict)
+    graph: PhysicalGraph | None = None
     requests: Mapping[str, QueryRequest] = field(default_factory=dict)
     stopped: Mapping[str, str] = field(default_factory=dict)
 
-    def node(self, graph: str, identity: str) -> StoreNode | None:
-        """A store of a graph."""
-        stores = self.graphs[graph].stores if graph in self.graphs else ()
-        return next((store for store in stores if store.identity == identity), None)
+    @property
+    def stores(self) -> tuple[StoreNode, ...]:
+        """The stores of the graph."""
+        return () if self.graph is None else tuple(self.graph.stores)
 
-    def is_counted(self, graph: str, node: StoreNode) -> bool:
+    def node(self, identity: str) -> StoreNode | None:
+        """The store of an identity."""
+        return next((store for store in self.stores if store.identity == identity), None)
+
+    def is_counted(self, node: StoreNode) -> bool:
         """Whether a store's clock counts tuples."""
-        window = self.graphs[graph].input(node.aliases[0]).window
+        window = None if self.graph is None else self.graph.input(node.aliases[0]).window
         return len(node.aliases) == 1 and isinstance(window, Rows) and not window.per
 
     def first(self, name: str) -> int:
         """The first batch that a query is in."""
-        members = (member for graph in self.graphs.values() for member in graph.members)
+        members = () if self.graph is None else self.graph.members
         return next((member.first for member in members if member.name == name), 0)
 
 
@@ -199,9 +203,8 @@ def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
             return _Sketch()
         blueprint = checkpoint.blueprint(name)
         graph = PhysicalGraph.from_json(blueprint.graph) if blueprint.graph else None
-        graphs = {} if graph is None else {GRAPH: graph}
         requests = {name: QueryRequest.from_dict(one) for name, one in blueprint.requests.items()}
-        return _Sketch(graphs, requests, dict(blueprint.stopped))
+        return _Sketch(graph, requests, dict(blueprint.stopped))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, WeftError):
         return _Sketch()  # no plan, no answer; what the manifest says is shown all the same
 
@@ -230,11 +233,9 @@ def _query(
 
 
 def _stores(manifest: Manifest, sketch: _Sketch) -> tuple[StoreState, ...]:
-    """The stores of all graphs: those that a graph has, empty or not, and those of which there are runs."""
-    found = {(graph, identity) for graph, stores in manifest.runs.items() for identity in stores}
-    found |= {(name, store.identity) for name, graph in sketch.graphs.items() for store in graph.stores}
-    ranked = sorted(found, key=lambda pair: (_rank(pair[1]), pair))
-    return tuple(_store(graph, identity, manifest, sketch) for graph, identity in ranked)
+    """The stores that the graph has, empty or not, and those of which there are runs."""
+    found = {*manifest.runs, *(store.identity for store in sketch.stores)}
+    return tuple(_store(identity, manifest, sketch) for identity in sorted(found, key=_rank))
 
 
 def _rank(store: str) -> tuple[int, str]:
@@ -242,9 +243,9 @@ def _rank(store: str) -> tuple[int, str]:
     return store.count("⋈"), store
 
 
-def _store(graph: str, identity: str, manifest: Manifest, sketch: _Sketch) -> StoreState:
-    node = sketch.node(graph, identity)
-    partitions = manifest.runs.get(graph, {}).get(identity, {})
+def _store(identity: str, manifest: Manifest, sketch: _Sketch) -> StoreState:
+    node = sketch.node(identity)
+    partitions = manifest.runs.get(identity, {})
     bounds = [run.bounds for runs in partitions.values() for run in runs]
     return StoreState(
         identity,
@@ -256,7 +257,7 @@ def _store(graph: str, identity: str, manifest: Manifest, sketch: _Sketch) -> St
         sum(1 for runs in partitions.values() if runs),
         min((one.min_time for one in bounds if one.min_time is not None), default=None),
         max((one.max_time for one in bounds if one.max_time is not None), default=None),
-        node is not None and sketch.is_counted(graph, node),
+        node is not None and sketch.is_counted(node),
         () if node is None else node.users,
     )
 

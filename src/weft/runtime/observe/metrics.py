@@ -192,9 +192,9 @@ def next_keys(
     found = {name: replace(one, too_many=()) for name, one in before.items()}
     for name, one in counted:
         old = found.get(name, KeyMetrics())
-        told = (*old.too_many, *({"key": each.key, **each.counts} for each in one.too_many))
+        too_many = (*old.too_many, *({"key": each.key, **each.counts} for each in one.too_many))
         sums = (old.seen + one.seen, old.complete + one.complete, old.dangling, old.aside + one.aside)
-        found[name] = KeyMetrics(*sums, told)
+        found[name] = KeyMetrics(*sums, too_many)
     for name in ended:
         if name in found:
             found[name] = replace(found[name], dangling=found[name].seen - found[name].complete)

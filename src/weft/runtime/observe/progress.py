@@ -240,22 +240,22 @@ def _streams(metrics: BatchMetrics, part: QueryPart) -> dict[str, int]:
     return {name: mark for name, mark in metrics.watermarks.items() if name in streams}
 
 
-def state_of(program: ExecutableGraph, manifest: Manifest, graph: str, name: str) -> float:
-    """The bytes that a query's stores in a graph hold, and its results that wait.
+def state_of(program: ExecutableGraph, manifest: Manifest, name: str) -> float:
+    """The bytes that a query's stores hold, and its results that wait.
 
     Those of stores it shares are divided among their users.
     """
     mine = [store for store in program.stores.values() if name in store.node.users]
     held = sum(run.bytes for run in manifest.held.get(name, ()))
-    shares = (manifest.bytes_of(graph, store.identity) / len(store.node.users) for store in mine)
+    shares = (manifest.bytes_of(store.identity) / len(store.node.users) for store in mine)
     return sum(shares, float(held))
 
 
-def too_large(program: ExecutableGraph, manifest: Manifest, graph: str, limit: int | None) -> dict[str, str]:
+def too_large(program: ExecutableGraph, manifest: Manifest, limit: int | None) -> dict[str, str]:
     """The queries whose stores hold more bytes than they may, and what to say of it."""
     if limit is None:
         return {}
-    sizes = {name: state_of(program, manifest, graph, name) for name in program.members}
+    sizes = {name: state_of(program, manifest, name) for name in program.members}
     return {
         name: f"its state is {size:,.0f} bytes, more than the limit of {limit:,}"
         for name, size in sizes.items()

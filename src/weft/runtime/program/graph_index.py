@@ -39,7 +39,7 @@ class GraphIndex:
         self.view = self.view_of(tuple(self.members))
         self.starts = self._starts()
         self.limits = {r.edge: self._limits(r) for r in self.order if isinstance(r, ResultRule)}
-        self.piggybacked = self._riders()
+        self.piggybacked = self._piggybacked()
 
     @cached_property
     def hops(self) -> tuple[tuple[Rule, ...], ...]:
@@ -88,8 +88,8 @@ class GraphIndex:
         aliases = self.graph.aliases
         return tuple(a for a in aliases if a in ordered or counts(self.view, a) is not None)
 
-    def apart(self, alias: str) -> bool:
-        """Whether tuples of an input count, per key, whoever wants them."""
+    def counts_per_key(self, alias: str) -> bool:
+        """Whether an input has a window of so many tuples per key: then also those count that no query wants."""
         return per_key(self.view, alias) is not None
 
     def clock(self, alias: str) -> tuple[str, str]:
@@ -121,7 +121,7 @@ class GraphIndex:
         probes = (rule for rule in self.order if isinstance(rule, ProbeRule))
         return {name: rule for rule in probes for name in rule.outputs}
 
-    def _riders(self) -> dict[str, tuple[str, ...]]:
+    def _piggybacked(self) -> dict[str, tuple[str, ...]]:
         """The local edges whose tuples come along with those that an edge brings to their store."""
         found: dict[str, tuple[str, ...]] = {edge.name: () for edge in self.graph.edges}
         for edge in self.graph.edges:

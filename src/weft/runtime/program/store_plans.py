@@ -31,9 +31,10 @@ __all__ = ["Lifetime", "Step", "StorePlan", "SweepPlan", "closed_lifetime", "lif
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How long some query needs what is stored: so many microseconds beyond where these streams are; None: for ever.
+    """How long a query needs a stored tuple: until all of ``streams`` are ``span`` microseconds past its time.
 
-    What is closed is needed until then counted from the time up to which the ``query`` is closed.
+    If ``span`` is None, it is needed for ever. If ``query`` is given, that query needs it to close rows: then the time
+    up to which rows of the query are closed has to be so far past its time.
     """
 
     span: int | None

@@ -24,19 +24,20 @@ from weft.runtime.program.store_plans import StorePlan, lifetime
 
 __all__ = ["COPIES", "FOUND", "NULLS", "StateFacts", "newcomers", "stores_of"]
 
-# Tuples without a value for what their store is partitioned by, as if they were a column of it.
+# `StateFacts.kept` has some entries of a store that are no columns of it:
+# the batch since which it keeps tuples whose partitioning key is NULL;
 NULLS = "$nulls"
 
-# The same of the stores that a store was filled from: what they did not keep, it has not, whatever its own layout.
+# of a store that was filled from others, the batch since which those kept such tuples: the earlier ones are in none;
 FOUND = "$found"
 
-# With a query's name, the batch before which tuples of this query are copies, as if that were a column of the store.
+# and, followed by the name of a query, the batch before which the tuples that the store has for it are copies.
 COPIES = "$copies "
 
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """What is known of the state of a graph before a batch.
+    """What is known of the state before a batch.
 
     ``kept`` says since which batch a store keeps a column, ``evicted`` below which clock it may have forgotten rows;
     of each stream, ``marks`` are the watermarks, ``newest`` and ``oldest`` the last and the first time ever seen, and
@@ -59,7 +60,10 @@ def newcomers(
     backfill: Collection[str] = (),
     orders: Mapping[str, Ordering] | None = None,
 ) -> tuple[Member, ...]:
-    """All queries of a plan as members: those of the old graph as they are, new ones with a place and their sights."""
+    """All queries of a plan as members of a graph.
+
+    Those of the old graph stay as they are; a new one gets a free slot, and what it sees of the past is worked out.
+    """
     orders = orders or {}
     queries = {answer.name: answer.query for answer in plan.answers}
     known = {} if old is None else {m.name: m for m in old.graph.members if m.name in queries}
@@ -69,7 +73,7 @@ def newcomers(
         if name not in members:
             closing = plan.answer(name).closing
             asks = _Asks(queries[name], name in backfill, closing, orders.get(name))
-            visibilities = _sights(old, plan, name, asks, facts) if facts.number else ()
+            visibilities = _visibilities(old, plan, name, asks, facts) if facts.number else ()
             past = (facts.number, visibilities, closing, name in backfill)
             began = sum(facts.arrived.get(i.stream.name, 0) for i in queries[name].inputs)
             members[name] = Member(name, queries[name], free.pop(0), *past, orders.get(name), began)
@@ -100,7 +104,7 @@ class _Asks:
         return self.closing is not None and (self.backfill or len(self.query.aliases) > 2)
 
 
-def _sights(
+def _visibilities(
     old: ExecutableGraph | None, plan: WorkloadPlan, name: str, asks: _Asks, facts: StateFacts
 ) -> tuple[Visibility, ...]:
     found = []
@@ -108,7 +112,7 @@ def _sights(
         wanted = {store.identity for store in plan.stores_of(name) if store.aliases == (alias,)}
         stores = stores_of(old, alias)
         mine = [store for store in stores if store.identity in wanted]
-        best = [_sight(old, store, asks, alias, facts) for store in mine or stores] if old else []
+        best = [_visibility(old, store, asks, alias, facts) for store in mine or stores] if old else []
         if not best:
             found.append(_blind(asks.query, alias, facts))
         else:
@@ -141,7 +145,7 @@ def stores_of(program: ExecutableGraph | None, alias: str) -> list[StorePlan]:
     return sorted(stores, key=lambda store: (store.node.layout.kind == "replicated", store.identity))
 
 
-def _sight(
+def _visibility(
     old: ExecutableGraph | None, store: StorePlan, asks: _Asks, alias: str, facts: StateFacts
 ) -> Visibility:
     """What a new query sees in a store: the best that one of its users, whose tuples include all of it, sees."""

@@ -25,6 +25,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from weft.runtime.loop.config import Describe
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.spark.channel import Channel, authenticate, messages_of, parts_of
 from weft.runtime.spark.resident_task import resident
@@ -50,7 +51,7 @@ class ResidentExecutor:
     spark: SparkSession
     partitions: int
     tasks: int
-    describe: Any
+    describe: Describe
     name: str = field(default="resident", init=False)
     _stage: _Stage | None = None
 
@@ -74,9 +75,9 @@ class ResidentExecutor:
             raise TaskLostError(self._stage.why(str(error))) from None
 
     def _run(self, stage: _Stage, job: Job, pieces: Pieces, hops: int) -> list[Message]:
-        told = job.for_task().to_dict(self.describe)
+        described = job.for_task().to_dict(self.describe)
         heads = [
-            {"kind": "read", "job": told, "pieces": [(stream, part.to_dict()) for stream, part in mine]}
+            {"kind": "read", "job": described, "pieces": [(stream, part.to_dict()) for stream, part in mine]}
             for mine in pieces
         ]
         sent = stage.step([(head, ()) for head in heads])

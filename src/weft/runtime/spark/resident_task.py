@@ -19,7 +19,8 @@ from weft.errors import WeftError
 from weft.ports.source import Part
 from weft.runtime.spark.channel import Channel, authenticate, messages_of, parts_of
 from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message, error_note
+from weft.runtime.task.messages import Message
+from weft.runtime.task.reports import TaskError
 from weft.runtime.task.worker import hop_task, past_task, read_task
 
 __all__ = ["Address", "connect", "resident"]
@@ -83,7 +84,7 @@ class _Task:
             try:
                 found = self._step(head, parts)
             except WeftError as error:  # no further attempt would mend it
-                found = [error_note(error)]
+                found = [TaskError.of(error).to_message()]
             except Exception as error:  # the driver decides whether to try again
                 text = "".join(traceback.format_exception(error))
                 self.channel.send(

@@ -94,16 +94,16 @@ def _reporter() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]
 
         import pyarrow
 
-        told = {"python": sys.executable}
+        report = {"python": sys.executable}
         try:
             import weft.runtime.spark.jobs
             import weft.version
 
-            told["version"] = weft.version.__version__
+            report["version"] = weft.version.__version__
         except Exception as error:
-            told["error"] = f"{type(error).__name__}: {error}"
+            report["error"] = f"{type(error).__name__}: {error}"
         for _ in batches:
-            yield pyarrow.record_batch({"report": [json.dumps(told)]})
+            yield pyarrow.record_batch({"report": [json.dumps(report)]})
 
     return report
 
@@ -111,8 +111,8 @@ def _reporter() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]
 def _reason(error: Exception) -> str:
     """The line of Spark's message that says most: that of the error in the worker, if there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = ("Error: ", "MISMATCH", "No module named", "Cannot run program")
-    telling = [line for line in lines if any(mark in line for mark in told)]
+    causes = ("Error: ", "MISMATCH", "No module named", "Cannot run program")
+    telling = [line for line in lines if any(mark in line for mark in causes)]
     return (telling or lines or [type(error).__name__])[0]
 
 

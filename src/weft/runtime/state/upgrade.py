@@ -1,9 +1,9 @@
 """Stored runs as the queries of today need them.
 
 Guarantees: a run written for other queries has, refreshed, the columns, orders and query-sets that this graph expects.
-A query that came after the run was written is in the set of a row iff its sight covers the row and its filters let it
-pass (design, D7 and section 3). Columns that were not kept are NULL; no query's sight covers rows that lack what it
-reads. Files are not rewritten for it: a run is refreshed when it is opened, and written so when it is merged.
+A query that came after the run was written is in the set of a row iff it sees the row (`Visibility`) and its filters
+let it pass (design, D7 and section 3). Columns that were not kept are NULL; no query sees rows that lack what it reads.
+Files are not rewritten for it: a run is refreshed when it is opened, and written so when it is merged.
 """
 
 from __future__ import annotations
@@ -34,12 +34,16 @@ from weft.runtime.program.store_plans import StorePlan
 
 __all__ = ["past_rows", "refreshed"]
 
-# The batch, as it were, of a stored tuple that nobody sees who came after it.
+# The number of the batch that copies of stored tuples are given. It is before all batches, so queries that come later
+# never see a copy beside the tuple it was made of.
 COPIED = -1
 
 
 def refreshed(program: ExecutableGraph, plan: StorePlan, run: Bucket, written: int) -> Bucket:
-    """A run that was written in some batch, for this program; the same object if it is as it should be."""
+    """A run as a program needs it: with its columns and orders, and with the queries that came since it was written.
+
+    ``written`` is the batch in which that was. A run that has all of this already is given back as it is.
+    """
     newcomers = _newcomers(program, plan.node.users, written)
     names = set(run.batch.schema.names)
     wanted = {*plan.columns, *(key_name(expr) for expr in plan.computed)}
@@ -62,9 +66,9 @@ def refreshed(program: ExecutableGraph, plan: StorePlan, run: Bucket, written: i
 def past_rows(
     program: ExecutableGraph, alias: str, rows: pa.RecordBatch, written: int, users: Users, copies: bool
 ) -> pa.RecordBatch:
-    """What a run of an input's store, whoever kept it, holds for some queries: as if it arrived now.
+    """The rows of a run of an input's store that some queries see, in the form in which new tuples arrive.
 
-    Copies of tuples that are read elsewhere too came, for those who come later, before all batches.
+    With ``copies``, the rows are also read from another store: then they are marked so that no later query sees them.
     """
     time, clock = program.clock(alias)
     numbers = (seq_name(alias),) if alias in program.counted else ()
@@ -74,7 +78,7 @@ def past_rows(
     sets = _old_sets(program, rows, newcomers)
     _add_newcomers(sets, newcomers, alias, clock, batch)
     sets = only(sets, program.slots(users))
-    kept = np.ones(rows.num_rows, np.bool_) if program.apart(alias) else nonempty(sets)
+    kept = np.ones(rows.num_rows, np.bool_) if program.counts_per_key(alias) else nonempty(sets)
     if copies:
         place = batch.schema.get_field_index(BATCH)
         batch = batch.set_column(place, BATCH, pa.array(full(batch.num_rows, COPIED)))

@@ -40,11 +40,11 @@ class _Lazy:
         self.name, self.data = name, data
 
     def __call__(self, *columns: Any) -> Any:
-        return _made(self.name, self.data)(*columns)
+        return _unpickled(self.name, self.data)(*columns)
 
 
 @lru_cache(maxsize=256)
-def _made(name: str, data: bytes) -> Callable[..., Any]:
+def _unpickled(name: str, data: bytes) -> Callable[..., Any]:
     try:
         function: Callable[..., Any] = pickle.loads(data)
     except Exception as error:

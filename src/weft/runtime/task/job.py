@@ -8,19 +8,19 @@ a job only names, the graph of its queries, is read from the log, once in each p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from weft.logical.schema import Stream
 from weft.ports.sink import PartSink, Sink
 from weft.ports.source import Source
-from weft.runtime.hop.interpret import LIMIT
-from weft.runtime.hop.probe_step import PORTION_BYTES
+from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph, program_of
-from weft.runtime.task.messages import Exchange
+from weft.runtime.task.exchange import Exchange
 from weft.storage.storage import LocalDisk, Memory, Storage
 
 __all__ = ["Job", "Setup"]
@@ -70,11 +70,10 @@ def _program(storage: LocalDisk, identity: str, blueprint: str) -> ExecutableGra
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A batch, as its tasks are told of it: its plan, what it begins with, and where results go.
+    """A batch, as it is sent to its tasks: its plan, what it begins with, and where results go.
 
     ``sinks`` are those that tasks write to, by query; of the queries in ``counting``, results are only counted. A job
-    at a ``boundary`` runs what is stored through the graphs that the batch will have. No key of an outer join on one
-    key has more than ``limit`` results.
+    at a ``boundary`` runs what is stored through the graph that the batch will have.
     """
 
     setup: Setup
@@ -84,28 +83,31 @@ class Job:
     counting: frozenset[str] = frozenset()
     exchange: Exchange = field(default_factory=Exchange)
     boundary: bool = False
-    limit: int = LIMIT
-    portion_bytes: int = PORTION_BYTES  # about so much is looked at, and given away, together
-    result_limit: int | None = None  # of one query in one batch
+    limits: TaskLimits = field(default_factory=TaskLimits)
 
     @property
     def number(self) -> int:
         """The batch's."""
         return self.plan.number
 
-    def program(self, blueprint: str) -> ExecutableGraph:
-        """What a blueprint is executed as."""
-        return self.setup.program(blueprint)
+    @property
+    def program(self) -> ExecutableGraph:
+        """What the batch's blueprint is executed as; there is none if no query runs."""
+        return self.setup.program(self.plan.blueprint)
+
+    @property
+    def batch_order(self) -> BatchOrder:
+        """The batch's place in the order, nothing counted yet."""
+        if self.plan.batch_order is None:
+            raise ValueError(f"no query runs in batch {self.number}")
+        return BatchOrder.from_dict(self.plan.batch_order)
 
     def for_task(self, partition: int | None = None) -> Job:
         """The same with no more of the log's values than tasks use; of one partition's files, if any is given."""
         plan = replace(self.plan, inputs={}, cursors={})
         runs = {
-            graph: {
-                store: {part: found for part, found in parts.items() if partition in (None, part)}
-                for store, parts in stores.items()
-            }
-            for graph, stores in self.before.runs.items()
+            store: {part: found for part, found in parts.items() if partition in (None, part)}
+            for store, parts in self.before.runs.items()
         }
         known = self.before
         before = Manifest(known.number, runs, marks=known.marks, arrived=known.arrived, dealt=known.dealt)
@@ -120,9 +122,7 @@ class Job:
             "counting": sorted(self.counting),
             "exchange": self.exchange.folder,
             "boundary": self.boundary,
-            "limit": self.limit,
-            "portion_bytes": self.portion_bytes,
-            "result_limit": self.result_limit,
+            "limits": asdict(self.limits),
         }
 
     @classmethod
@@ -137,7 +137,5 @@ class Job:
             frozenset(data["counting"]),
             Exchange(data["exchange"]),
             data["boundary"],
-            data["limit"],
-            data["portion_bytes"],
-            data["result_limit"],
+            TaskLimits(**data["limits"]),
         )

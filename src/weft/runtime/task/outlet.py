@@ -7,32 +7,21 @@ sort by that. Results of a query that failed in the task are not among its answe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from weft.errors import FunctionError
 from weft.ports.sink import PartOpener, PartSink, PartWriter
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.outcome import Outcome, Parcel
+from weft.runtime.task.exchange import Packed, Sender, SentParcel
 from weft.runtime.task.job import Job
-from weft.runtime.task.messages import NOTE, Message, note, unpacked
+from weft.runtime.task.messages import Message
+from weft.runtime.task.reports import Answers, Calls, FailedQuery, KeyCensus, Results, StepCounts
 from weft.runtime.task.spill import Spill
 
-__all__ = ["Sender", "TaskOutlet", "failures"]
-
-
-class Sender(NamedTuple):
-    """Who sent a parcel: the hop (0: a read task), the number of its task, and of what it is made."""
-
-    hop: int
-    task: int
-    alias: str = ""
-    part: str = ""
-    number: int = 0
+__all__ = ["TaskOutlet", "failures"]
 
 
 @dataclass
@@ -43,10 +32,9 @@ class TaskOutlet:
     """
 
     job: Job
-    graph: str
     sender: Sender
     _sent: list[Message] = field(default_factory=list)
-    _last: tuple[pa.RecordBatch | None, str, Any] = (None, "", None)  # what goes to all is packed once
+    _last: tuple[pa.RecordBatch, Packed] | None = None  # what goes to all is packed once
     _writers: dict[str, PartWriter | Spill] = field(default_factory=dict)  # by query
 
     def __enter__(self) -> TaskOutlet:
@@ -62,11 +50,11 @@ class TaskOutlet:
 
     def send(self, parcel: Parcel) -> None:
         """Pack a parcel."""
-        if self._last[0] is not parcel.batch:
-            self._last = (parcel.batch, *self.job.exchange.pack(parcel.batch))
-        _, how, data = self._last
-        origin = json.dumps(self.sender._replace(number=len(self._sent)))
-        self._sent.append(Message(parcel.partition, f"{self.graph}\t{parcel.edge}\t{origin}\t{how}", data))
+        if self._last is None or self._last[0] is not parcel.batch:
+            self._last = (parcel.batch, self.job.exchange.pack(parcel.batch))
+        sender = self.sender._replace(number=len(self._sent))
+        sent = SentParcel(parcel.edge, sender, self._last[1])
+        self._sent.append(sent.to_message(parcel.partition))
 
     def give(self, query: str, rows: pa.RecordBatch) -> None:
         """Put results down."""
@@ -77,20 +65,19 @@ class TaskOutlet:
     def _writer(self, sink: PartSink | None) -> PartWriter | Spill:
         if isinstance(sink, PartOpener):
             return sink.open_part(self.job.number, self._at)
-        return Spill(self.job.exchange, self.job.portion_bytes)
+        return Spill(self.job.exchange, self.job.limits.portion_bytes)
 
     def messages(self, outcome: Outcome) -> Iterator[Message]:
         """Parcels for later hops, results and counts of the hop."""
-        self._last = (None, "", None)
+        self._last = None
         yield from self._sent
         for query, census in outcome.census.items():
             if census != Census():
-                yield note(self._at, "census", graph=self.graph, query=query, **asdict(census))
+                yield KeyCensus(query, census).to_message(self._at)
         if outcome.steps:
-            steps = [asdict(count) for count in outcome.steps]
-            yield note(self._at, "steps", graph=self.graph, steps=steps)
+            yield StepCounts(tuple(outcome.steps)).to_message(self._at)
         if outcome.calls:
-            yield note(self._at, "calls", graph=self.graph, calls=asdict(outcome.calls))
+            yield Calls(outcome.calls).to_message(self._at)
         yield from self._answers(outcome)
 
     def _answers(self, outcome: Outcome) -> Iterator[Message]:
@@ -110,19 +97,18 @@ class TaskOutlet:
                 writer.abort()
                 failed[query] = error
         if outcome.counts or parts:
-            yield note(self._at, "answers", counts=outcome.counts, parts=parts, closed=outcome.closed)
+            yield Answers(outcome.counts, outcome.closed, parts).to_message(self._at)
         yield from failures(self._at, failed)
 
     def _results(self, query: str, writer: Spill) -> Iterator[Message]:
-        for number, (how, data) in enumerate(writer.close()):
-            origin = json.dumps(self.sender._replace(number=number))
-            yield Message(self._at, f"{NOTE}result\t{query}\t{how}\t{origin}", data)
+        for number, packed in enumerate(writer.close()):
+            yield Results(query, self.sender._replace(number=number), packed).to_message(self._at)
 
     def _part(self, query: str, writer: PartWriter | Spill) -> str:
         """The name of what was written; a sink that cannot be given results as they are found is given all."""
         if not isinstance(writer, Spill):
             return writer.close()
-        batches = [batch for how, data in writer.close() for batch in unpacked(how, data)]
+        batches = [batch for packed in writer.close() for batch in packed.batches()]
         name = self.job.sinks[query].write_part(self.job.number, self._at, batches)
         writer.abort()  # it is in the sink now
         return name
@@ -130,6 +116,5 @@ class TaskOutlet:
 
 def failures(at: int, failed: Mapping[str, Exception]) -> Iterator[Message]:
     """Queries that cannot be answered."""
-    for query, why in failed.items():
-        called = {"function": why.message, "hint": why.hint} if isinstance(why, FunctionError) else {}
-        yield note(at, "failed", query=query, message=f"{type(why).__name__}: {why}", **called)
+    for query, error in failed.items():
+        yield FailedQuery.because_of(query, error).to_message(at)

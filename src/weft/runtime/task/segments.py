@@ -1,4 +1,4 @@
-"""A partition of a graph's stores, kept in bucket files (design, D3).
+"""A partition of the stores, kept in bucket files (design, D3).
 
 Guarantees: a task sees the state of the batch before and what earlier hops of this batch added, and nothing that any
 other attempt left. A file is written once, under a name no other attempt has; what is handed on or reported names those
@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from weft.bucket import codec
 from weft.bucket.bucket import Bucket
@@ -24,7 +23,8 @@ from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.expiry import forgettable
 from weft.runtime.state.stores import Forget, settle
 from weft.runtime.state.upgrade import refreshed
-from weft.runtime.task.messages import Message, note
+from weft.runtime.task.messages import Message
+from weft.runtime.task.reports import AddedRun, StoreRuns
 from weft.storage.storage import LocalDisk, Memory, Storage
 
 __all__ = ["FileState", "Shelf", "shelf_of", "written_in"]
@@ -32,32 +32,31 @@ __all__ = ["FileState", "Shelf", "shelf_of", "written_in"]
 
 @dataclass
 class FileState:
-    """`State` for the interpreter; ``earlier`` is what the hops before this one added, as they noted it."""
+    """`State` for the interpreter; ``earlier`` is what the hops before this one added, as they reported it."""
 
     shelf: Shelf
     number: int
     manifest: Manifest
-    graph: str
     program: ExecutableGraph
     partition: int
-    earlier: list[dict[str, Any]]
+    earlier: Sequence[AddedRun]
     fills: frozenset[str] | None = None  # at a boundary: the stores that are filled, from nothing
-    fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
-    names: dict[int, tuple[Bucket, str]] = field(
-        default_factory=dict
-    )  # by id, which lasts while a run is held
+    fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict, init=False)
+    _names: dict[int, tuple[Bucket, str]] = field(
+        default_factory=dict, init=False
+    )  # by id, while a run is held
 
     def settled(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
         if self.fills is not None:
             return ()
-        runs = self.manifest.of(self.graph, plan.identity, self.partition)
+        runs = self.manifest.runs_of(plan.identity, self.partition)
         return [self._open(run.name, plan) for run in runs]
 
     def added(self, plan: StorePlan, start: str) -> Sequence[Bucket]:
         """What tuples of an input have added in this batch, in this hop and in those before."""
         place = (plan.identity, start)
-        before = [entry["name"] for entry in self.earlier if (entry["store"], entry["start"]) == place]
+        before = [added.name for added in self.earlier if (added.store, added.start) == place]
         return [*(self._open(name, plan) for name in before), *self.fresh.get(place, ())]
 
     def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
@@ -70,37 +69,35 @@ class FileState:
         for store, plan in self.program.stores.items():
             last = self.program.last_hops[store]
             if last > hop:
-                yield from self._hand_on(plan.identity)
+                for added in self._added_to(plan.identity):
+                    yield added.to_message(self.partition)
             if last == hop and (self.fills is None or plan.identity in self.fills):
                 additions = [run for start in batch_order.order for run in self.added(plan, start)]
                 forget = Forget() if self.fills is not None else forgettable(plan, marks, batch_order)
                 kept = settle(plan, (*self.settled(plan), *additions), forget)
-                found = [RunFile(self._name(run), run.bounds).to_dict() for run in kept]
-                yield self._note("runs", store=plan.identity, runs=found)
+                runs = tuple(RunFile(self._name(run), run.bounds) for run in kept)
+                yield StoreRuns(plan.identity, self.partition, runs).to_message(self.partition)
 
-    def _hand_on(self, store: str) -> Iterator[Message]:
-        yield from (self._note("added", **entry) for entry in self.earlier if entry["store"] == store)
-        for (name, start), runs in self.fresh.items():
-            if name == store:
-                for run in runs:
-                    yield self._note("added", store=store, start=start, name=self._name(run))
-
-    def _note(self, kind: str, **content: Any) -> Message:
-        return note(self.partition, kind, **{**content, "graph": self.graph, "partition": self.partition})
+    def _added_to(self, store: str) -> Iterator[AddedRun]:
+        """What this batch has added to a store by now."""
+        yield from (added for added in self.earlier if added.store == store)
+        for (identity, start), runs in self.fresh.items():
+            if identity == store:
+                yield from (AddedRun(store, start, self._name(run)) for run in runs)
 
     def _open(self, name: str, plan: StorePlan) -> Bucket:
         """A run as the graph's queries need it; it stays in the file that it is in."""
         bucket = self.shelf.open_for(name, self.program, plan)
-        self.names[id(bucket)] = bucket, name
+        self._names[id(bucket)] = bucket, name
         return bucket
 
     def _name(self, run: Bucket) -> str:
         """The file a run is in; a new one if it is in none."""
-        if id(run) not in self.names:
+        if id(run) not in self._names:
             name = f"{self.number}-{self.partition}-{uuid.uuid4().hex}"
             self.shelf.write(name, run)
-            self.names[id(run)] = run, name
-        return self.names[id(run)][1]
+            self._names[id(run)] = run, name
+        return self._names[id(run)][1]
 
 
 def written_in(name: str) -> int:

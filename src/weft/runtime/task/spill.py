@@ -13,11 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.runtime.task.messages import FILE, Exchange
+from weft.runtime.task.exchange import Exchange, Packed
 
 __all__ = ["Spill"]
-
-Packed = tuple[str, Any]  # how a message says what, and what
 
 
 @dataclass
@@ -45,7 +43,7 @@ class Spill:
             self._packed.append(self.exchange.pack(*self._held))
         else:
             if self._writer is None:
-                self._path = self.exchange.path()
+                self._path = self.exchange.new_path()
                 self._file = pa.OSFile(self._path, "wb")
                 self._writer = pa.ipc.new_stream(self._file, self._held[0].schema)
             for batch in self._held:
@@ -53,11 +51,11 @@ class Spill:
         self._held, self._bytes = [], 0
 
     def close(self) -> list[Packed]:
-        """All batches, as messages say them."""
+        """All batches, ready to be sent."""
         if self._writer is not None and self._path is not None:
             self._put_down()
             self._shut()
-            return [(FILE, pa.py_buffer(self._path.encode()))]
+            return [Packed.in_file(self._path)]
         last = [self.exchange.pack(*self._held)] if self._held else []
         return [*self._packed, *last]
 

@@ -4,7 +4,7 @@ Guarantees: pure but for the bucket files and sink parts it writes, each under a
 returns names those that count. What it makes does not depend on the order in which messages come: when an executor
 is lost, Spark runs finished tasks again though others have taken in some of what they sent, and rows that were then
 dealt out otherwise would be joined twice or not at all. So every parcel says who sent it, and they are sorted by that.
-An error of the user's is returned as a note, since no further attempt would mend it.
+An error of the user's is reported, since no further attempt would mend it.
 
 Tuples that count for a `ROWS` window are numbered in two steps, so that no pass over the input is needed before the
 first hop: a read task numbers those it reads, and tells every partition how many there were; a hop begins when it has
@@ -19,12 +19,10 @@ from __future__ import annotations
 
 import gc
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
 
 import pyarrow as pa
 
@@ -32,17 +30,31 @@ from weft.errors import WeftError
 from weft.kernels.expr.user_functions import calling
 from weft.ports.source import Part
 from weft.runtime.hop.admit import admit, numbered, renumbered
-from weft.runtime.hop.interpret import route_input, route_stored, run_hop
-from weft.runtime.hop.outcome import Boundary
-from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.hop.entering import route_input, route_stored
+from weft.runtime.hop.interpret import run_hop
+from weft.runtime.hop.outcome import HopOptions
+from weft.runtime.log.values import Manifest
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration, edges_for
 from weft.runtime.state.upgrade import past_rows
+from weft.runtime.task.exchange import Sender, SentParcel
 from weft.runtime.task.functions import loaded
 from weft.runtime.task.job import Job
-from weft.runtime.task.messages import NOTE, Message, error_note, note, unpacked
-from weft.runtime.task.outlet import Sender, TaskOutlet, failures
+from weft.runtime.task.messages import Message
+from weft.runtime.task.outlet import TaskOutlet, failures
+from weft.runtime.task.reports import (
+    AddedRun,
+    BadRecord,
+    Dealt,
+    HeavyValues,
+    InputAdmitted,
+    InputCounted,
+    PartRead,
+    QuerySetSample,
+    Seconds,
+    TaskError,
+)
 from weft.runtime.task.segments import FileState, shelf_of, written_in
 
 __all__ = ["hop_task", "past_task", "read_task", "spare_the_collector"]
@@ -68,10 +80,10 @@ def read_task(job: Job, task: int, pieces: Iterable[Piece]) -> Iterator[Message]
     began = perf_counter()
     with calling(loaded(job.setup.functions)):
         try:
-            yield from _Reading(job, task, job.plan, job.before).run(pieces)
+            yield from _Reading(job, task).run(pieces)
         except WeftError as error:
-            yield error_note(error)
-    yield note(0, "seconds", hop=0, seconds=perf_counter() - began)
+            yield TaskError.of(error).to_message()
+    yield Seconds(0, perf_counter() - began).to_message()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +92,6 @@ class _Reading:
 
     job: Job
     task: int
-    plan: BatchPlan
-    manifest: Manifest
 
     def run(self, pieces: Iterable[Piece]) -> Iterator[Message]:
         tables: dict[str, list[pa.RecordBatch]] = {}
@@ -92,55 +102,51 @@ class _Reading:
             event_time = setup.streams[stream].event_time
             found = setup.sources[stream].read(stream, part, event_time, columns[stream])
             tables.setdefault(stream, []).append(found.batch)
-            yield note(0, "read", stream=stream, rows=found.batch.num_rows, malformed=len(found.bad))
+            yield PartRead(stream, found.batch.num_rows, len(found.bad)).to_message()
             for bad in found.bad:
-                data = bad.to_json().encode(errors="surrogatepass")
-                yield Message(0, f"{NOTE}bad", pa.py_buffer(data))
+                yield BadRecord(bad.to_json().encode(errors="surrogatepass")).to_message()
         for stream, batches in tables.items():
             table = pa.Table.from_batches(batches)
-            for graph, blueprint in self.plan.graphs.items():
-                yield from self._enter(graph, self.job.program(blueprint), stream, table)
+            yield from self._enter(stream, table)
 
     def _columns(self) -> dict[str, set[str]]:
         """The columns that queries read, by stream."""
         found: dict[str, set[str]] = {}
-        for program in map(self.job.program, self.plan.graphs.values()):
-            for source in program.graph.sources:
-                names = {column.name for column in source.columns}
-                found.setdefault(program.graph.input(source.alias).stream.name, set()).update(names)
+        if self.job.plan.batch_order is None:
+            return found
+        graph = self.job.program.graph
+        for source in graph.sources:
+            names = {column.name for column in source.columns}
+            found.setdefault(graph.input(source.alias).stream.name, set()).update(names)
         return found
 
-    def _enter(self, graph: str, program: ExecutableGraph, stream: str, table: pa.Table) -> Iterator[Message]:
-        batch_order = BatchOrder.from_dict(self.plan.batch_orders[graph])
-        mark = self.manifest.marks.get(stream)
+    def _enter(self, stream: str, table: pa.Table) -> Iterator[Message]:
+        program, batch_order = self.job.program, self.job.batch_order
+        mark = self.job.before.marks.get(stream)
         for alias in program.graph.aliases:
             if program.graph.input(alias).stream.name != stream:
                 continue
-            one = admit(program, alias, table, now=self.plan.now, watermark=mark)
+            one = admit(program, alias, table, now=self.job.plan.now, watermark=mark)
             rows = one.batch.num_rows
             if alias in program.counted:
-                counted = {"graph": graph, "alias": alias, "task": self.task, "rows": rows}
-                yield from (note(each, "count", **counted) for each in range(batch_order.partitions))
+                counted = InputCounted(alias, self.task, rows)
+                yield from (counted.to_message(each) for each in range(batch_order.partitions))
             batch = numbered(program, alias, one.batch, 0)
-            dealt, limit = self._dealt(graph, program), self.job.result_limit
-            with TaskOutlet(self.job, graph, Sender(0, self.task)) as outlet:
-                outcome = route_input(
-                    program, alias, batch, batch_order, self.job.counting, dealt, outlet, limit
-                )
+            with TaskOutlet(self.job, Sender(0, self.task)) as outlet:
+                options = HopOptions(self.job.counting, outlet, self.job.limits)
+                outcome = route_input(program, alias, batch, batch_order, options, self._dealt(program))
                 for store, count in outcome.dealt.items():
-                    yield note(0, "dealt", graph=graph, store=store, task=self.task, rows=count)
+                    yield Dealt(store, self.task, count).to_message()
                 yield from outlet.messages(outcome)
             if outcome.sample:
-                yield note(0, "sample", graph=graph, alias=alias, sets=outcome.sample)
+                yield QuerySetSample(alias, outcome.sample).to_message()
             if outcome.heavy:
-                yield note(0, "heavy", counted=[asdict(one) for one in outcome.heavy])
-            figures = {"rows": rows, "late": one.late, "untimed": one.untimed}
-            times = {"oldest": one.oldest, "newest": one.newest}
-            yield note(0, "input", graph=graph, alias=alias, stream=stream, **figures, **times)
+                yield HeavyValues(tuple(outcome.heavy)).to_message()
+            yield InputAdmitted(alias, rows, one.late, one.untimed, one.oldest, one.newest).to_message()
 
-    def _dealt(self, graph: str, program: ExecutableGraph) -> dict[str, int]:
+    def _dealt(self, program: ExecutableGraph) -> dict[str, int]:
         """Where to go on dealing out tuples, by store; every task begins with another partition."""
-        known = self.manifest.dealt.get(graph, {})
+        known = self.job.before.dealt
         stores = [store.identity for store in program.stores.values()]
         return {store: self.task + known.get(store, {}).get(str(self.task), 0) for store in stores}
 
@@ -151,59 +157,61 @@ def past_task(job: Job, task: int) -> Iterator[Message]:
         try:
             yield from _past(job, task)
         except WeftError as error:
-            yield error_note(error)
+            yield TaskError.of(error).to_message()
 
 
 def _past(job: Job, task: int) -> Iterator[Message]:
-    plan, manifest, shelf = job.plan, job.before, shelf_of(job.setup.storage)
-    for graph, data in plan.migrations.items():
-        migration, program = StateMigration.from_dict(data), job.program(plan.graphs[graph])
-        batch_order = _past_turn(plan, graph, program)
-        bounds = _boundary(job, program, migration)
-        dealt = Counter({store.identity: task for store in program.stores.values()})
-        for read in migration.reads:
-            runs = manifest.of(graph, read.store, task)
-            for run in runs if read.is_read_in(task) else ():
-                rows = shelf.open(run.name).batch
-                past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
-                with TaskOutlet(job, graph, Sender(0, task, read.alias, run.name)) as outlet:
-                    limit = job.result_limit
-                    outcome = route_stored(
-                        program, read.alias, past, batch_order, bounds, dealt, outlet, limit
-                    )
-                    dealt.update(outcome.dealt)
-                    yield from outlet.messages(outcome)
+    if job.plan.migration is None:
+        return
+    migration, program, shelf = (
+        StateMigration.from_dict(job.plan.migration),
+        job.program,
+        shelf_of(job.setup.storage),
+    )
+    batch_order, options = _stored_order(job), _stored_options(job, migration)
+    dealt = Counter({store.identity: task for store in program.stores.values()})
+    for read in migration.reads:
+        runs = job.before.runs_of(read.store, task)
+        for run in runs if read.is_read_in(task) else ():
+            rows = shelf.open(run.name).batch
+            past = past_rows(program, read.alias, rows, written_in(run.name), read.users, read.copies)
+            with TaskOutlet(job, Sender(0, task, read.alias, run.name)) as outlet:
+                given = replace(options, outlet=outlet)
+                outcome = route_stored(program, read.alias, past, batch_order, given, dealt)
+                dealt.update(outcome.dealt)
+                yield from outlet.messages(outcome)
 
 
-def _past_turn(plan: BatchPlan, graph: str, program: ExecutableGraph) -> BatchOrder:
+def _stored_order(job: Job) -> BatchOrder:
     """The place of what is stored: all of it at once, nothing counted."""
-    batch_order = BatchOrder.from_dict(plan.batch_orders[graph])
-    return replace(batch_order, counts=dict.fromkeys(program.counted, Count(0, 0)))
+    return replace(job.batch_order, counts=dict.fromkeys(job.program.counted, Count(0, 0)))
 
 
-def _boundary(job: Job, program: ExecutableGraph, migration: StateMigration) -> Boundary:
-    return Boundary(edges_for(program.graph, migration), migration.backfill, job.counting)
+def _stored_options(job: Job, migration: StateMigration) -> HopOptions:
+    """What is asked of the hops of what is stored."""
+    edges = edges_for(job.program.graph, migration)
+    return HopOptions(job.counting, limits=job.limits, edges=edges, answering=migration.backfill)
 
 
 @dataclass
 class _Arrived:
-    """What a hop's task was sent for one graph."""
+    """What a hop's task was sent."""
 
     program: ExecutableGraph
-    parcels: list[tuple[str, Sender, str, Any]] = field(default_factory=list)  # edge, sender, how, what
-    added: list[dict[str, Any]] = field(default_factory=list)
+    parcels: list[SentParcel] = field(default_factory=list)
+    added: list[AddedRun] = field(default_factory=list)
     counts: dict[str, dict[int, int]] = field(default_factory=dict)  # by input and read task
 
     def batches(self, before: Mapping[str, int]) -> dict[str, list[pa.RecordBatch]]:
         """The batches by edge; ``before`` counts the tuples of earlier batches by input."""
         found: dict[str, list[pa.RecordBatch]] = {}
-        for edge, sender, how, data in sorted(self.parcels, key=lambda parcel: parcel[:2]):
-            batches = unpacked(how, data)
-            alias = self.program.starts[edge]
-            if sender.hop == 0 and alias in self.counts:
-                first = before[alias] + self._ahead(alias, sender.task)
+        for parcel in sorted(self.parcels, key=lambda parcel: (parcel.edge, parcel.sender)):
+            batches = parcel.packed.batches()
+            alias = self.program.starts[parcel.edge]
+            if parcel.sender.hop == 0 and alias in self.counts:
+                first = before[alias] + self._ahead(alias, parcel.sender.task)
                 batches = [renumbered(alias, batch, first) for batch in batches]
-            found.setdefault(edge, []).extend(batches)
+            found.setdefault(parcel.edge, []).extend(batches)
         return found
 
     def _ahead(self, alias: str, task: int) -> int:
@@ -214,104 +222,72 @@ class _Arrived:
         graph = self.program.graph
         return {a: manifest.arrived.get(graph.input(a).stream.name, 0) for a in self.program.counted}
 
-    def batch_order(self, plan: BatchPlan, graph: str, before: Mapping[str, int]) -> BatchOrder:
+    def counted(self, batch_order: BatchOrder, before: Mapping[str, int]) -> BatchOrder:
         """The batch's place in the total order, now that its tuples are counted."""
         counts = {a: Count(before[a], sum(self.counts.get(a, {}).values())) for a in self.program.counted}
-        return replace(BatchOrder.from_dict(plan.batch_orders[graph]), counts=counts)
+        return replace(batch_order, counts=counts)
 
 
 def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) -> Iterator[Message]:
     """Run one hop in one partition; what is not for it goes along."""
     began = perf_counter()
-    plan, manifest, shelf = job.plan, job.before, shelf_of(job.setup.storage)
-    shelf.forget(manifest, job.number)
-    arrived = {graph: _Arrived(job.program(name)) for graph, name in plan.graphs.items()}
+    shelf_of(job.setup.storage).forget(job.before, job.number)
+    arrived = _Arrived(job.program)
     for message in messages:
-        if _taken(arrived, hop, message):
-            continue
-        yield message
-    for graph, here in arrived.items():
-        run = _past_hop if job.boundary else _hop
-        with calling(loaded(job.setup.functions)) as calls:
-            try:
-                yield from run(job, plan, manifest, graph, here, hop, partition)
-            except WeftError as error:
-                yield error_note(error)
-            yield from failures(partition, calls.failed)
-    yield note(partition, "seconds", hop=hop, seconds=perf_counter() - began)
+        if not _taken(arrived, hop, message):
+            yield message
+    run = _past_hop if job.boundary else _hop
+    with calling(loaded(job.setup.functions)) as calls:
+        try:
+            yield from run(job, arrived, hop, partition)
+        except WeftError as error:
+            yield TaskError.of(error).to_message()
+        yield from failures(partition, calls.failed)
+    yield Seconds(hop, perf_counter() - began).to_message(partition)
 
 
-def _hop(
-    job: Job, plan: BatchPlan, manifest: Manifest, graph: str, here: _Arrived, hop: int, partition: int
-) -> Iterator[Message]:
-    before = here.before(manifest)
-    batch_order = here.batch_order(plan, graph, before)
-    state = FileState(
-        shelf_of(job.setup.storage), job.number, manifest, graph, here.program, partition, here.added
-    )
-    batches = here.batches(before)
-    with TaskOutlet(job, graph, Sender(hop, partition)) as outlet:
-        outcome = run_hop(
-            here.program,
-            hop,
-            batches,
-            state,
-            batch_order,
-            job.counting,
-            partition=partition,
-            limit=job.limit,
-            outlet=outlet,
-            portion_bytes=job.portion_bytes,
-            result_limit=job.result_limit,
-        )
-        yield from outlet.messages(outcome)
-    yield from state.leave(hop, batch_order)
-
-
-def _past_hop(
-    job: Job, plan: BatchPlan, manifest: Manifest, graph: str, here: _Arrived, hop: int, partition: int
-) -> Iterator[Message]:
-    """The same at a boundary: what is stored comes as if it were new, and nothing else is there."""
-    if graph not in plan.migrations:
-        return
-    program, migration = here.program, StateMigration.from_dict(plan.migrations[graph])
-    batch_order, fills = _past_turn(plan, graph, program), frozenset(migration.fills)
+def _hop(job: Job, here: _Arrived, hop: int, partition: int) -> Iterator[Message]:
+    before = here.before(job.before)
+    batch_order = here.counted(job.batch_order, before)
     shelf = shelf_of(job.setup.storage)
-    state = FileState(shelf, job.number, manifest, graph, program, partition, here.added, fills)
-    bounds = _boundary(job, program, migration)
-    arrived, portion, limit = here.batches({}), job.portion_bytes, job.result_limit
-    with TaskOutlet(job, graph, Sender(hop, partition)) as outlet:
-        outcome = run_hop(
-            program,
-            hop,
-            arrived,
-            state,
-            batch_order,
-            job.counting,
-            bounds,
-            outlet=outlet,
-            portion_bytes=portion,
-            result_limit=limit,
-        )
+    state = FileState(shelf, job.number, job.before, here.program, partition, here.added)
+    batches = here.batches(before)
+    with TaskOutlet(job, Sender(hop, partition)) as outlet:
+        options = HopOptions(job.counting, outlet, job.limits)
+        outcome = run_hop(here.program, hop, batches, state, batch_order, options, partition)
         yield from outlet.messages(outcome)
     yield from state.leave(hop, batch_order)
 
 
-def _taken(arrived: Mapping[str, _Arrived], hop: int, message: Message) -> bool:
+def _past_hop(job: Job, here: _Arrived, hop: int, partition: int) -> Iterator[Message]:
+    """The same at a boundary: what is stored comes as if it were new, and nothing else is there."""
+    if job.plan.migration is None:
+        return
+    program, migration = here.program, StateMigration.from_dict(job.plan.migration)
+    batch_order, fills = _stored_order(job), frozenset(migration.fills)
+    shelf = shelf_of(job.setup.storage)
+    state = FileState(shelf, job.number, job.before, program, partition, here.added, fills)
+    batches = here.batches({})
+    with TaskOutlet(job, Sender(hop, partition)) as outlet:
+        options = replace(_stored_options(job, migration), outlet=outlet)
+        outcome = run_hop(program, hop, batches, state, batch_order, options)
+        yield from outlet.messages(outcome)
+    yield from state.leave(hop, batch_order)
+
+
+def _taken(arrived: _Arrived, hop: int, message: Message) -> bool:
     """Keep a message if it is for this hop; a count is kept, and goes along to later hops too."""
-    if message.target == f"{NOTE}added":
-        content = message.content()
-        arrived[content["graph"]].added.append(content)
+    if AddedRun.is_in(message):
+        arrived.added.append(AddedRun.from_message(message))
         return True
-    if message.target == f"{NOTE}count":
-        content = message.content()
-        counts = arrived[content["graph"]].counts.setdefault(content["alias"], {})
-        counts[content["task"]] = content["rows"]
+    if InputCounted.is_in(message):
+        count = InputCounted.from_message(message)
+        arrived.counts.setdefault(count.alias, {})[count.task] = count.rows
         return False
-    if message.target.startswith(NOTE):
+    if message.is_report:
         return False
-    graph, edge, sender, how = message.target.split("\t")
-    if arrived[graph].program.edges[edge].hop != hop:
+    parcel = SentParcel.from_message(message)
+    if arrived.program.edges[parcel.edge].hop != hop:
         return False
-    arrived[graph].parcels.append((edge, Sender(*json.loads(sender)), how, message.data))
+    arrived.parcels.append(parcel)
     return True

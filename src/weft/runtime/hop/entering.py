@@ -1,0 +1,131 @@
+"""Tuples that enter a graph: new ones of an input, and stored ones that are run through it once more.
+
+Guarantees: a tuple goes where some query it is for wants it. What new tuples are like is sampled on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from weft.bucket.bucket import column
+from weft.errors import FunctionError
+from weft.kernels.expr.select import Columns, passing
+from weft.kernels.expr.user_functions import current
+from weft.kernels.query_sets.query_set import columns_of, nonempty, sets_of
+from weft.logical.expr import Column, columns
+from weft.logical.expr import all_of as conjunction
+from weft.plan.derive import filters_of
+from weft.plan.rules import ResultRule, StoreRule
+from weft.plan.schedule import LOCAL, SHUFFLE
+from weft.runtime.hop.outcome import HopOptions, Outcome
+from weft.runtime.hop.projection import Tuples, finish
+from weft.runtime.hop.routing import kept, of_use, send
+from weft.runtime.hop.sampling import SAMPLED, count_values, sample_query_sets
+from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.model.columns import full_name
+from weft.runtime.program.executable import ExecutableGraph
+from weft.stats import heavy
+
+__all__ = ["route_input", "route_stored"]
+
+
+def route_input(
+    program: ExecutableGraph,
+    alias: str,
+    batch: pa.RecordBatch,
+    batch_order: BatchOrder,
+    options: HopOptions | None = None,
+    dealt: Mapping[str, int] | None = None,
+) -> Outcome:
+    """Tuples of an input, as `weft.runtime.hop.admit` admits them, filtered and sent on their ways.
+
+    ``dealt`` says how many tuples have been dealt out before to the partitions of each store: the next one goes on.
+    """
+    outcome = Outcome(options)
+    if batch_order.partitions > 1 and batch_order.number % heavy.EVERY == 0 and batch.num_rows:
+        outcome.heavy = count_values(program, alias, batch, batch_order)
+    every = _with_sets(program, alias, batch, outcome)
+    wanted = _wanted(program, alias, every, outcome)
+    if program.sets and wanted.num_rows and batch_order.number % SAMPLED == 0:
+        outcome.sample = sample_query_sets(program, wanted)
+    _leave(
+        program, alias, every if program.counts_per_key(alias) else wanted, batch_order, outcome, dealt or {}
+    )
+    return outcome.with_calls(current())
+
+
+def route_stored(
+    program: ExecutableGraph,
+    alias: str,
+    batch: pa.RecordBatch,
+    batch_order: BatchOrder,
+    options: HopOptions,
+    dealt: Mapping[str, int] | None = None,
+) -> Outcome:
+    """Stored tuples of an input, as `weft.runtime.state.upgrade` gives them, sent on their ways once more."""
+    outcome = Outcome(options)
+    _leave(program, alias, batch, batch_order, outcome, dealt or {})
+    return outcome.with_calls(current())
+
+
+def _leave(
+    program: ExecutableGraph,
+    alias: str,
+    batch: pa.RecordBatch,
+    batch_order: BatchOrder,
+    outcome: Outcome,
+    dealt: Mapping[str, int],
+) -> None:
+    """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
+    counted = program.counts_per_key(alias)
+    for edge in program.leaving(alias):
+        rule = program.rules[edge.name]
+        if not outcome.options.uses(edge.name):
+            continue
+        stays = counted and isinstance(rule, StoreRule)
+        some = batch if stays else of_use(program, rule.users, batch, also_empty=counted)
+        with outcome.failing(rule.users):
+            if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
+                store = program.stores[rule.store].identity
+                outcome.dealt[store] = some.num_rows
+                send(program, edge, some, batch_order, outcome, dealt.get(store, 0))
+            elif edge.kind != LOCAL or edge.by is not None:
+                send(program, edge, some, batch_order, outcome)
+            elif isinstance(rule, ResultRule) and some.num_rows:  # a query of one input: nothing to join
+                finish(program, rule, Tuples(some), batch_order, outcome)
+
+
+def _with_sets(
+    program: ExecutableGraph, alias: str, batch: pa.RecordBatch, outcome: Outcome
+) -> pa.RecordBatch:
+    """The tuples with the queries that want them, if there are many."""
+    if program.sets:
+        index, failed = program.filters[alias], dict[int, FunctionError]()
+        sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows, failed)
+        for member in program.graph.members:
+            if member.slot in failed:
+                outcome.fail([member.name], failed[member.slot])
+        for name, values in columns_of(sets).items():
+            batch = batch.append_column(name, values)
+    return batch
+
+
+def _wanted(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
+    """The tuples that some query wants."""
+    if program.sets:
+        return kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
+    filters = filters_of(program.graph.query, alias)
+    if not filters:
+        return batch
+    named = _named(batch, columns(conjunction(filters)))
+    try:
+        return kept(batch, passing(filters, named, batch.num_rows))
+    except FunctionError as error:
+        outcome.fail([program.graph.members[0].name], error)
+        return batch.slice(0, 0)
+
+
+def _named(batch: pa.RecordBatch, items: Iterable[Column]) -> Columns:
+    return {(item.alias, item.name): column(batch, full_name(item)) for item in items}

@@ -1,0 +1,130 @@
+"""Results made of matches.
+
+Guarantees: a result goes to just those queries it is for (design, D7), with the columns each of them selects, sorted if
+they leave in an order. A query for which that fails is not answered; the others are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from weft.bucket.bucket import column
+from weft.bucket.columns import taken
+from weft.bucket.compiled import Ints
+from weft.kernels.expr.select import Columns, evaluate
+from weft.kernels.query_sets.query_set import count_per_query, rows_per_query, sets_of
+from weft.logical.expr import columns
+from weft.logical.query import Query
+from weft.plan.graph import Member
+from weft.plan.rules import ResultRule
+from weft.runtime.hop.outcome import Outcome, Why, unknown
+from weft.runtime.hop.probe_step import Found
+from weft.runtime.hop.sorting import arranged
+from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.model.columns import full_name
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.program.window_limits import refined
+
+__all__ = ["Matches", "Tuples", "finish"]
+
+
+class Matches(Protocol):
+    """Combinations of tuples of which results are made."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    def column(self, name: str, rows: Ints | None = None) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuples:
+    """Tuples of one input as results."""
+
+    batch: pa.RecordBatch
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.batch.num_rows)
+
+    def column(self, name: str, rows: Ints | None = None) -> Any:
+        values = column(self.batch, name)
+        return values if rows is None else taken(values, rows)
+
+
+def finish(
+    program: ExecutableGraph,
+    rule: ResultRule,
+    found: Matches,
+    batch_order: BatchOrder,
+    outcome: Outcome,
+    why: Why = unknown,
+) -> None:
+    """Give matches as results to every query they are for; ``why`` says what made them so many."""
+    if not program.sets:
+        _give(program, rule, rule.users[0], found, None, batch_order, outcome, why)
+        return
+    held = found.sets if isinstance(found, Found) else None
+    sets = sets_of([found.column(name) for name in program.sets]) if held is None else held
+    sets = refined(program.limits[rule.edge], program.view, sets, found.column, batch_order, rule.start)
+    slots = program.slots(rule.users)
+    if outcome.options.only_counts(rule.users):
+        for name, count in zip(rule.users, count_per_query(sets, slots).tolist(), strict=True):
+            outcome.count(name, count, why)
+        return
+    offsets, rows = rows_per_query(sets, slots)
+    for name, first, last in zip(rule.users, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        _give(program, rule, name, found, rows[first:last], batch_order, outcome, why)
+
+
+def _give(
+    program: ExecutableGraph,
+    rule: ResultRule,
+    name: str,
+    found: Matches,
+    rows: Ints | None,
+    batch_order: BatchOrder,
+    outcome: Outcome,
+    why: Why,
+) -> None:
+    """Give matches, or some of them, to a query."""
+    count = found.num_rows if rows is None else rows.size
+    if not outcome.count(name, count, why) or name in outcome.options.counting:
+        return
+    try:
+        outcome.give(
+            name, _results(program, program.members[name], rule.start, found, rows, count, batch_order)
+        )
+    except Exception as error:  # it is this query's, and the others go on
+        outcome.failed[name] = error
+
+
+def _results(
+    program: ExecutableGraph,
+    member: Member,
+    start: str,
+    found: Matches,
+    rows: Ints | None,
+    count: int,
+    batch_order: BatchOrder,
+) -> pa.RecordBatch:
+    """Results as they leave: if that is in an order, sorted, and with their keys."""
+    if member.ordering is None:
+        return pa.RecordBatch.from_pydict(_projected(member.query, found, rows, count))
+    keys, found, rows = arranged(member, program.view, start, found, rows, batch_order)
+    made = _projected(member.query, found, rows, count)
+    names = [f"$key{number}" for number in range(len(keys))]
+    return pa.RecordBatch.from_arrays([*map(pa.array, keys), *made.values()], [*names, *made])
+
+
+def _projected(query: Query, found: Matches, rows: Ints | None, count: int) -> dict[str, Any]:
+    """The columns of a query's result."""
+    projection = query.projection
+    read: Columns = {
+        (item.alias, item.name): found.column(full_name(item), rows)
+        for item in dict.fromkeys(item for output in projection for item in columns(output.expr))
+    }
+    return {output.name: evaluate(output.expr, read, count) for output in projection}

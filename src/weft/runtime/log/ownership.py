@@ -1,0 +1,148 @@
+"""Whose log a directory is: ``weft.json``, and the lock that keeps other sessions out.
+
+Guarantees: a log belongs to one set of streams, to one format version and, on a disk, to one running session at a time.
+Until `claim` is called, a log that was there is as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from weft.errors import StateError
+from weft.runtime.log.locking import lock_directory, unlock
+from weft.runtime.log.record import read_record, write_record
+from weft.storage.storage import LocalDisk, Storage
+
+__all__ = ["BUCKETS", "FORMAT", "NEW_DIRECTORY", "Ownership"]
+
+BUCKETS = "state/buckets"  # the folder of the files of state
+FORMAT = 6
+NEW_DIRECTORY = "use a new checkpoint directory"
+
+# Formats of old, and the last version of Weft that reads each.
+_READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1"}
+
+
+class Ownership:
+    """What ``weft.json`` of a log says, and will say."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._locks: list[int] = []
+        self._known: dict[str, Any] = {}  # the log's format, identity and flags
+        self._claimed: dict[str, Any] = {}  # the streams it is opened for, and what is fixed with them
+
+    @property
+    def has_commits(self) -> bool:
+        """Whether a batch was ever committed."""
+        return bool(self._known.get("committed"))
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether a query was ever stopped."""
+        return bool(self._known.get("stops"))
+
+    def open(self, streams: Mapping[str, Any], fixed: Mapping[str, Any]) -> str:
+        """Take the log for streams, or refuse it; its identity."""
+        if isinstance(self._storage, LocalDisk):
+            (self._storage.root / BUCKETS).mkdir(parents=True, exist_ok=True)
+            self._locks = lock_directory(self._storage.root)
+        found = self.read()
+        if "streams" in found:
+            self._check_streams(found["streams"], streams)
+            self._check_fixed(found, fixed)
+        identity: str = found.get("identity") or uuid.uuid4().hex
+        flags = {name: found.get(name, False) for name in ("committed", "stops")}
+        self._known = {"format": FORMAT, "identity": identity, **flags}
+        self._claimed = {"streams": dict(streams), **fixed}
+        if not found:
+            write_record(self._storage, "weft.json", self._known)
+        return identity
+
+    def read(self) -> dict[str, Any]:
+        """Whose log this is, as far as it says; nothing where there is no log."""
+        data = self._storage.get("weft.json")
+        if data is None:
+            for kind in ("state", "plan", "blueprints"):
+                if any(name.endswith(".json") for name in self._storage.list(kind)):
+                    raise StateError(
+                        f"{self._storage.locate('weft.json')} is missing, though there is a log",
+                        hint=f"restore it from a copy, or {NEW_DIRECTORY}",
+                    )
+            return {}
+        self._check_format(data)
+        found: dict[str, Any] = read_record(self._storage, "weft.json")
+        return found
+
+    def claim(self) -> None:
+        """Make the log that of the streams it was opened for; until then it is as it was."""
+        write_record(self._storage, "weft.json", {**self._known, **self._claimed})
+
+    def add_streams(self, streams: Mapping[str, Any]) -> None:
+        """Remember streams that came while the session runs."""
+        self._claimed["streams"] = {**self._claimed["streams"], **streams}
+        self.claim()
+
+    def note_commit(self) -> None:
+        """Remember that there are committed batches."""
+        if not self.has_commits:
+            self._known["committed"] = True
+            self.claim()
+
+    def note_stop(self) -> None:
+        """Remember that there are stopped queries."""
+        if not self.has_stops:
+            self._known["stops"] = True
+            self.claim()
+
+    def close(self) -> None:
+        """Let other sessions have the log."""
+        unlock(self._locks)
+
+    @property
+    def _here(self) -> str:
+        return self._storage.locate("")
+
+    def _check_format(self, data: bytes) -> None:
+        """Refuse a log that an older version wrote, which had no checksums, or a newer one."""
+        found = _format_of(data)
+        if found is not None and found != FORMAT:
+            reader = _READ_BY.get(found)
+            hint = f"Weft {reader} reads it; with this version, {NEW_DIRECTORY}" if reader else NEW_DIRECTORY
+            raise StateError(
+                f"{self._here} has format {found}, this version of Weft reads {FORMAT}", hint=hint
+            )
+
+    def _check_streams(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        for name, what in old.items():
+            if name not in new:
+                raise StateError(
+                    f"{self._here} belongs to other streams or queries: it knows a stream {name}",
+                    hint=f"register it again, or use a new checkpoint directory for these: {', '.join(new)}",
+                )
+            if list(new[name]) != what:
+                raise StateError(
+                    f"{self._here} belongs to other streams or queries: there, stream {name} is {what}",
+                    hint=NEW_DIRECTORY,
+                )
+
+    def _check_fixed(self, found: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+        for name, value in fixed.items():
+            if found[name] != value:
+                raise StateError(
+                    f"{self._here} was made with {name} {found[name]}, not {value}", hint=NEW_DIRECTORY
+                )
+
+
+def _format_of(data: bytes) -> int | None:
+    """The format that weft.json is of, old or new; None if it cannot be told."""
+    for text in data.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            found = json.loads(text)
+            if isinstance(found, dict) and isinstance(found.get("format"), int):
+                return int(found["format"])
+    return None

@@ -1,0 +1,120 @@
+"""The tasks of a batch, tried again if they are lost.
+
+Guarantees: a killed worker or a lost executor does not end the queries: the batch is run again from what it began with,
+and what failed attempts wrote is nobody's. An error of the user's is raised as itself, and no further attempt is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+from weft.errors import WeftError
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.executor import Executor, spread
+from weft.runtime.loop.query_sinks import QuerySinks
+from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.queries.active import ActiveQueries
+from weft.runtime.task.exchange import Exchange
+from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import Message
+from weft.storage.storage import Memory
+
+__all__ = ["TaskRunner"]
+
+_LOG = logging.getLogger("weft")
+
+ATTEMPTS = 4  # at a batch
+PATIENCE = 0.5  # seconds before the third attempt, twice that before the fourth
+
+
+@dataclass
+class TaskRunner:
+    """Runs the tasks of batches with an executor; ``identity`` is that of the log, once it is open."""
+
+    config: RunConfig
+    log: Checkpoint
+    executor: Executor
+    sinks: QuerySinks
+    identity: str = ""
+    stopping: bool = False  # then no further attempt is made
+    _setup: Setup | None = field(default=None, init=False)  # what the executor was started with last
+
+    def run(
+        self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, *, boundary: bool
+    ) -> TaskReports:
+        """Run the tasks of a batch, or those of the job at its boundary; what they reported."""
+        messages = self._messages(plan, before, queries, boundary)
+        reports = TaskReports.from_messages(messages)
+        if reports.errors:
+            raise reports.errors[0]
+        broken = reports.answers.broken
+        if broken and broken.keys() >= queries.requests.keys():  # no other query goes on
+            raise next(iter(broken.values()))
+        return reports
+
+    def _messages(
+        self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, boundary: bool
+    ) -> list[Message]:
+        parts = () if boundary else tuple(plan.parts)
+        hops = queries.program.graph.hops if queries.program else 0
+        for attempt in range(1, ATTEMPTS + 1):
+            if boundary or plan.migration is None:
+                for name in queries.requests:
+                    self.sinks[name].begin(plan.number)
+            job = self._job(plan, before, queries, boundary)
+            try:
+                return self.executor.run(job, spread(parts, self.executor.readers), hops)
+            except WeftError:
+                raise
+            except Exception as error:
+                if self.stopping or attempt == ATTEMPTS:
+                    raise
+                why = str(error).strip().split("\n")[0]
+                _LOG.warning("batch %d failed (attempt %d) and is run again: %s", plan.number, attempt, why)
+                self._setup = None
+                time.sleep(PATIENCE * (attempt - 1))
+        raise RuntimeError("there is no last attempt")
+
+    def _started(self) -> Setup:
+        """What tasks are set up with; they are set up anew where a stream, function or sink has come."""
+        functions = {name: one.data for name, one in dict(self.config.functions).items()}
+        own = {name: sink for name, sink in self.sinks.writable() if self.config.describe(sink) is None}
+        sources, streams = dict(self.config.sources), dict(self.config.streams)
+        setup = Setup(self.log.storage, self.identity, sources, streams, self.config.restore, own, functions)
+        if self._setup is None or _differs(setup, self._setup):
+            self.executor.start(setup)
+            self._setup = setup
+        return self._setup
+
+    def _job(self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, boundary: bool) -> Job:
+        running = {name: self.sinks.output(name) for name in queries.requests}
+        writing = {
+            name: output.parts
+            for name, output in running.items()
+            if output.parts is not None and queries.requests[name].ordering is None
+        }  # what is ordered is merged by the driver
+        in_memory = isinstance(self.log.storage, Memory)
+        return Job(
+            self._started(),
+            plan,
+            before,
+            writing,
+            frozenset(name for name, output in running.items() if output.counting is not None),
+            Exchange(direct=True) if in_memory else Exchange(str(self.log.exchange(plan.number))),
+            boundary,
+            self.config.limits,
+        )
+
+
+def _differs(one: Setup, other: Setup) -> bool:
+    """Whether tasks that were set up with the one lack something of the other."""
+    return (
+        one.sources.keys() != other.sources.keys()
+        or one.functions != other.functions
+        or one.sinks.keys() != other.sinks.keys()
+        or any(one.sinks[name] is not other.sinks[name] for name in one.sinks)
+    )

@@ -1,0 +1,86 @@
+"""The metrics of a batch, from what its tasks reported.
+
+Guarantees: but for the seconds that the batch took, a function of its arguments.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from weft.bucket.bounds import Bounds
+from weft.runtime.log.values import Runs
+from weft.runtime.loop.ordered_output import Gathered
+from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
+from weft.runtime.model.batch_order import ENDED
+from weft.runtime.observe.metrics import (
+    BatchMetrics,
+    next_keys,
+    sum_conditions,
+    sum_functions,
+    sum_steps,
+    sum_stores,
+)
+from weft.runtime.program.executable import ExecutableGraph
+from weft.stats.heavy import next_heavy
+
+__all__ = ["measure_batch"]
+
+
+def measure_batch(
+    ran: RanBatch,
+    progress: StreamProgress,
+    rows: Mapping[str, int],
+    ordered: Mapping[str, Gathered],
+    runs: Runs,
+    backlog: Mapping[str, int],
+    began: float | None,
+) -> BatchMetrics | None:
+    """The metrics of a batch, None if no query ran; ``rows`` are the results that leave, by query."""
+    program, plan, reports = ran.program, ran.plan, ran.reports
+    if program is None or progress.order is None:
+        return None
+    known = BatchMetrics.from_dict(ran.before.metrics) if ran.before.metrics else None
+    keys = {query: one for query, one in known.keys.items() if query in program.members} if known else {}
+    ended = [query for query, clock in progress.order.clocks.items() if clock.now >= ENDED]
+    return BatchMetrics(
+        plan.number,
+        progress.order.order,
+        progress.inputs,
+        sum_steps(reports.work.steps),
+        sum_stores(_bounds_of_stores(program, runs)),
+        sum(rows.values()),
+        rows,
+        dict(progress.watermarks.marks),
+        reports.work.seconds(),
+        started=plan.now / 1e6,
+        elapsed=0.0 if began is None else time.perf_counter() - began,
+        backlog={
+            stream: max(0, parts - len(plan.inputs.get(stream, ()))) for stream, parts in backlog.items()
+        },
+        files=sum(len(parts) for parts in plan.inputs.values()),
+        closed={q: count for q, count in reports.answers.closed.items() if q in program.members},
+        functions=sum_functions(reports.work.calls),
+        conditions=sum_conditions(reports.work.calls, program.graph),
+        busiest=reports.work.busiest(),
+        heavy=next_heavy(known.heavy if known else {}, reports.read.heavy),
+        keys=next_keys(keys, reports.work.census, ended),
+        punctuated=_last_punctuations(ordered),
+        held={query: count for query, one in ordered.items() if (count := one.rows_waiting)},
+    )
+
+
+def _bounds_of_stores(program: ExecutableGraph, runs: Runs) -> Iterator[tuple[str, Bounds]]:
+    names = {store.identity: store.name for store in program.stores.values()}
+    for identity, partitions in runs.items():
+        if identity in names:
+            yield from ((names[identity], run.bounds) for files in partitions.values() for run in files)
+
+
+def _last_punctuations(ordered: Mapping[str, Gathered]) -> dict[str, dict[str, Any]]:
+    last = {query: one.punctuations[-1:] for query, one in ordered.items() if len(one.punctuations)}
+    return {
+        query: {"rows": int(one.rows[0]), "mark": int(one.marks[0]), "timed": one.timed}
+        for query, one in last.items()
+    }

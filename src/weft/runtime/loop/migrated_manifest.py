@@ -1,0 +1,56 @@
+"""What a batch begins with whose graph is another than that of the batch before.
+
+Guarantees: a function of what the batch before left, of the graphs, of the migration and of what its tasks reported, so
+a batch that is repeated begins with the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from weft.runtime.log.values import Manifest, Runs
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.migration import StateMigration, evicted_after, kept_after
+from weft.runtime.queries.visibility import StateFacts
+from weft.runtime.task.reports import StoreRuns
+
+__all__ = ["facts_of", "migrated_manifest", "next_runs"]
+
+
+def next_runs(before: Runs, reports: Iterable[StoreRuns]) -> Runs:
+    """The live runs: a store's partition that reported has those it reported, any other the ones it had."""
+    runs = {store: dict(partitions) for store, partitions in before.items()}
+    for report in reports:
+        partitions = runs.setdefault(report.store, {})
+        partitions.pop(report.partition, None)
+        if report.runs:
+            partitions[report.partition] = report.runs
+    return runs
+
+
+def facts_of(manifest: Manifest) -> StateFacts:
+    """What a manifest says of the state, before the batch that follows."""
+    known = (manifest.marks, manifest.newest, manifest.oldest, manifest.arrived)
+    return StateFacts(manifest.number + 1, manifest.kept, manifest.evicted, *known)
+
+
+def migrated_manifest(
+    before: Manifest,
+    old: ExecutableGraph | None,
+    new: ExecutableGraph | None,
+    migration: StateMigration,
+    reports: Iterable[StoreRuns],
+) -> Manifest:
+    """What a batch begins with: stores that are filled have the runs that were reported, others those they had."""
+    if new is None:
+        return replace(before, runs={}, kept={}, evicted={})
+    identities = {store.identity for store in new.stores.values()}
+    runs = {s: dict(p) for s, p in before.runs.items() if s in identities and s not in migration.fills}
+    facts = facts_of(before)
+    return replace(
+        before,
+        runs=next_runs(runs, reports),
+        kept=kept_after(old, new, migration, facts),
+        evicted=evicted_after(new, migration, facts),
+    )

@@ -1,0 +1,84 @@
+"""A batch whose tasks are done, and how far the streams are with it.
+
+Guarantees: immutable, and a function of the plan, of what the batch began with and of what its tasks reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.model.batch_order import BatchOrder, Count
+from weft.runtime.model.watermarks import Watermarks, connected_streams
+from weft.runtime.observe.metrics import InputMetrics
+from weft.runtime.program.executable import ExecutableGraph
+
+__all__ = ["RanBatch", "StreamProgress"]
+
+
+@dataclass(frozen=True, slots=True)
+class RanBatch:
+    """A batch whose tasks are done: its plan, what it began with, what its tasks reported, and what they executed.
+
+    ``program`` is None if no query runs.
+    """
+
+    plan: BatchPlan
+    before: Manifest
+    reports: TaskReports
+    program: ExecutableGraph | None = None
+
+    @property
+    def number(self) -> int:
+        """The batch's number."""
+        return self.plan.number
+
+    def rows_before(self, query: str) -> int:
+        """How many results of a query have left before; those of another that had its name do not count."""
+        return 0 if query in self.plan.begun else self.before.results.get(query, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """How far the streams are after a batch.
+
+    ``inputs`` is what every input brought; by stream, ``arrived`` is how many tuples came in the batch, ``newest`` and
+    ``oldest`` the last and first time among them. ``order`` is the batch's place in the total order with its tuples
+    counted, as tasks knew it in the end; None if no query runs.
+    """
+
+    watermarks: Watermarks
+    order: BatchOrder | None = None
+    inputs: Mapping[str, InputMetrics] = field(default_factory=dict)
+    arrived: Mapping[str, int] = field(default_factory=dict)
+    newest: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def after(cls, ran: RanBatch) -> StreamProgress:
+        """How far the streams are after a batch."""
+        before = Watermarks(ran.before.marks, ran.before.active)
+        if ran.program is None or ran.plan.batch_order is None:
+            return cls(before)
+        graph = ran.program.graph
+        inputs = ran.reports.read.metrics_of_inputs(graph)
+        arrived: dict[str, int] = {}
+        newest: dict[str, int] = {}
+        oldest: dict[str, int] = {}
+        for alias, one in inputs.items():  # all inputs of a stream have the same tuples
+            stream = graph.input(alias).stream.name
+            arrived[stream] = max(one.rows, arrived.get(stream, 0))
+            if one.newest is not None:
+                newest[stream] = max(one.newest, newest.get(stream, one.newest))
+            if one.oldest is not None:
+                oldest[stream] = min(one.oldest, oldest.get(stream, one.oldest))
+        counts = {
+            alias: Count(ran.before.arrived.get(name, 0), arrived.get(name, 0))
+            for alias in ran.program.counted
+            for name in [graph.input(alias).stream.name]
+        }
+        order = replace(BatchOrder.from_dict(ran.plan.batch_order), counts=counts)
+        watermarks = before.advance(connected_streams([graph]), newest, ran.plan.now)
+        return cls(watermarks, order, inputs, arrived, newest, oldest)

@@ -1,0 +1,334 @@
+"""What the tasks of a batch report: one class for each kind, with its encoding.
+
+Guarantees: a report is immutable, and `read_report(report.to_message())` equals it. `Report` is the union of all kinds,
+so who handles reports can be checked to handle every one. A message of a kind that is not known is a
+`ProtocolError`: driver and tasks then run different versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import pyarrow as pa
+
+from weft import errors
+from weft.errors import FunctionError, WeftError
+from weft.kernels.expr.user_functions import CallCounts
+from weft.runtime.hop.census import Census, TooMany
+from weft.runtime.hop.outcome import StepCount
+from weft.runtime.log.values import RunFile
+from weft.runtime.task.encoded_report import EncodedReport, ProtocolError
+from weft.runtime.task.exchange import Packed, Sender
+from weft.runtime.task.messages import REPORT, Message
+from weft.stats.heavy import Counted
+
+__all__ = [
+    "KINDS",
+    "AddedRun",
+    "Answers",
+    "BadRecord",
+    "Calls",
+    "Dealt",
+    "FailedQuery",
+    "HeavyValues",
+    "InputAdmitted",
+    "InputCounted",
+    "KeyCensus",
+    "PartRead",
+    "ProtocolError",
+    "QuerySetSample",
+    "Report",
+    "Results",
+    "Seconds",
+    "StepCounts",
+    "StoreRuns",
+    "TaskError",
+    "read_report",
+]
+
+# Of read tasks
+
+
+@dataclass(frozen=True, slots=True)
+class PartRead(EncodedReport):
+    """A part of a stream was read: how many good records it had, and how many that were set aside."""
+
+    kind = "read"
+    stream: str
+    rows: int
+    malformed: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord(EncodedReport):
+    """A record that was set aside, as a line of JSON."""
+
+    kind = "bad"
+    line: bytes
+
+    def to_message(self, at: int = 0) -> Message:
+        """As a message, which is the line."""
+        return Message(at, REPORT + self.kind, pa.py_buffer(self.line))
+
+    @classmethod
+    def from_message(cls, message: Message) -> BadRecord:
+        """What `to_message` made."""
+        return cls(message.data.to_pybytes())
+
+
+@dataclass(frozen=True, slots=True)
+class InputAdmitted(EncodedReport):
+    """Tuples of an input were admitted: how many, how many were late or had no time, and their first and last time."""
+
+    kind = "input"
+    alias: str
+    rows: int
+    late: int
+    untimed: int
+    oldest: int | None = None
+    newest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputCounted(EncodedReport):
+    """How many tuples a read task admitted of an input whose window counts; every partition needs to know it."""
+
+    kind = "count"
+    alias: str
+    task: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt(EncodedReport):
+    """How many tuples a read task has dealt out to the partitions of a store (its identity)."""
+
+    kind = "dealt"
+    store: str
+    task: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySetSample(EncodedReport):
+    """How many of some tuples of an input have which query-set; query-sets are hexadecimal numbers."""
+
+    kind = "sample"
+    alias: str
+    sets: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyValues(EncodedReport):
+    """The commonest values of the columns by which an input's tuples are placed."""
+
+    kind = "heavy"
+    counted: tuple[Counted, ...]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> HeavyValues:
+        """What `to_dict` made, also after a way through JSON."""
+        return cls(tuple(map(Counted.from_dict, data["counted"])))
+
+
+# Of hops
+
+
+@dataclass(frozen=True, slots=True)
+class AddedRun(EncodedReport):
+    """A file with what tuples of an input have added to a store in this batch, for later hops of the partition."""
+
+    kind = "added"
+    store: str
+    start: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRuns(EncodedReport):
+    """The files that are the state of a store's partition from now on."""
+
+    kind = "runs"
+    store: str
+    partition: int
+    runs: tuple[RunFile, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        runs = [run.to_dict() for run in self.runs]
+        return {"store": self.store, "partition": self.partition, "runs": runs}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StoreRuns:
+        """What `to_dict` made, also after a way through JSON."""
+        return cls(data["store"], data["partition"], tuple(map(RunFile.from_dict, data["runs"])))
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounts(EncodedReport):
+    """What the probes of a hop did in a partition."""
+
+    kind = "steps"
+    steps: tuple[StepCount, ...]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StepCounts:
+        """What `to_dict` made, also after a way through JSON."""
+        return cls(tuple(StepCount(**step) for step in data["steps"]))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCensus(EncodedReport):
+    """What a batch brought to the keys of a query on one key, in a partition."""
+
+    kind = "census"
+    query: str
+    census: Census
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> KeyCensus:
+        """What `to_dict` made, also after a way through JSON."""
+        too_many = tuple(TooMany(**each) for each in data["census"]["too_many"])
+        return cls(data["query"], Census(**{**data["census"], "too_many": too_many}))
+
+
+@dataclass(frozen=True, slots=True)
+class Calls(EncodedReport):
+    """What calling users' functions did."""
+
+    kind = "calls"
+    calls: CallCounts
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Calls:
+        """What `to_dict` made, also after a way through JSON."""
+        return cls(CallCounts.from_dict(data["calls"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(EncodedReport):
+    """By query, how many results a task found, how many of them closed a row, and the part that it wrote."""
+
+    kind = "answers"
+    counts: Mapping[str, int]
+    closed: Mapping[str, int]
+    parts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Results(EncodedReport):
+    """Results of a query on their way to the driver."""
+
+    kind = "result"
+    query: str
+    sender: Sender
+    packed: Packed
+
+    def to_message(self, at: int = 0) -> Message:
+        """As a message, whose data are the batches."""
+        head = json.dumps({"query": self.query, "sender": self.sender, "how": self.packed.how})
+        return Message(at, f"{REPORT}{self.kind}\t{head}", self.packed.data)
+
+    @classmethod
+    def from_message(cls, message: Message) -> Results:
+        """What `to_message` made."""
+        head = json.loads(message.target.partition("\t")[2])
+        return cls(head["query"], Sender(*head["sender"]), Packed(head["how"], message.data))
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds(EncodedReport):
+    """How long a task worked on a hop; hop 0 is reading."""
+
+    kind = "seconds"
+    hop: int
+    seconds: float
+
+
+# Of failures
+
+
+@dataclass(frozen=True, slots=True)
+class FailedQuery(EncodedReport):
+    """A query that could not be answered, and why; ``function`` is what a user's function said, if one failed."""
+
+    kind = "failed"
+    query: str
+    message: str
+    function: str | None = None
+    hint: str | None = None
+
+    @classmethod
+    def because_of(cls, query: str, error: Exception) -> FailedQuery:
+        """A query that failed with an error."""
+        message = f"{type(error).__name__}: {error}"
+        if isinstance(error, FunctionError):
+            return cls(query, message, error.message, error.hint)
+        return cls(query, message)
+
+    @property
+    def broken(self) -> FunctionError | None:
+        """The error of the user's function that failed, if one did."""
+        return None if self.function is None else FunctionError(self.function, hint=self.hint)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskError(EncodedReport):
+    """An error of the user's, such as a damaged file, which no further attempt of the task would mend."""
+
+    kind = "error"
+    type: str
+    message: str
+    hint: str | None = None
+
+    @classmethod
+    def of(cls, error: WeftError) -> TaskError:
+        """An error that a task met."""
+        return cls(type(error).__name__, error.message, error.hint)
+
+    @property
+    def error(self) -> WeftError:
+        """The error; one of SQL, which would need its text, as an error of Weft's."""
+        return _ERRORS.get(self.type, WeftError)(self.message, hint=self.hint)
+
+
+_ERRORS: dict[str, type[WeftError]] = {
+    name: found
+    for name, found in vars(errors).items()
+    if isinstance(found, type) and issubclass(found, WeftError) and not issubclass(found, errors.SqlError)
+}
+
+Report = (
+    PartRead
+    | BadRecord
+    | InputAdmitted
+    | InputCounted
+    | Dealt
+    | QuerySetSample
+    | HeavyValues
+    | AddedRun
+    | StoreRuns
+    | StepCounts
+    | KeyCensus
+    | Calls
+    | Answers
+    | Results
+    | Seconds
+    | FailedQuery
+    | TaskError
+)
+
+KINDS: dict[str, type[Report]] = {kind.kind: kind for kind in get_args(Report)}
+
+
+def read_report(message: Message) -> Report:
+    """The report that a message is."""
+    kind = message.target.removeprefix(REPORT).partition("\t")[0]
+    if not message.is_report or kind not in KINDS:
+        raise ProtocolError(
+            f"{message.target!r} is no report that this version of Weft knows; it knows {', '.join(sorted(KINDS))}"
+        )
+    return KINDS[kind].from_message(message)

@@ -1,0 +1,145 @@
+"""What tasks report comes to the driver as it was said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.bucket.bounds import Bounds
+from weft.errors import FunctionError, SqlError, StateError, WeftError
+from weft.kernels.expr.user_functions import CallCounts, Checked, Spent
+from weft.runtime.hop.census import Census, TooMany
+from weft.runtime.hop.outcome import StepCount
+from weft.runtime.log.values import RunFile
+from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.task.exchange import Exchange, Sender, SentParcel
+from weft.runtime.task.messages import Message, read_rows, to_rows
+from weft.runtime.task.reports import (
+    KINDS,
+    AddedRun,
+    Answers,
+    BadRecord,
+    Calls,
+    Dealt,
+    FailedQuery,
+    HeavyValues,
+    InputAdmitted,
+    InputCounted,
+    KeyCensus,
+    PartRead,
+    ProtocolError,
+    QuerySetSample,
+    Report,
+    Results,
+    Seconds,
+    StepCounts,
+    StoreRuns,
+    TaskError,
+    read_report,
+)
+from weft.stats.heavy import Counted
+
+MANY = pa.RecordBatch.from_pydict({"x": list(range(20_000))})  # more than a message carries
+
+EXAMPLES: list[Report] = [
+    PartRead("s", 5, 1),
+    BadRecord(b'{"record": "\xed\xa0\x80"}'),
+    InputAdmitted("a", 5, 1, 2, None, None),
+    InputAdmitted("a", 5, 1, 2, -7, 1 << 60),
+    InputCounted("a", 3, 9),
+    Dealt("a by k", 3, 9),
+    QuerySetSample("a", {"00ff": 3}),
+    HeavyValues((Counted("s", "k", 100, 50, ((42, 7), ("x\ty", 3))),)),
+    AddedRun("a by k", "a", "0-1-f"),
+    StoreRuns("a by k", 1, (RunFile("0-1-f", Bounds(3, 90, -5, 7)), RunFile("0-1-g", Bounds(1, 9)))),
+    StepCounts((StepCount("a→b", 3, 4, 1), StepCount("b→a", 0, 0))),
+    KeyCensus("q", Census(3, 2, 1, (TooMany("7", {"a": 4, "b": 2}),))),
+    Calls(CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": Checked(9, 4)})),
+    Answers({"q": 3}, {"q": 1}, {"q": "part-0"}),
+    Seconds(2, 0.25),
+    FailedQuery("q", "OSError: no room"),
+    FailedQuery.because_of("q", FunctionError("near fails", hint="mend it")),
+    TaskError.of(StateError("0-run is damaged", hint="restore it")),
+]
+
+
+def test_every_kind_is_tried_here() -> None:
+    """A kind that nobody tries may lose a field on its way."""
+    assert {type(report).kind for report in EXAMPLES} | {Results.kind} == set(KINDS)
+
+
+@pytest.mark.parametrize("report", EXAMPLES, ids=lambda report: type(report).kind)
+def test_a_report_arrives_as_it_was_sent(report: Report) -> None:
+    """Also as a row of Spark's."""
+    message = report.to_message(3)
+    assert (message.partition, message.is_report, type(report).is_in(message)) == (3, True, True)
+    (again,) = [m for batch in to_rows([message]) for m in read_rows(batch)]
+    assert read_report(message) == read_report(again) == report
+
+
+@pytest.mark.parametrize("kind", ["bytes", "file", "batches"])
+def test_results_and_parcels_arrive_as_they_were_sent(kind: str, tmp_path: Path) -> None:
+    """In the message, in a file, or as they are."""
+    exchange = Exchange(str(tmp_path) if kind == "file" else None, direct=kind == "batches")
+    packed, sender = exchange.pack(MANY, MANY), Sender(2, 1, "a", "0-1-f", 7)
+    assert packed.how == kind
+    found = read_report(Results("q", sender, packed).to_message(1))
+    assert isinstance(found, Results)
+    assert (found.query, found.sender, found.packed.batches()) == ("q", sender, [MANY, MANY])
+    parcel = SentParcel.from_message(SentParcel("a→b", sender, packed).to_message(1))
+    assert (parcel.edge, parcel.sender, parcel.packed.batches()) == ("a→b", sender, [MANY, MANY])
+
+
+@pytest.mark.parametrize("target", ["!gossip", "!", "a→b\t[0, 1]\tbytes"])
+def test_what_is_no_report_is_refused_by_name(target: str) -> None:
+    """Driver and tasks of different versions must not misunderstand each other in silence."""
+    with pytest.raises(ProtocolError, match="is no report that this version of Weft knows"):
+        read_report(Message(0, target, pa.py_buffer(b"{}")))
+
+
+def test_errors_come_out_as_what_they_were() -> None:
+    """Whoever catches a `StateError` gets one; an error of SQL's has no text to show, and is a `WeftError`."""
+    (error,) = TaskReports.from_reports([TaskError.of(StateError("lost", hint="look"))]).errors
+    assert (type(error), error.message, error.hint) == (StateError, "lost", "look")
+    wrong = SqlError("what?", text="SELECT", start=0, end=6)
+    assert type(TaskError.of(wrong).error) is WeftError
+
+
+texts = st.text(max_size=5)
+counts = st.dictionaries(st.sampled_from("pqr"), st.integers(1, 9), max_size=3)
+answers = st.builds(Answers, counts, counts, st.dictionaries(st.sampled_from("pqr"), texts, max_size=3))
+seconds = st.builds(Seconds, st.integers(0, 3), st.integers(1, 9).map(float))
+reads = st.builds(PartRead, st.sampled_from("st"), st.integers(0, 9), st.integers(0, 3))
+
+
+@given(st.lists(answers | seconds | reads, max_size=12), st.randoms(use_true_random=False))
+def test_the_order_of_reports_does_not_matter(reports: list[Report], random: object) -> None:
+    """Tasks end in any order, and a batch that is repeated must leave the same."""
+    shuffled = list(reports)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    one, other = TaskReports.from_reports(reports), TaskReports.from_reports(shuffled)
+    assert (one.answers.counts, one.answers.closed) == (other.answers.counts, other.answers.closed)
+    assert {q: sorted(names) for q, names in one.answers.parts.items()} == {
+        q: sorted(names) for q, names in other.answers.parts.items()
+    }
+    assert (one.work.seconds(), one.work.busiest()) == (other.work.seconds(), other.work.busiest())
+    assert (one.read.seen, one.read.malformed) == (other.read.seen, other.read.malformed)
+
+
+def test_what_the_boundary_answered_comes_first() -> None:
+    """Results of the past are part of the batch, and a query that failed there has failed."""
+    past = TaskReports.from_reports([Answers({"p": 2}, {}, {"p": "a"}), FailedQuery("q", "why")])
+    now = TaskReports.from_reports([Answers({"p": 3, "q": 1}, {"p": 1}, {"p": "b"})])
+    answers = now.after(past).answers
+    assert (answers.rows("p"), answers.rows("q"), answers.parts["p"]) == (5, 0, ["a", "b"])
+    assert (now.answers.counts, now.answers.failed) == ({"p": 3, "q": 1}, {})
+
+
+def test_a_run_that_was_left_to_nobody_is_noticed() -> None:
+    """It would be missing from the state after the batch."""
+    with pytest.raises(ProtocolError, match="there is none"):
+        TaskReports.from_reports([AddedRun("a by k", "a", "0-1-f")])
