@@ -113,7 +113,7 @@ def _check_counted(graph: PhysicalGraph, store: StoreNode) -> None:
         keyed = by is not None and not heavy and set(columns(by)) <= set(per)
         together = store.layout.kind == "replicated" or keyed
         if per and not (together and len(store.aliases) == 1):
-            raise PlanError(f"store {store.name} has tuples apart that {alias} counts together")
+            raise PlanError(f"store {store.name} spreads tuples over partitions that {alias} counts together")
 
 
 def _closed_from(graph: PhysicalGraph, store: str) -> dict[str, Closing]:

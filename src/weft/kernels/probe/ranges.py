@@ -45,7 +45,8 @@ NO_LONGS = frozen(np.empty(0, np.int64))
 class Window:
     """Which event times a partner of each probe tuple may have: from low - before to high + after, both included.
 
-    The shifts are apart from the times so that the usual window, around the tuple's own time, needs no new arrays.
+    The shifts are kept beside the times, and not added to them, so that the usual window, around the tuple's own time,
+    needs no new arrays.
     """
 
     low: Longs
