@@ -21,5 +21,5 @@ class Bounds:
     max_time: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The bounds as a dictionary that JSON can hold; `Bounds(**data)` makes them again."""
         return {name: getattr(self, name) for name in Bounds.__slots__}

@@ -101,7 +101,7 @@ def assemble(
 
 
 def finish(batch: pa.RecordBatch, indexes: tuple[Index, ...], event_time: str | None) -> Bucket:
-    """A bucket of its parts, with its bounds."""
+    """The bucket that has these rows and indexes; its bounds are computed."""
     size = batch.nbytes + sum(index.nbytes for index in indexes)
     times = None if event_time is None else _extremes(event_times(batch, event_time))
     if times is not None and max(-times[0], times[1]) > FARTHEST:
@@ -115,7 +115,10 @@ def finish(batch: pa.RecordBatch, indexes: tuple[Index, ...], event_time: str | 
 def laid_out(
     batch: pa.RecordBatch, order: Order, words: Words, found: Sorted, rows: Ints
 ) -> tuple[pa.RecordBatch, Index]:
-    """The rows brought into an order, with the index that this is; `rows` are those found and, last, the others."""
+    """A batch with its rows laid out in an order, and the index that this layout is.
+
+    `found` are the sorted rows that have a key; `rows` are these, followed by the rows whose key is NULL.
+    """
     batch = gather(batch, rows)
     if words.view:
         words = words_of(batch, order)
@@ -160,7 +163,7 @@ def event_times(batch: pa.RecordBatch, name: str) -> Longs:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch without dictionaries, whose codes mean something else in every batch."""
+    """The batch with dictionaries replaced by their values: the same code means another value in another batch."""
     if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
         return batch
     columns = [flatten(values) for values in batch.columns]

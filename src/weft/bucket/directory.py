@@ -32,7 +32,7 @@ def slot_bits(rows: int) -> int:
 def hash_tags(hashes: NDArray[np.uint64], slots: int) -> Bytes:
     """The 8 bits of the hash below its slot, for every row of a permutation.
 
-    They tell most strangers in a slot apart without following the permutation to the key.
+    They rule out most rows of a slot that have another key, without following the permutation to the key.
     """
     out = fresh(hashes.size, np.uint8)
     _tags(hashes, np.uint64(64 - 8 - (slots.bit_length() - 1)), out)

@@ -4,7 +4,7 @@ Guarantees: every sort is stable, so rows that compare equal stay in the order o
 `sort_values` are for rows in no order: counting sorts, digit by digit. `merge_slots` and `merge_values` are for rows
 that come in a few sorted runs: they read and write every run front to back. `arrange` finishes the work inside a slot.
 
-A loop that reads here and there does not also count or place by what it read (see `kernels.equal` for why).
+A loop that reads here and there does not also count or place by what it read (see `kernels/probe/equal.py` for why).
 """
 
 from __future__ import annotations

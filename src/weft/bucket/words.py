@@ -222,7 +222,7 @@ _LOWER = np.int64(2**63 - 1)
 
 @compiled
 def disguise(values: Floats) -> Longs:
-    """See `_float_words`; `sort.reveal` is the way back."""
+    """The words of floats, as `_float_words` describes them; `directory._reveal` turns a word into its float again."""
     plain = np.empty(values.size, np.float64)
     bits = plain.view(np.int64)
     for i in range(values.size):

@@ -39,7 +39,7 @@ def time_bounds(query: Query) -> TimeBounds:
 
 
 def check_times(query: Query) -> None:
-    """Refuse bounds that no tuples can keep: those of two inputs add up to less than nothing."""
+    """Refuse time bounds that no tuples can fulfil: a cycle of them adds up to less than zero."""
     if query.outer is not None:
         return  # a tuple without a partner is a result, too
     bounds = time_bounds(query)

@@ -44,7 +44,7 @@ def _follows(one: Expr, other: Expr) -> bool:
 
 
 def _fixed(known: Expr, wanted: _Bound) -> bool:
-    """Whether an expression is said to be one constant, and that is within a bound."""
+    """Whether a condition fixes an expression to a constant that is within a bound."""
     if not (isinstance(known, Call) and known.function == "=" and len(known.args) == 2):
         return False
     for one, other in (known.args, known.args[::-1]):

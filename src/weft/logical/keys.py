@@ -120,7 +120,7 @@ def _single_sides(term: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _constants(filters: Iterable[Expr]) -> dict[Expr, list[Literal]]:
-    """What each expression is said to be fixed to."""
+    """The constant to which an equality fixes each expression."""
     fixed: dict[Expr, list[Literal]] = {}
     for term in filters:
         if isinstance(term, Call) and term.function == "=" and len(aliases(term)) == 1:

@@ -109,7 +109,7 @@ def ranges(found: Sequence[Bound]) -> Iterator[Range]:
 
 
 def cell(value: Expr, width: float) -> Expr:
-    """The number of the piece of so much width that a value lies in."""
+    """The number of the cell, of the given width, in which a value lies."""
     return Call("cell", (value, Literal(width, _DOUBLE)), _LONG)
 
 
@@ -122,7 +122,7 @@ def last_cell(limit: Limit, width: float) -> Expr:
 
 
 def measured_in_cells(expr: Expr) -> tuple[Expr, float] | None:
-    """What a number of a piece is of, and how wide pieces are."""
+    """The value whose cell an expression numbers, and the width of the cells; None if it numbers none."""
     if not isinstance(expr, Call) or expr.function != "cell":
         return None
     value, width = expr.args[:2]
@@ -163,7 +163,7 @@ def _plain(expr: Expr) -> Expr:
 
 
 def _split(value: Expr) -> tuple[Expr, float]:
-    """What constants are added to, and their sum."""
+    """An expression without the constants that are added to it, and the sum of these constants."""
     total = 0.0
     while (found := _shift(value)) is not None and isinstance(value, Call):
         total += _amount(found) if value.function == "+" else -_amount(found)
@@ -172,7 +172,7 @@ def _split(value: Expr) -> tuple[Expr, float]:
 
 
 def _shift(expr: Expr) -> Literal | None:
-    """The constant that is added to, or subtracted from, what is of the same type as the whole."""
+    """An operand of the sum's own type, and the constant that is added to it or subtracted from it."""
     if not isinstance(expr, Call) or expr.function not in _INVERSE:
         return None
     for place, (shift, other) in enumerate((expr.args[::-1], expr.args)):

@@ -141,7 +141,7 @@ def _core(query: Query, tree: Join, filters: tuple[Expr, ...], where: tuple[Expr
 
 
 def _present(terms: Iterable[Expr]) -> list[Expr]:
-    """Conditions where no input is missing: of values one of which is there, the first is taken if it is."""
+    """Conditions where no input is missing: COALESCE is its first argument if an equality says that it is not NULL."""
     found = list(terms)
     for _ in found:
         there = {

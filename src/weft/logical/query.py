@@ -49,7 +49,7 @@ class Input:
 
     @property
     def present(self) -> Column:
-        """A column of no stream: true for every tuple, and so NULL where an outer join finds none."""
+        """A column that no stream has. It is TRUE for every tuple, so it is NULL where an outer join finds no tuple."""
         return Column(self.alias, PRESENT, BOOLEAN)
 
     @property
@@ -59,7 +59,7 @@ class Input:
         return tuple(map(self.column, per))
 
     def check_window(self) -> None:
-        """Refuse a window that counts per columns which there are not."""
+        """Refuse a window that counts per a column that the stream does not have."""
         for name in self.window.per if isinstance(self.window, Rows) else ():
             field = self.stream.schema.find(name)
             if field is None or field.name != name:
@@ -115,7 +115,7 @@ class Query:
         self._check_visible()
 
     def _check_visible(self) -> None:
-        """Above the joins, what a semi or anti join only looks for is not to be seen."""
+        """Refuse expressions above the joins that name an input which a semi or anti join only looks for."""
         seen = set(self.visible)
         for expr in (*self.conditions, *(output.expr for output in self.projection)):
             unseen = aliases(expr) - seen

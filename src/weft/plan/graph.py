@@ -115,7 +115,7 @@ class StoreNode:
 
     @property
     def identity(self) -> str:
-        """What the store is called for as long as it exists, whoever comes and goes."""
+        """A name that the store keeps for as long as it exists, whichever queries begin to use it or stop."""
         return store_identity(self.aliases, self.layout, self.on, self.group)
 
 
@@ -123,8 +123,8 @@ class StoreNode:
 class PhysicalGraph:
     """Sources, stores, the edges between them and the rules at their ends, layered into hops.
 
-    ``tracked`` says whether tuples carry query-sets; without, there is one query, and there has been no other, and it
-    wants all tuples that it counts per key.
+    ``tracked`` says whether tuples carry query-sets. They may do without only if the graph has one query and never had
+    another, and if that query takes every tuple of an input whose tuples it counts per key.
     ``sweeps`` close the rows of queries with outer joins.
     """
 

@@ -37,7 +37,7 @@ _ELSEWHERE = -2
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Where matches are: their hop, and the value that decided their task, unless it is one of ``heavy``."""
+    """Where matches are: their hop, and the value that decided their task; those with a ``heavy`` one are anywhere."""
 
     hop: int
     by: Expr | None

@@ -37,7 +37,7 @@ def band_of(found: Sequence[Bound], windowed: bool) -> tuple[Bound, ...]:
 
 
 def timely(found: Sequence[Bound], time: Expr | None) -> list[Bound]:
-    """Those that bound a store's event time, which joins the window."""
+    """The bounds of a store's event time; they are checked together with the window."""
     return [one for one in found if time is not None and one.stored == time]
 
 

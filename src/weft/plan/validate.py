@@ -61,7 +61,7 @@ def _check_names(graph: PhysicalGraph) -> None:
 
 
 def _check_users(graph: PhysicalGraph) -> None:
-    """A probe is for those whom something behind it is for; only what is stored can be without a value."""
+    """Check that a probe is for exactly the queries that use what follows it, and that only stores keep NULL keys."""
     rules = {rule.edge: rule for rule in graph.rules}
     for edge in graph.edges:
         rule = rules[edge.name]
@@ -106,14 +106,14 @@ def _check_nodes(graph: PhysicalGraph) -> None:
 
 
 def _check_counted(graph: PhysicalGraph, store: StoreNode) -> None:
-    """Tuples that are counted together must be in one place: a store of their input, by what they have in common."""
+    """Check that tuples that are counted together are in one partition: by columns that they are counted per."""
     for alias in store.aliases:
         per = graph.input(alias).counted_per
         by, heavy = store.layout.by, store.layout.heavy
         keyed = by is not None and not heavy and set(columns(by)) <= set(per)
         together = store.layout.kind == "replicated" or keyed
         if per and not (together and len(store.aliases) == 1):
-            raise PlanError(f"store {store.name} has tuples apart that {alias} counts together")
+            raise PlanError(f"store {store.name} spreads tuples over partitions that {alias} counts together")
 
 
 def _closed_from(graph: PhysicalGraph, store: str) -> dict[str, Closing]:

@@ -26,7 +26,7 @@ __all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of
 class SharedStore:
     """A stored relation, whoever uses it: its inputs, what joins them, how it is spread.
 
-    Queries that have little in common may be kept apart: then equal relations have stores of their own in each group.
+    Queries that have little in common may be in different groups; each group then has its own store of a relation.
     """
 
     aliases: Names
@@ -49,7 +49,7 @@ class SharedStore:
 
     @property
     def identity(self) -> str:
-        """What the store is called for as long as it exists, whoever comes and goes."""
+        """A name that the store keeps for as long as it exists, whichever queries begin to use it or stop."""
         return store_identity(self.aliases, self.layout, self.on, self.group)
 
 

@@ -73,12 +73,12 @@ class Punctuations(Sequence[Punctuation]):
 
     @classmethod
     def of_time(cls, rows: int, clock: int) -> Punctuations:
-        """That of a batch in the order of event time: all rows before a clock have left, and these are all."""
+        """The punctuation of a batch in the order of event time: all rows with a time before the clock have left."""
         return cls(np.array([rows]), np.array([min(clock - 1, LAST)]), True)
 
     @classmethod
     def joined(cls, parts: Iterable[Punctuations]) -> Punctuations:
-        """Those of several batches."""
+        """The punctuations of several batches, one batch after the other."""
         some = [part for part in parts if len(part)]
         if not some:
             return cls.none()

@@ -42,7 +42,7 @@ class Cleaner:
         )
 
     def release(self, parts: Iterable[tuple[str, Part]]) -> None:
-        """Parts of files, under the files' names, will not be read again."""
+        """Note that these parts, by the names of their files, will not be read again, and clean files that are done."""
         for name, part in parts:
             if self._is_done(name, part):
                 self._released.pop(name, None)

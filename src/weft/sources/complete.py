@@ -82,7 +82,7 @@ def _arrow(file: BinaryIO, size: int) -> str | None:
 
 
 def _arrow_stream(file: BinaryIO, size: int) -> str | None:
-    """From message to message, each of which says how long it is, to the marker that ends a stream."""
+    """Why an Arrow stream is not complete: following the lengths of its messages does not lead to its end marker."""
     at = 0
     while at < size:
         head = _at(file, at, 8)
@@ -113,14 +113,14 @@ def _body_length(message: bytes) -> int | None:
 
 
 def _text(file: BinaryIO, size: int) -> str | None:
-    """In UTF-16 and UTF-32 a line's end has zeros around it."""
+    """Why a text is not complete: its last line has no end. In UTF-16 and UTF-32 a line's end has zeros around it."""
     return (
         None if _at(file, size - 4, 4).rstrip(b"\0").endswith((b"\n", b"\r")) else "its last line has no end"
     )
 
 
 def _zstd(file: BinaryIO, size: int) -> str | None:
-    """Frame by frame and block by block: their heads say how long they are."""
+    """Why a Zstandard file is not complete: following the lengths of its frames and blocks does not lead to its end."""
     at = 0
     while at < size:
         end = _zstd_frame(file, at)

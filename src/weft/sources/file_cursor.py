@@ -294,7 +294,7 @@ class FileCursor:
         """What is in the folder is seen with the next look; what is not complete yet is said to be unfinished."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: between two calls a cursor has no file open."""
 
 
 def _is_text(name: str) -> bool:

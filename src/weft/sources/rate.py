@@ -156,7 +156,7 @@ class RateSource:
         return pa.record_batch(arrays, names=[name for name, _ in self.columns])
 
     def open(self, place: Place) -> RateCursor:
-        """Go on behind the rows that were taken."""
+        """A cursor that continues after the rows that were taken."""
         return RateCursor(self.rows_per_second, 16 * len(self.columns), place)
 
     def read(

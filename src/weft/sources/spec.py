@@ -101,7 +101,7 @@ class FilesSource:
         event_time: str | None = None,
         columns: Collection[str] | None = None,
     ) -> Decoded:
-        """The rows of a part; formats that keep columns apart are read in the given ones alone, if any are given."""
+        """The rows of a part; formats that store each column by itself are read in ``columns`` alone, if given."""
         if self.schema is None:
             raise SourceError(
                 f"{stream}: the schema of {self.path} is not known yet", hint="call resolve() first"

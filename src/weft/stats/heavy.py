@@ -1,8 +1,9 @@
 """Heavy values of keys, as batches show them: sampled and remembered.
 
 Guarantees: pure. Every few batches a read task counts the commonest values among some of its tuples, in the columns by
-which the plan places tuples (`kernels/route/sample.py`); what it tells is merged into what was known, the older the
-less it counts. Whether that asks for another plan is the optimiser's to say (`optimizer/replanning.py`).
+which the plan places tuples (`kernels/route/sample.py`), and reports them. `next_heavy` merges the reports into the
+shares known so far, in which older samples weigh less. The optimiser decides whether the shares call for another plan
+(`optimizer/replanning.py`).
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from weft.stats.skew import HeavyShares, HeavyValue
 
 __all__ = ["EVERY", "Counted", "next_heavy"]
 
-EVERY = 4  # so many batches one is sampled
-SAMPLE = 20_000  # values of a column are counted, of a task
-TOLD = 32  # values are told, and remembered
-LEAST = 0.005  # is the least share that is remembered
-SEVERAL = 5  # times a value must come in a sample to be told: less may be chance
-NEWEST = 0.5  # is how much a new sample counts beside all before it
+EVERY = 4  # One batch of so many is sampled.
+SAMPLE = 20_000  # So many values of a column a task counts at most.
+TOLD = 32  # So many values of a column a task reports, and the driver remembers, at most.
+LEAST = 0.005  # A value with a smaller share than this is forgotten.
+SEVERAL = 5  # A value must occur so often in a sample to be reported; fewer occurrences may be chance.
+NEWEST = 0.5  # The weight of a new sample; all earlier ones together have the rest.
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The commonest values of a column among some tuples; ``rows`` are those that these stand for."""
+    """How often the commonest values of a column occur in the sample that one task took.
+
+    The sample has ``sampled`` tuples; it stands for all ``rows`` tuples of the stream that the task read.
+    """
 
     stream: str
     column: str
@@ -43,12 +47,12 @@ class Counted:
 Known = dict[str, dict[str, tuple[tuple[HeavyValue, float], ...]]]
 
 
-def next_heavy(before: HeavyShares, told: Iterable[Counted]) -> Known:
-    """The shares after a batch: those before, with what its tasks counted."""
+def next_heavy(before: HeavyShares, reports: Iterable[Counted]) -> Known:
+    """The share of each heavy value after a batch, from the shares before it and the reports of its tasks."""
     samples: dict[tuple[str, str], list[Counted]] = {}
-    for one in told:
-        if one.sampled:
-            samples.setdefault((one.stream, one.column), []).append(one)
+    for report in reports:
+        if report.sampled:
+            samples.setdefault((report.stream, report.column), []).append(report)
     found: Known = {stream: dict(columns) for stream, columns in before.items()}
     for (stream, column), counted in sorted(samples.items()):
         columns = found.setdefault(stream, {})
@@ -57,7 +61,7 @@ def next_heavy(before: HeavyShares, told: Iterable[Counted]) -> Known:
 
 
 def _shares(counted: Iterable[Counted]) -> dict[HeavyValue, float]:
-    """The shares over all tasks, each by the rows it stands for."""
+    """The share of each value over all tasks; a task's sample weighs as much as the rows it stands for."""
     counts: dict[HeavyValue, float] = {}
     total = 0.0
     for one in counted:

@@ -6,14 +6,47 @@ common, that Q6 joins V with W in another group than Q2, and that a query of W �
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
+
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
 from weft.logical.expr import aliases
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.optimizer.groups.grouping import Measured, query_set
+from weft.optimizer.groups.grouping import Measured
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics, StreamStatistics, predicate_name
+
+
+def union_by_formula(sets: Sequence[str], common: Callable[[tuple[str, ...]], float]) -> float:
+    """Crd by inclusion and exclusion (Equation 1): of n sets, 2ⁿ − 1 intersections.
+
+    >>> union_by_formula("AB", {("A",): 5.0, ("B",): 4.0, ("A", "B"): 3.0}.__getitem__)
+    6.0
+    """
+    found = 0.0
+    for size in range(1, len(sets) + 1):
+        sign = 1 if size % 2 else -1
+        found += sign * sum(map(common, combinations(sets, size)))
+    return found
+
+
+def query_set(text: str) -> int:
+    """A query-set as the paper prints it, the first query first.
+
+    >>> bin(query_set("100100"))
+    '0b1001'
+    """
+    return sum(1 << position for position, bit in enumerate(text) if bit == "1")
+
+
+def common(sample: Measured, alias: str, names: Collection[str]) -> float:
+    """The part of an input's sampled tuples that pass the filters of all of these queries."""
+    wanted = sum(1 << sample.names.index(name) for name in set(names))
+    counts = sample.samples[alias]
+    return sum(count for bits, count in counts.items() if bits & wanted == wanted) / sum(counts.values())
+
 
 CATALOG = Catalog(
     (

@@ -81,7 +81,7 @@ def test_a_plan_that_tears_them_apart_is_refused() -> None:
     two = query("R [ROWS 5 PER a], S", "R.b = S.b")
     assert lower(_plan(two, Layout("replicated", 3))) is not None
     for layout in (Layout("scattered", 3), Layout("partitioned", 3, two.input("R").column("b"))):
-        with pytest.raises(PlanError, match="has tuples apart that R counts together"):
+        with pytest.raises(PlanError, match="spreads tuples over partitions that R counts together"):
             lower(_plan(two, layout))
 
 

@@ -27,7 +27,7 @@ _WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """Batches, each after the other; ``heads`` are the first keys of their groups of rows, of so many rows each."""
+    """Merged batches, in order; of each group of rows, ``heads`` has the first key and ``lengths`` the size."""
 
     batches: list[pa.RecordBatch]
     heads: Longs

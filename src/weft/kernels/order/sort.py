@@ -22,7 +22,7 @@ __all__ = ["counted_places", "merge_runs", "place", "place_segments", "sort_rows
 
 
 def sort_rows(keys: Sequence[Longs]) -> Ints | None:
-    """The rows in the order of their keys; None: they are."""
+    """The numbers of the rows in the order of their keys; None if the rows are in that order already."""
     rows = first = frozen(np.arange(keys[0].size, dtype=np.int32))
     for key in reversed(keys):
         found = sort_values(frozen(key), rows)
@@ -31,7 +31,7 @@ def sort_rows(keys: Sequence[Longs]) -> Ints | None:
 
 
 def merge_runs(keys: Longs, splits: Sequence[int]) -> Ints | None:
-    """The rows of sorted runs in one order; None: they are, one run after the other.
+    """The numbers of the rows of sorted runs in one order; None if they already are, one run after the other.
 
     ``keys`` has a row for every column and ends where the last run does; runs begin at ``splits``.
     """

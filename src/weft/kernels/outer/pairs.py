@@ -150,7 +150,7 @@ class _Reach(NamedTuple):
 
     @property
     def bounded(self) -> bool:
-        """Whether there is a time that a window does not reach."""
+        """Whether some window is bounded, so that there are times outside of it."""
         return self.least < FURTHEST_APART
 
 
@@ -237,7 +237,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Windows:
-    """The windows of both sides; ``exact``: the clock says all that they say."""
+    """The windows of both sides; ``exact`` says that checking the clock checks all of them."""
 
     left: Span
     right: Span
@@ -289,7 +289,7 @@ def _is_time(expr: Expr) -> bool:
 
 
 def _times(values: Any) -> Longs:
-    """Timestamps in microseconds; NULL is any of them, as its pairs are dropped later."""
+    """Timestamps in microseconds. NULL becomes an arbitrary one, since pairs with NULL are dropped later."""
     known = pc.fill_null(values.view(pa.int64()), 0)
     times: Longs = known.to_numpy(zero_copy_only=False)
     return frozen(times)

@@ -71,7 +71,7 @@ class Span:
     until: Longs
 
     def chosen(self, rows: Ints) -> Span:
-        """Those of some of the rows."""
+        """The spans of some of the rows."""
         return Span(_chosen(self.newest, rows), _chosen(self.until, rows))
 
 
@@ -131,7 +131,7 @@ def _chosen(values: Longs, chosen: Ints | None) -> Longs:
 
 
 def _gathered(values: Any, numbers: Longs) -> Any:
-    """The values at those numbers, NULL at -1."""
+    """The values at those row numbers; where the number is -1, NULL."""
     values = flatten(values)
     missing = numbers < 0
     if not missing.any():

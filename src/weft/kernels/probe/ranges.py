@@ -45,7 +45,8 @@ NO_LONGS = frozen(np.empty(0, np.int64))
 class Window:
     """Which event times a partner of each probe tuple may have: from low - before to high + after, both included.
 
-    The shifts are apart from the times so that the usual window, around the tuple's own time, needs no new arrays.
+    The shifts are kept beside the times, and not added to them, so that the usual window, around the tuple's own time,
+    needs no new arrays.
     """
 
     low: Longs
@@ -118,9 +119,9 @@ def _clipped(times: Longs) -> Longs:
 def match_portions(
     parts: Iterable[Iterable[tuple[Ints, Ints]]], runs: int, portion: int
 ) -> Iterator[Matches]:
-    """The matches of so many runs, from the portions of each, joined as long as they are no more than ``portion``.
+    """The matches of ``runs`` runs, given the portions of each; small portions are joined up to ``portion`` pairs.
 
-    Where all of them are so few, they come at once; a portion of a run that is larger comes as it is.
+    If there are no more pairs than that in all, they come as one `Matches`. A portion that is larger is not cut.
     """
     some: list[tuple[Ints, Ints]] = []
     splits, size = [0], 0
@@ -137,7 +138,7 @@ def match_portions(
 
 
 def _trimmed(rows: Ints) -> Ints:
-    """The same rows, out of room that was made for many more: what waits is not to hold on to that."""
+    """The rows in an array of their own size, if theirs is a small part of a larger one that would be kept alive."""
     whole = rows.base
     return rows.copy() if isinstance(whole, np.ndarray) and whole.size > 2 * rows.size else rows
 
@@ -186,7 +187,7 @@ def pairs(
 ) -> Iterator[tuple[Ints, Ints]]:
     """The pairs (probe tuple, stored row), at most `portion` at a time.
 
-    Only what is passed is checked: an equality probe has checked the window already.
+    The window is checked only if it is passed; an equality probe has checked it already.
     """
     in_time = time_check(bucket, window)
     permutation = NO_INTS if ranges.permutation is None else ranges.permutation

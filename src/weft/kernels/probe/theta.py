@@ -41,7 +41,7 @@ Pairs = tuple[Ints, Ints]
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Where the columns (alias, name) of a predicate are: in the probe batch or in the stored ones, and their names."""
+    """The columns of the probe batch and of the stored batches in which the columns of a predicate are."""
 
     probe: Mapping[ColumnKey, str]
     stored: Mapping[ColumnKey, str]
@@ -143,7 +143,7 @@ def _stage(condition: Expr, ours: Mapping[ColumnKey, Any], theirs: Mapping[Colum
 
 
 def candidates(probes: int, run: Bucket, window: Window | None) -> tuple[Ranges, bool]:
-    """Ranges that hold every pair there may be, and whether they leave the window nothing to check."""
+    """Ranges that hold every pair that can match, and whether all their pairs are inside the window."""
     if window is not None and run.event_time is not None and by_value(run.event_time) in run.orders:
         order = by_value(run.event_time)
         kind = column(run.batch, run.event_time).type

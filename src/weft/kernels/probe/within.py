@@ -58,7 +58,7 @@ def bounds(
     floats: bool,
     out: Places,
 ) -> None:
-    """For each tuple the number of entries smaller than its word; than it or equal, if `after`."""
+    """For each tuple the number of entries smaller than its word, or with `after` those smaller or equal."""
     base, end, wanted = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.int64)
     near = np.empty(BLOCK * WIDTH, np.int64)
     size = directory[directory.size - 1]
@@ -112,7 +112,7 @@ def _bound(stored: Array, permutation: Places, low: Any, high: Any, word: Any, a
 
 @compiled
 def nonempty(rows: Places, low: Places, high: Places, probe: Ints, start: Ints, stop: Ints) -> Any:
-    """The ranges that hold something; how many they are."""
+    """Write the ranges that hold an entry to `probe`, `start` and `stop`, and return how many there are."""
     found: Any = np.uint64(0)
     for i in range(rows.size):
         probe[found], start[found], stop[found] = rows[i], low[i], high[i]

@@ -56,7 +56,7 @@ def _has_order(expr: Expr) -> bool:
 
 
 def _compared(predicate: Expr) -> Iterator[Expr | None]:
-    """What is compared with constants, of every comparison; None for what is none."""
+    """For every comparison the expression that it compares with a constant; None for any other term."""
     if not isinstance(predicate, Call):
         yield None
     elif predicate.function in ("and", "or", "not"):

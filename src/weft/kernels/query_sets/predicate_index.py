@@ -105,7 +105,7 @@ Holders = dict[Expr, list[int]]  # predicate ↦ the slots that have it
 
 
 def _by_attribute(filters: Mapping[int, tuple[Expr, ...]]) -> dict[tuple[Expr, bool], Holders]:
-    """The different predicates by what they compare with constants; those that do not, each by itself."""
+    """Distinct predicates, grouped by the expression they compare with constants; any other is a group by itself."""
     found: dict[tuple[Expr, bool], Holders] = {}
     for slot, predicates in filters.items():
         for predicate in conjuncts(all_of(predicates)):
@@ -116,7 +116,7 @@ def _by_attribute(filters: Mapping[int, tuple[Expr, ...]]) -> dict[tuple[Expr, b
 
 
 def _table(cutting: Cutting | None, predicates: Holders, words: int) -> Longs:
-    """(words, cells): in every cell all queries, save those with a predicate that is not true there."""
+    """The query-set of every cell, (words × cells); it lacks the queries with a predicate that is not true there."""
     table = np.full((words, 2 if cutting is None else cutting.cells), -1, np.int64)
     for predicate, slots in predicates.items():
         passes = np.array([False, True]) if cutting is None else truth(predicate, cutting)[0]

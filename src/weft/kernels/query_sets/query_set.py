@@ -85,7 +85,7 @@ def all_of(one: Longs, other: Longs, out: Longs | None = None) -> Longs:
 
 
 def only(sets: Longs, slots: Sequence[int]) -> Longs:
-    """Every row's set without all other queries than these."""
+    """Every row's set, reduced to these queries."""
     return all_of(sets, bits_of(slots, len(sets))[:, None])
 
 
@@ -102,7 +102,7 @@ def meet(mine: Longs, theirs: Longs, probes: Ints, rows: Ints, out: Longs) -> No
 
 
 def compact(sets: Longs, wanted: Longs, probes: Ints, rows: Ints, splits: Sequence[int]) -> list[int]:
-    """Leave out, in place, the pairs that are for none of the wanted queries; where each part of them ends then."""
+    """Remove the pairs that are for none of the wanted queries, in place; where the pairs of each run end then."""
     ends = np.array(splits, np.int64)
     _compact(sets, wanted, probes, rows, ends)
     found: list[int] = ends.tolist()
@@ -137,7 +137,7 @@ def rows_per_query(sets: Longs, slots: Sequence[int]) -> tuple[Longs, Ints]:
 
 
 def thresholds(bounds: Mapping[int, int | None], words: int) -> tuple[Longs, Longs]:
-    """Bounds and table for `by_thresholds`, from the bound of every slot; None: every value is within it."""
+    """The sorted bounds and the table that `by_thresholds` uses, given each slot's bound; None: it has none."""
     steps = sorted({bound for bound in bounds.values() if bound is not None})
     places = {bound: place for place, bound in enumerate(steps)}
     table = np.zeros((words, len(steps) + 1), np.int64)
@@ -148,7 +148,7 @@ def thresholds(bounds: Mapping[int, int | None], words: int) -> tuple[Longs, Lon
 
 
 def by_thresholds(values: Longs, bounds: Longs, table: Longs) -> Longs:
-    """For every value the queries whose bound is not less: the table's column after all the bounds that are."""
+    """For every value the queries whose bound is not below it, looked up in the table of `thresholds`."""
     sets = np.empty((len(table), values.size), np.int64)
     _look_up(frozen(values), frozen(bounds), frozen(table), sets)
     return sets

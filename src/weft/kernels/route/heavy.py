@@ -37,7 +37,7 @@ def heavy_rows(column: Column, words: Longs) -> Mask:
 
 
 def dealt(partition: Ints, rows: Mask, count: int, first: int) -> Ints:
-    """The partitions of all rows, where some of these are dealt out."""
+    """The partition of every row, after those of the mask have been dealt to all partitions in turn."""
     places = partition.copy()
     places[rows] = (np.arange(np.count_nonzero(rows)) + first) % count
     return places

@@ -56,7 +56,7 @@ def partitions(keys: Sequence[Column], count: int, *, nulls: bool = False) -> In
 
 
 def by_cell(cells: Sequence[Column], count: int, *, nulls: bool = False) -> Ints:
-    """The partition of every row by the number of its cell: neighbours in turn, so that few cells are even, too."""
+    """The partition of every row by the number of its cell; neighbouring cells go to different partitions."""
     _check(count)
     words = key_words(cells)
     out = frozen((words.values % count).astype(np.int32))
@@ -66,7 +66,7 @@ def by_cell(cells: Sequence[Column], count: int, *, nulls: bool = False) -> Ints
 
 
 def spanned(batch: pa.RecordBatch, first: Column, last: Column, count: int) -> list[pa.RecordBatch]:
-    """Every row in the partitions of all cells from its first to its last; NULL: nowhere."""
+    """Every row in the partitions of all cells from its first to its last; in none if one of the two is NULL."""
     _check(count)
     (low, high), rows = (key_words([side]) for side in (first, last)), batch.num_rows
     cells = np.minimum(high.values - low.values + 1, count)
@@ -82,9 +82,9 @@ def spanned(batch: pa.RecordBatch, first: Column, last: Column, count: int) -> l
 def split(
     batch: pa.RecordBatch, partition: Ints, count: int, owners: Ints | None = None
 ) -> list[pa.RecordBatch]:
-    """One batch per partition, from the partition of every row; negative: nowhere. The rows are copied once.
+    """One batch per partition, given the partition of every row; a row with a negative one is in none of them.
 
-    With ``owners``, partitions are of these rows, of which there may be several of one.
+    With ``owners``, `partition` has an entry for every copy of a row, and ``owners`` says which row it is a copy of.
     """
     starts, order = np.zeros(count + 2, np.int64), fresh(partition.size, np.int32)
     _group(frozen(partition), starts, order)

@@ -1,7 +1,7 @@
 """The cheapest way to use a tree with given layouts, and what it costs.
 
 Guarantees: `price` is the cost of a `Shape`, computed step by step from `plan/schedule.py`, so it is what the lowered
-graph will do. `settle` chooses good probe orders for a tree and layouts, `settle_exactly` the best there are, and
+graph will do. `settle_below` chooses good probe orders for a tree and layouts, `settle_exactly` the best, and
 `lower_bound` is never more than the best that any choice among several layouts can reach.
 
 Exactness rests on this: once the hop in which each stored intermediate result is complete is fixed, the inputs'
@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
 
-from weft.errors import PlanError
 from weft.optimizer.cost import hop_cost, latency, probe_cost, storage_cost, store_cost
 from weft.optimizer.single.probe_order import Choices, Frontier, Order, Route, greedy_route, routes, visit
 from weft.optimizer.space import Space, Tree
@@ -33,7 +32,6 @@ __all__ = [
     "kept",
     "lower_bound",
     "price",
-    "settle",
     "settle_below",
     "settle_exactly",
     "stored",
@@ -53,14 +51,6 @@ class Shape:
     layouts: Layouts
     orders: Mapping[tuple[int, int], Order]
     total: float
-
-
-def settle(space: Space, tree: Tree, layouts: Layouts) -> Shape:
-    """The tree with these layouts and good probe orders: an inner operator takes those best up to there."""
-    found = settle_below(space, tree, layouts, inf)
-    if found is None:
-        raise PlanError("this plan stores more than the budget allows")
-    return found
 
 
 def cheapest(space: Space, candidates: Iterable[tuple[Tree, Layouts]]) -> Shape | None:
@@ -87,7 +77,10 @@ def _storage(space: Space, layouts: Layouts) -> float:
 
 
 def settle_below(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape | None:
-    """As `settle`, but None as soon as it is clear that the cost reaches the bound, or more is stored than may be."""
+    """The tree with these layouts and good probe orders: an inner operator takes those that are best up to there.
+
+    None as soon as it is clear that the cost reaches the bound, or that more is stored than the budget allows.
+    """
     if not affordable(space, layouts):
         return None
     question = (tree, tuple(layouts[store] for operator in tree for store in operator))
