@@ -6,12 +6,13 @@ common, that Q6 joins V with W in another group than Q2, and that a query of W â
 
 from __future__ import annotations
 
+from tests.unit.optimizer.formulas import query_set
 from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
 from weft.logical.expr import aliases
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.optimizer.groups.grouping import Measured, query_set
+from weft.optimizer.groups.grouping import Measured
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics, StreamStatistics, predicate_name
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.optimizer.ajoin import QUERIES, SAMPLE, STATISTICS, WC, ask
+from tests.unit.optimizer.formulas import query_set, union_by_formula
 from weft.errors import StatisticsError
 from weft.optimizer.groups.grouping import (
     Estimated,
@@ -17,9 +18,7 @@ from weft.optimizer.groups.grouping import (
     groups,
     join_cost,
     place,
-    query_set,
     sub_joins,
-    union_by_formula,
 )
 from weft.stats.statistics import Statistics
 

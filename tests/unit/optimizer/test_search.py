@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.equivalence.test_plans import random_options
+from tests.unit.optimizer.formulas import plan_cost, schemes
 from tests.unit.optimizer.queries import join, rates
 from weft.errors import ConfigError, PlanError
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.evaluate import lower_bound, price, settle, settle_exactly
-from weft.optimizer.single.partitioning import schemes, stores
-from weft.optimizer.single.strategies import STRATEGIES, optimise, plan_cost
+from weft.optimizer.single.partitioning import stores
+from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.single.tree import all_trees
 from weft.optimizer.space import Options, Space
 from weft.plan.graph import CODEC, PhysicalGraph

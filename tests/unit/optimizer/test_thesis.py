@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from tests.unit.optimizer.formulas import schemes
 from tests.unit.optimizer.queries import join, rates, space
 from weft.optimizer.cost import copies, latency, probe_cost, storage_cost
 from weft.optimizer.single.evaluate import price, settle
-from weft.optimizer.single.partitioning import schemes
 from weft.optimizer.single.probe_order import greedy_order
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.single.tree import all_trees, chain, flat, greedy_left_deep, left_deep, merge

@@ -11,7 +11,7 @@ from their selectivities (`Estimated`: equal conditions pass equal tuples, diffe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Protocol
@@ -32,25 +32,10 @@ __all__ = [
     "groups",
     "join_cost",
     "place",
-    "query_set",
     "sub_joins",
-    "union_by_formula",
 ]
 
 Groups = tuple[tuple[str, ...], ...]
-
-
-def union_by_formula(sets: Sequence[str], common: Callable[[tuple[str, ...]], float]) -> float:
-    """Crd by inclusion and exclusion (Equation 1): of n sets, 2ⁿ − 1 intersections.
-
-    >>> union_by_formula("AB", {("A",): 5.0, ("B",): 4.0, ("A", "B"): 3.0}.__getitem__)
-    6.0
-    """
-    found = 0.0
-    for size in range(1, len(sets) + 1):
-        sign = 1 if size % 2 else -1
-        found += sign * sum(map(common, combinations(sets, size)))
-    return found
 
 
 def join_cost(
@@ -68,15 +53,6 @@ def join_cost(
     """
     indexing = sum(needed * count for needed, count in zip(index, cardinalities, strict=True))
     return indexing + min(keys) + materialise * matches
-
-
-def query_set(text: str) -> int:
-    """A query-set as the paper prints it, the first query first.
-
-    >>> bin(query_set("100100"))
-    '0b1001'
-    """
-    return sum(1 << position for position, bit in enumerate(text) if bit == "1")
 
 
 class Overlap(Protocol):

@@ -1,14 +1,12 @@
 """How the stores of a tree are spread (CLASH 6.4.3).
 
-Guarantees: `schemes` is Figure 6.7, every assignment of candidate layouts to stores. They are many, so the heuristics
-begin with a scheme that keeps as much as possible in the tasks of one key (a `Rule`), which makes few hops, and
-`improve` it: one store at a time until no change helps.
+Guarantees: a *scheme* assigns a layout to every store (Figure 6.7). There are many, so the heuristics begin with one
+that keeps as much as possible in the tasks of one key (a `Rule`), which makes few hops, and `improve` it: one store at
+a time until no change helps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
 from math import inf
 from typing import NamedTuple
 
@@ -16,7 +14,7 @@ from weft.optimizer.single.evaluate import Shape, settle_below
 from weft.optimizer.space import Space, Tree
 from weft.plan.schedule import Spread
 
-__all__ = ["Rule", "improve", "rules", "scheme", "schemes", "spread_by", "stores"]
+__all__ = ["Rule", "improve", "rules", "scheme", "spread_by", "stores"]
 
 
 class Rule(NamedTuple):
@@ -33,13 +31,6 @@ class Rule(NamedTuple):
 def stores(tree: Tree) -> list[int]:
     """The stores of a tree: all that some operator probes."""
     return sorted(store for operator in tree for store in operator)
-
-
-def schemes(space: Space, tree: Tree) -> Iterator[dict[int, Spread]]:
-    """Every partitioning scheme: each store with each of its candidate layouts (Figure 6.7)."""
-    masks = stores(tree)
-    for spreads in product(*(space.spreads(mask) for mask in masks)):
-        yield dict(zip(masks, spreads, strict=True))
 
 
 def rules(space: Space, tree: Tree, count: int) -> list[Rule]:
