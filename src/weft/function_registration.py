@@ -21,7 +21,7 @@ from weft.sql.expressions import is_function_name
 from weft.stats.statistics import Statistics
 from weft.validation import check
 
-__all__ = ["declared", "packed", "with_expectations"]
+__all__ = ["declared", "pack_function", "with_expectations"]
 
 _TAKES = "it takes one Arrow array per argument and gives one of the same length"
 
@@ -76,13 +76,13 @@ def with_expectations(
     return replace(known, costs={**known.costs, **costs}, likely={**known.likely, **likely})
 
 
-def packed(name: str, function: Callable[..., Any], returns: str | DataType) -> PackedFunction:
+def pack_function(name: str, function: Callable[..., Any], returns: str | DataType) -> PackedFunction:
     """A function as it is called and as bytes that another process can make it of."""
-    made = declared(name, function, returns)
+    declaration = declared(name, function, returns)
     from pyspark import cloudpickle  # functions travel as Spark's own; planning without them needs no Spark
 
     try:
-        return PackedFunction(made, cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+        return PackedFunction(declaration, cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
     except Exception as error:
         raise FunctionError(
             f"function {name} cannot be sent to Spark's workers: {error}",

@@ -1,6 +1,6 @@
 """What users have registered in a session: sources of streams, functions, and queries with their sinks.
 
-Guarantees: of two queries that have not stopped, no two have one name or one sink.
+Guarantees: no two queries that have not stopped have the same name or the same sink.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import ConfigError, QueryError, nearest
-from weft.function_registration import packed, with_expectations
+from weft.function_registration import pack_function, with_expectations
 from weft.logical.catalog import Catalog
 from weft.logical.query import Query
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
@@ -170,10 +170,10 @@ class Session:
         >>> print(session.parse("SELECT a.x FROM a WHERE large(a.x)"))
         SELECT a.x AS x FROM a WHERE LARGE(a.x)
         """
-        function_ = packed(name, function, returns)
-        catalog = self.catalog.define(function_.declared)
-        self.statistics = with_expectations(self.statistics, function_.declared, selectivity, cost)
-        self.catalog, self._registered.functions[function_.declared.name] = catalog, function_
+        packed = pack_function(name, function, returns)
+        catalog = self.catalog.define(packed.declared)
+        self.statistics = with_expectations(self.statistics, packed.declared, selectivity, cost)
+        self.catalog, self._registered.functions[packed.declared.name] = catalog, packed
 
     def selectivity(self, predicate: str, value: float) -> None:
         """Say what part of all pairs, or of a stream's tuples, a predicate lets through.

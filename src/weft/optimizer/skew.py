@@ -28,7 +28,7 @@ MOST = 16  # values of a store are scattered
 
 
 class Skew:
-    """Answers for one query; asked twice, it does not compute twice."""
+    """What heavy values cost the plans of one query; every answer is computed once."""
 
     def __init__(
         self,

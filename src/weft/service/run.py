@@ -140,13 +140,13 @@ def _run(
 
     stopping = Event()
 
-    def now() -> Shown:
+    def now() -> RunMoment:
         elapsed = time.monotonic() - began
-        return Shown(options.title, planned, since(session.progress, before), elapsed, stopping.is_set())
+        return RunMoment(options.title, planned, since(session.progress, before), elapsed, stopping.is_set())
 
     alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
     try:
-        with stop_signals(stopping), _shown(now, console, alone) as tell:
+        with stop_signals(stopping), _display(now, console, alone) as tell:
             runs = _Ending(in_background(session.end)) if options.once else session
             watch(runs, stopping, options.seconds, tell, lambda: not _first_runs(pipeline, now()))
             stopping.set()
@@ -175,8 +175,8 @@ class _Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A moment of a run."""
+class RunMoment:
+    """What a run has done up to a moment, to be shown."""
 
     title: str
     planned: Sequence[PlannedQuery]
@@ -185,16 +185,16 @@ class Shown:
     stopping: bool = False
 
     def screen(self) -> RenderableType:
-        """As a screen."""
+        """The moment as a screen of a terminal."""
         found = figures(self.planned, self.progress, time.time())
         return screen(self.title, self.planned, found, self.elapsed, self.stopping)
 
     def line(self) -> str:
-        """As a line."""
+        """The moment as one line of text."""
         return line(figures(self.planned, self.progress, time.time()), self.elapsed)
 
 
-def _first_runs(pipeline: Pipeline, moment: Shown) -> bool:
+def _first_runs(pipeline: Pipeline, moment: RunMoment) -> bool:
     """Whether the first rows of this run are on their way: sure to come, or in a batch that is planned and not done."""
     every = [batch for batches in moment.progress.values() for batch in batches]
     if any(one.rows for batch in every for one in batch.inputs.values()):
@@ -206,7 +206,7 @@ def _first_runs(pipeline: Pipeline, moment: Shown) -> bool:
 
 
 @contextmanager
-def _shown(now: Callable[[], Shown], console: Console, alone: bool) -> Iterator[Callable[[], None]]:
+def _display(now: Callable[[], RunMoment], console: Console, alone: bool) -> Iterator[Callable[[], None]]:
     """A screen that draws itself, or what prints a line now and then."""
     if console.is_terminal and alone:
         with Live(

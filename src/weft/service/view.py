@@ -51,8 +51,12 @@ def line(found: Figures, elapsed: float) -> str:
 
 
 def _troubles(found: Figures) -> list[str]:
-    kinds = ("late", "untimed", "malformed", "backlog")
-    counts = {kind: sum(getattr(stream, kind) or 0 for stream in found.streams) for kind in kinds}
+    counts = {
+        "late": sum(stream.late for stream in found.streams),
+        "untimed": sum(stream.untimed for stream in found.streams),
+        "malformed": sum(stream.malformed for stream in found.streams),
+        "backlog": sum(stream.backlog or 0 for stream in found.streams),
+    }
     return [f"{count:,} {kind}" for kind, count in counts.items() if count]
 
 

@@ -1,6 +1,7 @@
 """Sinks as plain data, so that a query that was added to a running session is there again after a crash.
 
-Guarantees: `described` and `make_sink` are inverse for all sinks that are more than a function of the user's.
+Guarantees: `make_sink` makes of what `described` gives a sink like the first; a sink that calls a function of the
+user's has no description.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class DescribedSink(Protocol):
 
 @runtime_checkable
 class OrderableSink(Protocol):
-    """A sink that takes results in their order otherwise than in any order."""
+    """A sink that writes results which leave in an order differently from others."""
 
     def in_order(self) -> Sink:
         """The sink for results that leave in an order."""
@@ -60,7 +61,7 @@ def same_place(one: Sink, other: Sink) -> bool:
 
 
 def in_order(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
-    """The sink as results need it that leave in an order, if they do."""
+    """The sink to write results to, given the order in which they leave; None stays None."""
     return sink.in_order() if ordering is not None and isinstance(sink, OrderableSink) else sink
 
 

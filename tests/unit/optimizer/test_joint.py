@@ -12,7 +12,7 @@ from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workloads import workload
 from weft.errors import ConfigError
 from weft.logical.canonical import canonical
-from weft.optimizer.joint.hop_cost import Realiser
+from weft.optimizer.joint.hop_cost import HopPricer
 from weft.optimizer.joint.ilp import solve
 from weft.optimizer.joint.incremental import plan_all
 from weft.optimizer.joint.methods import METHODS, JointResult, optimise_all
@@ -25,8 +25,8 @@ from weft.stats.statistics import Statistics
 
 def total(result: JointResult) -> float:
     """The cost with hops."""
-    assert result.realised is not None
-    return result.realised.total
+    assert result.cost_with_hops is not None
+    return result.cost_with_hops.total
 
 
 class TestNearTheBest:
@@ -169,7 +169,7 @@ class TestRealised:
         """Two computations, one schedule."""
         queries, statistics = workload(seed, 1, streams=6, filters=0.3)
         plan = optimise(queries["q0"], statistics)
-        found = Realiser(Workspace(queries, statistics)).cost(share({"q0": plan}))
+        found = HopPricer(Workspace(queries, statistics)).cost(share({"q0": plan}))
         assert found is not None
         assert plan.cost is not None
         assert found.total == pytest.approx(plan.cost.total)
@@ -179,7 +179,7 @@ class TestRealised:
         """Nor which query a store is asked about."""
         queries, statistics = workload(1, 30, streams=12)
         plans = {name: optimise(query, statistics) for name, query in queries.items()}
-        realiser = Realiser(Workspace(queries, statistics))
+        realiser = HopPricer(Workspace(queries, statistics))
         one, other = realiser.cost(share(plans)), realiser.cost(share(dict(reversed(plans.items()))))
         assert one is not None
         assert other is not None

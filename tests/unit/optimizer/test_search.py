@@ -12,12 +12,13 @@ from tests import shares
 from tests.equivalence.options import random_options
 from tests.shares import examples
 from tests.unit.optimizer.enumerate import schemes, settle
+from tests.unit.optimizer.formulas import plan_cost
 from tests.unit.optimizer.queries import join, rates
 from weft.errors import ConfigError, PlanError
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.evaluate import lower_bound, price, settle_exactly
 from weft.optimizer.single.partitioning import stores
-from weft.optimizer.single.strategies import STRATEGIES, optimise, plan_cost
+from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.single.tree import all_trees
 from weft.optimizer.space import Options, Space
 from weft.plan.graph import CODEC, PhysicalGraph

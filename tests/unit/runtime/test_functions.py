@@ -14,7 +14,7 @@ import pytest
 import weft
 from tests.unit.runtime.workload import session, tables
 from weft.errors import FunctionError, StateError
-from weft.function_registration import packed
+from weft.function_registration import pack_function
 from weft.kernels.expr.user_functions import Function, calling
 from weft.logical.canonical import canonical
 from weft.plan.lower import lower_workload
@@ -251,13 +251,13 @@ def test_the_local_runner_raises() -> None:
 def test_queries_of_a_checkpoint_need_their_functions() -> None:
     """Batches that run, and fail, before anyone notices."""
     query = opened().parse(NEAR)
-    known = {name: packed(name, function, "boolean") for name, function in FUNCTIONS.items()}
+    known = {name: pack_function(name, function, "boolean") for name, function in FUNCTIONS.items()}
     check_registered({"q": query}, known)
     with pytest.raises(
         StateError, match="query q of the checkpoint calls a function near, which is not registered"
     ):
         check_registered({"q": query}, {"few": known["few"]})
-    other = {"near": packed("near", near, "double")}
+    other = {"near": pack_function("near", near, "double")}
     with pytest.raises(StateError, match="near that gives boolean, not double"):
         check_registered({"q": query}, other)
 

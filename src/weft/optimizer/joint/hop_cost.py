@@ -19,31 +19,31 @@ from weft.plan.rules import ProbeRule, StoreRule
 from weft.plan.schedule import LOCAL
 from weft.plan.workload import SharedStore, WorkloadPlan
 
-__all__ = ["Realised", "Realiser"]
+__all__ = ["HopCost", "HopPricer"]
 
 
 @dataclass(frozen=True, slots=True)
-class Realised:
+class HopCost:
     """A plan's cost in all, and its hops."""
 
     total: float
     hops: int
 
 
-class Realiser:
-    """Answers for the plans of one workspace."""
+class HopPricer:
+    """Prices plans of one workspace by the graphs they lower to, with hops and with steps that stay in their task."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 
-    def cost(self, plan: WorkloadPlan) -> Realised | None:
+    def cost(self, plan: WorkloadPlan) -> HopCost | None:
         """The cost of a plan, hops included; None if it has a store that joint plans do not know."""
         graph = lower_workload(plan)
         try:
             work = math.fsum((*self._probing(graph), *self._storing(graph), *self._keeping(graph)))
         except KeyError:
             return None
-        return Realised(work + hop_cost(self.workspace.options.weights, graph.hops), graph.hops)
+        return HopCost(work + hop_cost(self.workspace.options.weights, graph.hops), graph.hops)
 
     def _probing(self, graph: PhysicalGraph) -> Iterator[float]:
         for rule in graph.rules:

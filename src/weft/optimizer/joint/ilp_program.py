@@ -31,13 +31,13 @@ class Node(NamedTuple):
 
 
 def is_choice(workspace: Workspace, join: int) -> bool:
-    """Whether it costs something how a sub-join is laid out."""
+    """Whether a sub-join can be laid out in several ways, and keeping it in one of them costs something."""
     stores = workspace.layouts(join)
     return len(stores) > 1 and any(workspace.keeping(store) > 0 for store in stores)
 
 
 def forced(workspace: Workspace, names: Iterable[str]) -> float:
-    """The cost of keeping inputs that can be laid out in one way only: some walk visits each of them."""
+    """The cost of keeping the inputs that have one layout only; every plan pays it, so the program leaves it out."""
     inputs = {
         workspace.find(name, (alias,))
         for name in names
@@ -102,7 +102,7 @@ class SharingProgram:
         return list(dict.fromkeys((*sorted(self.answers), *inner)))
 
     def _add_flow(self, goal: Node) -> None:
-        """From the input to the goal: as much as leads into a node leads out of it."""
+        """Rows of a flow from an input to a goal: as much as leads into a node leads out of it."""
         program = self.program
         flow = self.flows[goal] = {step: program.variable() for step in self._below(goal)}
         entering: dict[int, list[int]] = {}
@@ -121,7 +121,7 @@ class SharingProgram:
         self._add_uses(flow)
 
     def _add_uses(self, flow: Mapping[Step, int]) -> None:
-        """A flow visits a store no more than it is kept, and an intermediate result no more than it is computed."""
+        """Rows by which a flow visits a store only as far as it is kept, and a result only as far as it is computed."""
         by_store: dict[int, list[int]] = {}
         by_join: dict[int, list[int]] = {}
         for step, amount in flow.items():
@@ -147,7 +147,7 @@ class SharingProgram:
         return found
 
     def _add_stores(self) -> None:
-        """Only what is computed is kept; an input is kept in one layout at least, since some walk begins with it."""
+        """Rows by which only what is computed is kept, and every input in one layout at least: some walk visits it."""
         inputs: dict[int, list[int]] = {}
         for store, kept in self.kept.items():
             join = self.workspace.join_of(store)
@@ -159,7 +159,9 @@ class SharingProgram:
             self.program.row(layouts, least=1)
 
     def _add_preferences(self, goal: Node) -> None:
-        """Of the last steps to what is reached, take the best there is; it would follow, but the relaxation forgets it.
+        """Rows that make a flow take the best last step to its goal.
+
+        Every whole solution does so anyhow, since another would cost more; the relaxation would not without these rows.
 
         Where T reaches T ⋈ M in one step, M is stored, so each input of M reaches M and can reach T ⋈ M from there. It
         has no reason for a last step that is dearer, or as dear and later in the list; so the part of it that takes

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.local_search import improve
-from weft.optimizer.joint.shared_cost import Paid, Path
+from weft.optimizer.joint.shared_cost import PaidWalks, Path
 from weft.optimizer.joint.workspace import Step, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
@@ -128,7 +128,7 @@ def plan_all(
     workspace = workspace.only(workspace.queries)  # numbered anew, whatever it was asked before
     owners = _owners(workspace, _names(fixed))
     ways = (_by_shared_cost, _eager) if len(owners) <= FEW else (_by_shared_cost,)
-    beginnings: list[Paid] = []
+    beginnings: list[PaidWalks] = []
     for begin in ways:
         if not beginnings or not deadline.over:
             beginnings.append(begin(_lent(workspace, fixed), owners))
@@ -158,9 +158,9 @@ def _owners(workspace: Workspace, others: Collection[str]) -> dict[int, str]:
     return found
 
 
-def _lent(workspace: Workspace, fixed: WorkloadPlan) -> Paid:
+def _lent(workspace: Workspace, fixed: WorkloadPlan) -> PaidWalks:
     """What the walks of a plan pay for, as far as the workspace knows their stores."""
-    paid = Paid(workspace)
+    paid = PaidWalks(workspace)
     for walk, whole in _walks(workspace, fixed):
         paid.lend(walk.start, _known_part(workspace, walk, whole))
     for store in fixed.stores:
@@ -191,13 +191,13 @@ def _known_part(workspace: Workspace, walk: Walk, whole: int) -> Path:
     return ()
 
 
-def _eager(paid: Paid, owners: Mapping[int, str]) -> Paid:
+def _eager(paid: PaidWalks, owners: Mapping[int, str]) -> PaidWalks:
     for name in owners.values():
         paid.add_all(name)
     return paid
 
 
-def _by_shared_cost(paid: Paid, owners: Mapping[int, str]) -> Paid:
+def _by_shared_cost(paid: PaidWalks, owners: Mapping[int, str]) -> PaidWalks:
     """Every query may store the sub-joins that dynamic programming chose for it, where that looks cheaper."""
     chosen: dict[str, set[int]] = {name: set() for name in paid.workspace.queries}
     for choice in shared_order(paid.workspace):
@@ -218,7 +218,7 @@ def add(workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline 
 
     The workspace has the new query already. When the deadline is over, they are the best so far.
     """
-    paid = Paid(workspace, lender=name, deadline=deadline)
+    paid = PaidWalks(workspace, lender=name, deadline=deadline)
     steps = {
         (step.start, step.known, workspace.stores[step.store]): step
         for start in workspace.queries[name].aliases

@@ -17,17 +17,17 @@ from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
 __all__ = ["Label", "Likeness", "likeness", "renamed"]
 
-MOST_ORDERS = (
-    720  # of inputs that cannot be told apart; of more, it would take longer to compare than to solve
-)
-DIGITS = 9  # of costs, in which two must agree to be equal
+# Orders of inputs that are tried; with more, comparing two queries would take longer than solving both.
+MOST_ORDERS = 720
+# Costs that agree in so many digits are equal.
+DIGITS = 9
 # A store in terms of places: its inputs, what it costs to keep, and its steps (start, known, cost).
 Label = tuple[int, float, tuple[tuple[int, int, float], ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The steps of a query with places for names: the input of each place, and the label of each store."""
+    """The steps of a query with its inputs numbered: the input of each number, and the label of each store."""
 
     order: tuple[str, ...]
     labels: Mapping[int, Label]
@@ -35,7 +35,7 @@ class Likeness:
 
 
 def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness | None:
-    """The steps of a query with its inputs put in an order that does not depend on their names; None: it takes long."""
+    """A query's steps with its inputs numbered in an order that is independent of names; None: that would take long."""
     found = list(steps)
     groups = _groups(workspace, found)
     if math.prod(math.factorial(len(group)) for group in groups) > MOST_ORDERS:
@@ -45,7 +45,7 @@ def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness | None:
 
 
 def _groups(workspace: Workspace, steps: list[Step]) -> list[tuple[str, ...]]:
-    """The inputs in an order of what can be told of each alone; those of which that is the same together."""
+    """The inputs sorted by their own steps' sizes and costs; those whose steps are equal in these are in one group."""
     traits: dict[str, list[tuple[int, int, float]]] = {}
     for step in steps:
         known, target = (len(workspace.joins[join].aliases) for join in (step.known, step.target))
@@ -55,7 +55,7 @@ def _groups(workspace: Workspace, steps: list[Step]) -> list[tuple[str, ...]]:
 
 
 def _orders(groups: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """The orders of inputs that agree with what can be told of each alone."""
+    """All orders of inputs that keep the order of the groups."""
     for parts in product(*(permutations(group) for group in groups)):
         yield tuple(alias for part in parts for alias in part)
 

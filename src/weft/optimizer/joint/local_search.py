@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 
-from weft.optimizer.joint.shared_cost import NoWayError, Owner, Paid
+from weft.optimizer.joint.shared_cost import NoWayError, Owner, PaidWalks
 from weft.optimizer.joint.workspace import Step
 
 __all__ = ["improve"]
@@ -28,7 +28,7 @@ _Walks = list[tuple[Owner, str]]
 _Move = Callable[[], None]
 
 
-def improve(paid: Paid, rounds: int = ROUNDS, *, opening: bool = True, exchange: bool = False) -> None:
+def improve(paid: PaidWalks, rounds: int = ROUNDS, *, opening: bool = True, exchange: bool = False) -> None:
     """Try all moves until none helps; the dearest only if asked.
 
     ``opening``: also stores and first steps that cost nothing for the moment. ``exchange``: also whether one stored
@@ -45,7 +45,7 @@ def improve(paid: Paid, rounds: int = ROUNDS, *, opening: bool = True, exchange:
 class _Search:
     """The moves there are. One that failed is tried again once a walk has changed of an input that it concerns."""
 
-    def __init__(self, paid: Paid, opening: bool, exchange: bool) -> None:
+    def __init__(self, paid: PaidWalks, opening: bool, exchange: bool) -> None:
         self.paid = paid
         self._opening, self._exchange = opening, exchange
         self._clock = 0
@@ -89,12 +89,12 @@ class _Search:
 
     def _begin_with(self, step: Step) -> None:
         walks = [(owner, step.start) for owner in self.paid.walks if step.start in self.paid.walks[owner]]
-        self._try(step[:-1], walks, partial(_with_paid, self.paid, step, walks))
+        self._try(step[:-1], walks, partial(_reroute_with_step_paid, self.paid, step, walks))
 
     def _best_response(self, owner: Owner) -> None:
         """The walks of an owner given all others; it may open whatever it could visit."""
         walks = [(owner, start) for start in self.paid.walks[owner]]
-        self._try(owner, walks, partial(_again, self.paid, walks, (), self.paid.inner(owner)))
+        self._try(owner, walks, partial(_reroute, self.paid, walks, (), self.paid.inner(owner)))
 
     def _candidates(self) -> list[int]:
         """All stores that a walk might visit, smaller ones first."""
@@ -107,16 +107,16 @@ class _Search:
         owners = [owner for owner in paid.walks if store in paid.reachable(owner)]
         walks = [(owner, start) for owner in owners for start in paid.walks[owner]]
         rivals = _rivals(paid, store) if self._exchange else []
-        self._try(("open", store), walks, partial(_with_open, paid, store, walks, (), rivals))
+        self._try(("open", store), walks, partial(_reroute_with_store_open, paid, store, walks, (), rivals))
 
     def _close(self, store: int) -> None:
         paid = self.paid
         visitors = paid.visitors(store)
         allowed = _inner(paid, visitors)
-        if self._try(("close", store), visitors, partial(_again, paid, visitors, (store,), allowed)):
+        if self._try(("close", store), visitors, partial(_reroute, paid, visitors, (store,), allowed)):
             return
         for other in paid.workspace.layouts(paid.workspace.join_of(store)):
-            move = partial(_with_open, paid, other, visitors, (store,))
+            move = partial(_reroute_with_store_open, paid, other, visitors, (store,))
             if other != store and self._try(("swap", store, other), visitors, move):
                 return
 
@@ -127,7 +127,7 @@ class _Search:
 
     def _avoid(self, step: Step) -> None:
         takers = self.paid.takers(step)
-        move = partial(_again, self.paid, takers, (), _inner(self.paid, takers), step)
+        move = partial(_reroute, self.paid, takers, (), _inner(self.paid, takers), step)
         self._try(("avoid", step), takers, move)
 
     def _first_steps(self) -> list[Step]:
@@ -136,7 +136,7 @@ class _Search:
         return sorted(s for s in every if self.paid.users.get(s.store) or self.paid.is_input(s.store))
 
 
-def _attempt(paid: Paid, move: _Move) -> bool:
+def _attempt(paid: PaidWalks, move: _Move) -> bool:
     """Whether a move helped; if not, it is undone."""
     mark, before = paid.mark(), paid.total
     try:
@@ -151,8 +151,8 @@ def _attempt(paid: Paid, move: _Move) -> bool:
     return False
 
 
-def _again(
-    paid: Paid,
+def _reroute(
+    paid: PaidWalks,
     walks: _Walks,
     banned: Collection[int] = (),
     allowed: Collection[int] | None = None,
@@ -173,28 +173,28 @@ def _again(
     paid.limit()
 
 
-def _visited(paid: Paid, walks: Iterable[tuple[Owner, str]]) -> set[int]:
+def _visited(paid: PaidWalks, walks: Iterable[tuple[Owner, str]]) -> set[int]:
     stores = {step.store for owner, start in walks for step in paid.walks[owner][start]}
     return {paid.workspace.join_of(store) for store in stores if not paid.is_input(store)}
 
 
-def _inner(paid: Paid, walks: _Walks) -> frozenset[int]:
+def _inner(paid: PaidWalks, walks: _Walks) -> frozenset[int]:
     return frozenset(join for owner, _ in walks for join in paid.inner(owner))
 
 
-def _rivals(paid: Paid, store: int) -> list[int]:
+def _rivals(paid: PaidWalks, store: int) -> list[int]:
     """The intermediate results there are that have an input in common with one."""
     stores = paid.workspace.stores
     inputs = set() if paid.is_input(store) else set(stores[store].aliases)
     return [other for other in sorted(_open_results(paid)) if inputs & set(stores[other].aliases)]
 
 
-def _open_results(paid: Paid) -> set[int]:
+def _open_results(paid: PaidWalks) -> set[int]:
     return {owner for owner in paid.walks if isinstance(owner, int)}
 
 
-def _with_open(
-    paid: Paid,
+def _reroute_with_store_open(
+    paid: PaidWalks,
     store: int,
     walks: _Walks,
     banned: Collection[int] = (),
@@ -209,37 +209,37 @@ def _with_open(
             paid.add_all(store)
             paid.limit()
         if banned:
-            _again(paid, walks, banned)
+            _reroute(paid, walks, banned)
         else:
-            _by_start(paid, walks)
+            _reroute_by_input(paid, walks)
         for rival in rivals:
             visitors = paid.visitors(rival)
             if visitors:
-                _attempt(paid, partial(_again, paid, visitors, (rival,), _inner(paid, visitors)))
+                _attempt(paid, partial(_reroute, paid, visitors, (rival,), _inner(paid, visitors)))
     finally:
         paid.release(store)
     _close_unused(paid, store)
 
 
-def _with_paid(paid: Paid, step: Step, walks: _Walks) -> None:
+def _reroute_with_step_paid(paid: PaidWalks, step: Step, walks: _Walks) -> None:
     """Route walks of one input anew while a first step of it costs nothing."""
     paid.lend(step.start, (step,))
     try:
-        _by_start(paid, walks)
+        _reroute_by_input(paid, walks)
     finally:
         paid.call_in(step.start, (step,))
     _close_unused(paid, step.store)
 
 
-def _close_unused(paid: Paid, store: int) -> None:
+def _close_unused(paid: PaidWalks, store: int) -> None:
     if not paid.users[store] and store in paid.walks:
         paid.remove_all(store)
 
 
-def _by_start(paid: Paid, walks: _Walks) -> None:
+def _reroute_by_input(paid: PaidWalks, walks: _Walks) -> None:
     """Route walks anew: those of one input, which may share steps, together, or else one at a time."""
     for start in dict.fromkeys(start for _, start in walks):
         mine = [walk for walk in walks if walk[1] == start]
-        if not _attempt(paid, partial(_again, paid, mine)):
+        if not _attempt(paid, partial(_reroute, paid, mine)):
             for walk in mine:
-                _attempt(paid, partial(_again, paid, [walk]))
+                _attempt(paid, partial(_reroute, paid, [walk]))

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from weft.errors import ConfigError, nearest
 from weft.logical.query import Query
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.hop_cost import Realised, Realiser
+from weft.optimizer.joint.hop_cost import HopCost, HopPricer
 from weft.optimizer.joint.ilp import Solution, relevant_steps, solve
 from weft.optimizer.joint.incremental import add, changed_too_much, plan_all, remove
 from weft.optimizer.joint.query_lattice import is_wide
@@ -47,11 +47,11 @@ MOST_STEPS = 20_000
 PATIENCE = 5.0
 THOROUGH = 60.0
 
-# Of the time there is, what `auto` leaves to the plans of single queries, and then to the joint plan.
+# The part of the time that `auto` gives to the plans of single queries, and the part of the rest for the joint plan.
 SEPARATE, JOINT = 0.4, 0.8
 
 
-# Of more queries than this, none is taken from the other plan by itself.
+# With more queries than this, no mixture of two plans is tried.
 FEW = 30
 
 
@@ -78,9 +78,9 @@ class JointResult:
             return None
 
     @cached_property
-    def realised(self) -> Realised | None:
+    def cost_with_hops(self) -> HopCost | None:
         """What the plan costs, hops included."""
-        return Realiser(self.workspace).cost(self.plan)
+        return HopPricer(self.workspace).cost(self.plan)
 
     @property
     def gap(self) -> float | None:
@@ -177,7 +177,7 @@ class _Task:
         self._wide = {name for name, query in queries.items() if is_wide(Space(query, statistics, options))}
         narrow = {name: query for name, query in queries.items() if name not in self._wide}
         self.workspace = Workspace(narrow, statistics, options, known=known if fits else None)
-        self._realiser = Realiser(self.workspace)
+        self._hop_pricer = HopPricer(self.workspace)
         self._plans: dict[str, JoinPlan] = {}
 
     def best(self) -> _Found:
@@ -206,7 +206,7 @@ class _Task:
         return not any(map(self._decided, self.queries))
 
     def _total(self, plan: WorkloadPlan) -> float:
-        found = self._realiser.cost(plan.without(self._wide) if self._wide else plan)
+        found = self._hop_pricer.cost(plan.without(self._wide) if self._wide else plan)
         return found.total if found else inf
 
     def _mixed(self, plan: WorkloadPlan, other: WorkloadPlan) -> WorkloadPlan:
@@ -238,13 +238,13 @@ class _Task:
         return _Found("incremental", self._with_wide(shared, fixed))
 
     def _unrelated(self) -> list[str]:
-        """The queries that no joint plan is looked for: they share no input, have one only, or are wide."""
+        """The queries for which no joint plan is sought: they share no input, have only one, or are wide."""
         alone = [name for group in self._components() if len(group) == 1 for name in group]
         alone += [n for n, query in self.queries.items() if len(query.inputs) == 1 and n not in alone]
         return alone + [name for name in self.queries if name in self._wide and name not in alone]
 
     def _shared(self) -> list[str]:
-        """The queries that a joint plan is looked for."""
+        """The queries for which a joint plan is sought."""
         alone = self._unrelated()
         return [name for name in self.queries if name not in alone and not self._decided(name)]
 
@@ -275,7 +275,7 @@ class _Task:
         return plan
 
     def _decided(self, name: str) -> bool:
-        """Whether the user's options leave a query to the optimiser of single queries."""
+        """Whether the user has set something about a query that only the optimiser of single queries heeds."""
         options = self.options[name]
         return options.strategy != "auto" or options.probe_orders != "auto" or options.budget is not None
 

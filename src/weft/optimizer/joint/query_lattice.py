@@ -78,7 +78,7 @@ def is_wide(space: Space) -> bool:
 
 
 def _sets(space: Space, most: int) -> set[int]:
-    """The sets of inputs on the ways of all inputs if they visit inputs only; no more than so many, or a few more."""
+    """The sets of inputs that walks reach if they visit inputs only; the search ends soon after ``most`` are found."""
     waiting = [1 << i for i in range(space.count)]
     seen = set(waiting)
     for known in waiting:

@@ -17,7 +17,7 @@ from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.workspace import Step, Workspace
 from weft.plan.workload import Answer, Upkeep, Walk
 
-__all__ = ["NoWayError", "Owner", "Paid", "Path"]
+__all__ = ["NoWayError", "Owner", "PaidWalks", "Path"]
 
 # Whose walks they are: a query, by name, or an intermediate result, by the number of its store.
 Owner = str | int
@@ -46,7 +46,7 @@ class _Node:
         self.next: dict[tuple[int, int], _Node] = {}
 
 
-class Paid:
+class PaidWalks:
     """Walks and what they pay. With ``lender``, the steps of one query are all that is asked of the workspace.
 
     The deadline is for those who look for better walks.

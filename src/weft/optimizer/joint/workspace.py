@@ -143,7 +143,7 @@ class Workspace(SubJoins):
         return self._stored[store]
 
     def work(self, name: str, start: str, known: Names, store: Names, layout: Layout, shipped: bool) -> float:
-        """What a step costs, for a query; it is known of it whether its tuples are sent."""
+        """What a step of a query costs, where it is known whether its tuples are ``shipped``."""
         space, tuples = self._lattices[name].space, self.tuples(start, self.find(name, known))
         mask, spread, i = space.estimator.mask, space.spread(layout), space.query.aliases.index(start)
         return space.work(i, mask(known), mask(store), spread, ANYWHERE, tuples, shipped)
@@ -180,7 +180,7 @@ class Workspace(SubJoins):
             yield Step(start, numbers[known], store, numbers[known | mask], cost + calls)
 
     def _calls(self, start: str, known: int, stored: int, target: int) -> float:
-        """The work of users' functions where a sub-join meets another: as the first query sees it that has both."""
+        """The work of users' functions where two sub-joins meet, by the figures of the first query that has both."""
         name, _ = self._members[target][0]
         space = self._lattices[name].space
         if not space.calls_functions:

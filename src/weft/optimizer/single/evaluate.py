@@ -244,7 +244,7 @@ def _in_time(space: Space, tree: Tree, layouts: Layouts, complete: dict[int, int
 def _assemble(
     space: Space, tree: Tree, layouts: Layouts, frontiers: list[Frontier], least_hops: int
 ) -> Shape:
-    """The best routes together: the last hop is paid once, so all may use it or none should."""
+    """The routes of all inputs that are best together: a hop is paid once, so the cheapest of each need not be."""
     total, chosen = _best_last_hop(space, frontiers, least_hops)
     orders = {
         (sum(operator), i): order

@@ -36,7 +36,7 @@ from weft.plan.join_plan import Cost, JoinPlan, Operator, ProbeOrder, Store
 from weft.stats.estimate import bits
 from weft.stats.statistics import Statistics
 
-__all__ = ["STRATEGIES", "costs_of", "optimise", "plan_cost"]
+__all__ = ["STRATEGIES", "costs_of", "optimise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,17 +236,3 @@ def _to_plan(space: Space, shape: Shape) -> JoinPlan:
         ]
         operators.append(Operator(tuple(stores), tuple(orders)))
     return JoinPlan(space.query, tuple(operators), space.options.strategy)
-
-
-def plan_cost(plan: JoinPlan, statistics: Statistics, options: Options | None = None) -> Cost:
-    """What any plan costs, whoever made it."""
-    space = Space(plan.query, statistics, options or Options())
-    mask = space.estimator.mask
-    tree = tuple(tuple(mask(store.aliases) for store in operator.stores) for operator in plan.operators)
-    layouts = {mask(store.aliases): space.spread(store.layout) for store in plan.stores}
-    orders = {
-        (mask(operator.aliases), space.query.aliases.index(order.start)): tuple(map(mask, order.visits))
-        for operator in plan.operators
-        for order in operator.orders
-    }
-    return price(space, Shape(tree, layouts, orders, 0.0))
