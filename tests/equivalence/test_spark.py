@@ -85,7 +85,7 @@ def make_case(number: int, partitions: int, root: Path) -> Case:
 
 
 @dataclass(frozen=True)
-class Apart:
+class HeavyWords:
     """Plans every join by its own options, and puts all of them into one graph."""
 
     options: Mapping[str, Options]
@@ -112,7 +112,7 @@ def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: 
     config = RunConfig(
         {stream.name: stream for case in cases for stream in case.join.catalog.streams},
         {name: source for case in cases for name, source in case.sources.items()},
-        Apart({case.name: case.options for case in cases}),
+        HeavyWords({case.name: case.options for case in cases}),
         make_sink,
         portable_description,
         partitions,

@@ -18,7 +18,17 @@ from weft.logical.query import Query
 from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Names, StepCost
-from weft.plan.placing import At, Home, Way, entering, first_step, is_foreign, keeps_nulls, next_step, storing
+from weft.plan.placing import (
+    EdgeChoice,
+    Home,
+    TuplePlace,
+    entering,
+    first_step,
+    is_foreign,
+    keeps_nulls,
+    next_step,
+    storing,
+)
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.plan.schedule import GROUP_BY, LOCAL
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan, answer_of
@@ -69,7 +79,7 @@ class _Node:
     known: Names
     users: set[str] = field(default_factory=set)
     children: dict[tuple[SharedStore, tuple[Expr, ...]], _Node] = field(default_factory=dict)
-    at: At | None = None
+    at: TuplePlace | None = None
     node: str = ""
     rule: int | None = None
 
@@ -221,7 +231,7 @@ class _Lowering:
         """One of the queries that share a step; up to there they are alike."""
         return self.queries[min(users)]
 
-    def _store(self, store: SharedStore, node: _Node, way: Way) -> str:
+    def _store(self, store: SharedStore, node: _Node, way: EdgeChoice) -> str:
         users = self.users[store]
         past = (self.tracked and store.is_input) or bool(self._closed_from(store))
         nulls = way.kind == GROUP_BY and keeps_nulls([self.queries[n] for n in users], store.layout, past)
@@ -278,8 +288,8 @@ class _Lowering:
         )
 
 
-def _placed(node: _Node) -> At:
-    return node.at or At(0, None)
+def _placed(node: _Node) -> TuplePlace:
+    return node.at or TuplePlace(0, None)
 
 
 def _users(plan: WorkloadPlan) -> dict[SharedStore, frozenset[str]]:

@@ -29,14 +29,24 @@ from weft.plan.schedule import (
     store_edge,
 )
 
-__all__ = ["At", "Home", "Way", "entering", "first_step", "is_foreign", "keeps_nulls", "next_step", "storing"]
+__all__ = [
+    "EdgeChoice",
+    "Home",
+    "TuplePlace",
+    "entering",
+    "first_step",
+    "is_foreign",
+    "keeps_nulls",
+    "next_step",
+    "storing",
+]
 
 # A key that no tuple is placed by.
 _ELSEWHERE = -2
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class TuplePlace:
     """Where matches are: their hop, and the value that decided their task; those with a ``heavy`` one are anywhere."""
 
     hop: int
@@ -45,7 +55,7 @@ class At:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class EdgeChoice:
     """An edge to take: its kind, its hop, the values it may group by, the edge it rides on; where matches are then.
 
     A span ends at the value ``until``. Tuples with a value of ``heavy`` take a way of their own.
@@ -55,7 +65,7 @@ class Way:
     hop: int
     by: tuple[Expr | None, ...]
     rides: str | None
-    at: At
+    at: TuplePlace
     until: Expr | None = None
     heavy: tuple[Literal, ...] = ()
 
@@ -94,14 +104,14 @@ def keeps_nulls(queries: Iterable[Query], layout: Layout, past: bool) -> bool:
     return past or any(is_foreign(query, layout) for query in queries)
 
 
-def entering(layout: Layout) -> Way:
+def entering(layout: Layout) -> EdgeChoice:
     """The way of an arriving tuple into a store of its input."""
     kind = {"partitioned": GROUP_BY, "scattered": SHUFFLE, "replicated": ALL}[layout.kind]
     by = layout.by if kind == GROUP_BY else None
-    return Way(kind, 1, (by,), None, At(1, layout.by), heavy=layout.heavy)
+    return EdgeChoice(kind, 1, (by,), None, TuplePlace(1, layout.by), heavy=layout.heavy)
 
 
-def first_step(query: Query, alias: str, homes: Iterable[Home], target: Layout, complete: int) -> Way:
+def first_step(query: Query, alias: str, homes: Iterable[Home], target: Layout, complete: int) -> EdgeChoice:
     """The way of an arriving tuple to the first store it probes: along with being stored, if that leads there."""
     spread, known = _spread(query, target), frozenset({alias})
     routable = _is_routable(query, spread, known)
@@ -109,21 +119,21 @@ def first_step(query: Query, alias: str, homes: Iterable[Home], target: Layout, 
         place = start(_spread(query, home.layout))
         kind, there = step(place, spread, complete, routable)
         if kind == LOCAL and not is_foreign(query, home.layout):
-            at = At(there.hop, home.layout.by, there.heavy)
+            at = TuplePlace(there.hop, home.layout.by, there.heavy)
             sent = target.heavy or (home.layout.heavy and target.kind != "replicated")
             by = _routing(query).ways(spread.key, known) if sent else (None,)
-            return Way(LOCAL, there.hop, by, home.edge, at, heavy=target.heavy)
+            return EdgeChoice(LOCAL, there.hop, by, home.edge, at, heavy=target.heavy)
     kind, there = step(Place(0, _ELSEWHERE, True), spread, complete, routable)
     return _sent(query, kind, there.hop, known, target)
 
 
-def next_step(query: Query, known: Names, at: At, target: Layout, complete: int) -> Way:
+def next_step(query: Query, known: Names, at: TuplePlace, target: Layout, complete: int) -> EdgeChoice:
     """The way of matches to the next store."""
     spread = _spread(query, target)
     routable = _is_routable(query, spread, frozenset(known))
     kind, there = step(Place(at.hop, _key(query, at.by), False, at.heavy), spread, complete, routable)
     if kind == LOCAL:
-        return Way(LOCAL, there.hop, (None,), None, At(there.hop, at.by, there.heavy))
+        return EdgeChoice(LOCAL, there.hop, (None,), None, TuplePlace(there.hop, at.by, there.heavy))
     return _sent(query, kind, there.hop, frozenset(known), target)
 
 
@@ -132,18 +142,18 @@ def _is_routable(query: Query, spread: Spread, known: frozenset[str]) -> bool:
     return bool(routing.ways(spread.key, known)) or routing.span(spread.key, known) is not None
 
 
-def _sent(query: Query, kind: str, hop: int, known: frozenset[str], target: Layout) -> Way:
+def _sent(query: Query, kind: str, hop: int, known: frozenset[str], target: Layout) -> EdgeChoice:
     routing, spread = _routing(query), _spread(query, target)
-    key, at = spread.key, At(hop, target.by, spread.heavy)
+    key, at = spread.key, TuplePlace(hop, target.by, spread.heavy)
     if kind == GROUP_BY:
-        return Way(kind, hop, routing.ways(key, known), None, at, heavy=target.heavy)
+        return EdgeChoice(kind, hop, routing.ways(key, known), None, at, heavy=target.heavy)
     span = routing.span(key, known) if kind == SPAN else None
     if span is not None:
-        return Way(kind, hop, (span.first,), None, at, span.last)
-    return Way(kind, hop, (None,), None, At(hop, None) if kind == SHUFFLE else at)
+        return EdgeChoice(kind, hop, (span.first,), None, at, span.last)
+    return EdgeChoice(kind, hop, (None,), None, TuplePlace(hop, None) if kind == SHUFFLE else at)
 
 
-def storing(query: Query, at: At, layout: Layout) -> Way:
+def storing(query: Query, at: TuplePlace, layout: Layout) -> EdgeChoice:
     """The way of matches into a store of them."""
     known = _routing(query).spread(layout)
     spread = known._replace(key=_key(query, layout.by) if layout.by is not None else NO_KEY)
@@ -151,5 +161,7 @@ def storing(query: Query, at: At, layout: Layout) -> Way:
     place = Place(at.hop, _ELSEWHERE - 1 if here == _ELSEWHERE else here, False, at.heavy)
     kind, hop = store_edge(place, spread)
     sent = kind == GROUP_BY
-    there = At(hop, layout.by, spread.heavy)
-    return Way(kind, hop, (layout.by if sent else None,), None, there, heavy=layout.heavy if sent else ())
+    there = TuplePlace(hop, layout.by, spread.heavy)
+    return EdgeChoice(
+        kind, hop, (layout.by if sent else None,), None, there, heavy=layout.heavy if sent else ()
+    )

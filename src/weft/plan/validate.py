@@ -20,7 +20,17 @@ from weft.logical.query import Query
 from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.homes import located
 from weft.plan.join_plan import Names
-from weft.plan.placing import At, Home, Way, entering, first_step, is_foreign, keeps_nulls, next_step, storing
+from weft.plan.placing import (
+    EdgeChoice,
+    Home,
+    TuplePlace,
+    entering,
+    first_step,
+    is_foreign,
+    keeps_nulls,
+    next_step,
+    storing,
+)
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import GROUP_BY, LOCAL
 
@@ -144,7 +154,7 @@ class _Point:
 
     start: str
     known: Names
-    at: At | None
+    at: TuplePlace | None
     users: frozenset[str]
     node: str
 
@@ -227,7 +237,7 @@ class _Replay:
                     f"probe {rule.edge} does not check just the predicates that can be checked there"
                 )
 
-    def _way(self, point: _Point, rule: ProbeRule, store: StoreNode) -> Way:
+    def _way(self, point: _Point, rule: ProbeRule, store: StoreNode) -> EdgeChoice:
         query = self._query(rule.users)
         if point.at is not None:
             return next_step(query, point.known, point.at, store.layout, store.complete)
@@ -248,8 +258,8 @@ class _Replay:
         complete = all(self.queries[name].aliases == point.known for name in rule.users)
         if rule.start != point.start or not complete or not frozenset(rule.users) <= point.users:
             raise PlanError(f"the last probe of {point.start} does not give the result")
-        at = point.at or At(0, None)
-        self._must_be(edge, Way(LOCAL, at.hop, (None,), None, at))
+        at = point.at or TuplePlace(0, None)
+        self._must_be(edge, EdgeChoice(LOCAL, at.hop, (None,), None, at))
         for name in rule.users:
             self.results[name, rule.start] = self.results.get((name, rule.start), 0) + 1
 
@@ -272,7 +282,7 @@ class _Replay:
             raise PlanError(f"edge {edge.name} leads from or to the wrong place")
         return point
 
-    def _must_be(self, edge: Edge, way: Way) -> None:
+    def _must_be(self, edge: Edge, way: EdgeChoice) -> None:
         found = (edge.kind, edge.hop, edge.rides, edge.until, edge.heavy)
         is_same = found == (way.kind, way.hop, way.rides, way.until, way.heavy)
         if not is_same or edge.by not in way.by:

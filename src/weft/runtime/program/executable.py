@@ -51,7 +51,7 @@ __all__ = ["ExecutableGraph", "program_of"]
 Item = tuple[str, str]  # (input, name of a column in a batch)
 
 
-class Apart(NamedTuple):
+class HeavyWords(NamedTuple):
     """Words of heavy values: of those at the end of an edge, and of those that do not ride on another."""
 
     words: Longs
@@ -66,7 +66,7 @@ class ExecutableGraph(GraphIndex):
         self._needs: dict[str, frozenset[Item]] = {}
         self._access: dict[str, Access] = {}
         self._ends: dict[str, bool] = {}
-        self._apart: dict[str, Apart] = {}
+        self._heavy_words: dict[str, HeavyWords] = {}
         self.stores = {store.name: self._store_plan(store) for store in graph.stores}
         self.steps = {rule.edge: self._step(rule) for rule in self.order if isinstance(rule, ProbeRule)}
         self.carried = {edge.name: self._carried(edge.name) for edge in graph.edges}
@@ -85,14 +85,14 @@ class ExecutableGraph(GraphIndex):
         found = {member.slot: filters_of(member.query, alias) for member in readers}
         return PredicateIndex.of(found, max(1, self.words))
 
-    def heavy(self, edge: str) -> Apart:
+    def heavy(self, edge: str) -> HeavyWords:
         """The heavy values of an edge; those of what it rides on, too, do not ride."""
-        if edge not in self._apart:
+        if edge not in self._heavy_words:
             own, rides = self.edges[edge].heavy, self.edges[edge].rides
             other = self.edges[rides].heavy if rides is not None else ()
             words = heavy_words(own)
-            self._apart[edge] = Apart(words, np.union1d(words, heavy_words(other)))
-        return self._apart[edge]
+            self._heavy_words[edge] = HeavyWords(words, np.union1d(words, heavy_words(other)))
+        return self._heavy_words[edge]
 
     def keeps_nulls(self, store: StorePlan) -> bool:
         """Whether an input's store has the tuples that have no value for its key."""
