@@ -86,7 +86,7 @@ def added(space: Workspace, running: WorkloadPlan) -> float:
     name = list(space.queries)[-1]
     before, plan = space.without([name]), running.without([name])
     begin = time.perf_counter()
-    incremental.add(before.adding({name: space.queries[name]}), plan, name)
+    incremental.add_query(before.adding({name: space.queries[name]}), plan, name)
     return time.perf_counter() - begin
 
 

@@ -12,11 +12,10 @@ from tests.unit.optimizer.workloads import workload
 from weft.optimizer.groups.grouping import groups
 from weft.optimizer.joint.incremental import (
     Choice,
-    _lent,
-    add,
+    _paid_by,
+    add_query,
     changed_too_much,
     plan_all,
-    remove,
     shared_order,
 )
 from weft.optimizer.joint.workspace import Workspace
@@ -61,7 +60,7 @@ class TestFigure7b:
         """Figure 1's Q2 and the text's Q7: a new query re-uses what the running ones compute."""
         plan = plan_all(self.WORKSPACE)
         workspace = self.WORKSPACE.adding({"Q7": ask("W, C", WC)})
-        added = add(workspace, plan, "Q7")
+        added = add_query(workspace, plan, "Q7")
         running = {walk.visits[:1] for answer in plan.answers for walk in answer.walks}
         running |= {walk.visits[:1] for one in plan.upkeep for walk in one.walks}
         assert all(walk.visits in running for walk in added.answer("Q7").walks)
@@ -78,11 +77,11 @@ class TestAdd:
         *running, new = queries
         workspace = Workspace({name: queries[name] for name in running}, statistics)
         plan = plan_all(workspace)
-        added = add(workspace.adding({new: queries[new]}), plan, new)
+        added = add_query(workspace.adding({new: queries[new]}), plan, new)
         assert {a.name for a in added.answers} == set(queries)
         assert [added.answer(name) for name in running] == [plan.answer(name) for name in running]
         assert all(added.upkeep_of(one.store) == one for one in plan.upkeep)
-        assert remove(added, [new]) == WorkloadPlan(plan.answers, plan.upkeep)
+        assert added.without([new]) == WorkloadPlan(plan.answers, plan.upkeep)
 
     def test_a_query_that_runs_already_costs_nothing(self) -> None:
         """It takes the other's walks."""
@@ -90,7 +89,7 @@ class TestAdd:
         workspace = Workspace(queries, statistics)
         plan = plan_all(workspace)
         more = workspace.adding({"again": queries["q2"]})
-        assert more.cost_of(add(more, plan, "again")) == pytest.approx(workspace.cost_of(plan))
+        assert more.cost_of(add_query(more, plan, "again")) == pytest.approx(workspace.cost_of(plan))
 
     def test_a_plan_grows_from_nothing(self) -> None:
         """The first query finds nothing to share."""
@@ -98,7 +97,7 @@ class TestAdd:
         workspace, plan = Workspace({}, statistics), WorkloadPlan(())
         for name, query in queries.items():
             workspace = workspace.adding({name: query})
-            plan = add(workspace, plan, name)
+            plan = add_query(workspace, plan, name)
         assert [answer.name for answer in plan.answers] == list(queries)
 
 
@@ -113,7 +112,7 @@ class TestPlanAll:
         workspace = Workspace(queries, statistics)
         plan = plan_all(workspace)
         assert [answer.name for answer in plan.answers] == list(queries)
-        assert workspace.cost_of(plan) == pytest.approx(_lent(workspace, plan).total)
+        assert workspace.cost_of(plan) == pytest.approx(_paid_by(workspace, plan).total)
 
     def test_some_queries_stay_as_they_are(self) -> None:
         """The others are planned around them."""
@@ -131,7 +130,7 @@ class TestPlanAll:
         workspace, plan = Workspace({}, statistics), WorkloadPlan(())
         for name, query in queries.items():
             workspace = workspace.adding({name: query})
-            plan = add(workspace, plan, name)
+            plan = add_query(workspace, plan, name)
         assert workspace.cost_of(plan_all(workspace)) <= workspace.cost_of(plan) * (1 + 1e-9)
 
     def test_plans_are_the_same_in_every_run(self) -> None:

@@ -19,7 +19,7 @@ from weft.optimizer.joint.shared_cost import PaidWalks, Path
 from weft.optimizer.joint.workspace import Step, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
-__all__ = ["Choice", "add", "changed_too_much", "plan_all", "remove", "shared_order"]
+__all__ = ["Choice", "add_query", "changed_too_much", "plan_all", "shared_order"]
 
 
 # Of more different queries than this, only one beginning is improved, and stored results are not exchanged.
@@ -131,7 +131,7 @@ def plan_all(
     beginnings: list[PaidWalks] = []
     for begin in ways:
         if not beginnings or not deadline.over:
-            beginnings.append(begin(_lent(workspace, fixed), owners))
+            beginnings.append(begin(_paid_by(workspace, fixed), owners))
     for count, paid in enumerate(beginnings):
         paid.deadline = deadline.part(1 / (len(beginnings) - count))
         improve(paid, opening=len(workspace.joins) <= MOST_JOINS, exchange=len(owners) <= FEW)
@@ -158,11 +158,11 @@ def _owners(workspace: Workspace, others: Collection[str]) -> dict[int, str]:
     return found
 
 
-def _lent(workspace: Workspace, fixed: WorkloadPlan) -> PaidWalks:
-    """What the walks of a plan pay for, as far as the workspace knows their stores."""
+def _paid_by(workspace: Workspace, fixed: WorkloadPlan) -> PaidWalks:
+    """Walks that find all paid for that a plan does already, as far as the workspace knows the plan's stores."""
     paid = PaidWalks(workspace)
     for walk, whole in _walks(workspace, fixed):
-        paid.lend(walk.start, _known_part(workspace, walk, whole))
+        paid.pay_for(walk.start, _known_part(workspace, walk, whole))
     for store in fixed.stores:
         with suppress(KeyError):
             paid.hold(workspace.store_number(store))
@@ -184,7 +184,7 @@ def _walks(workspace: Workspace, plan: WorkloadPlan) -> Iterator[tuple[Walk, int
 
 
 def _known_part(workspace: Workspace, walk: Walk, whole: int) -> Path:
-    """The steps of a walk up to a store that no plan here would visit."""
+    """The steps of a walk up to the first store that the workspace does not know."""
     for count in range(len(walk.visits), 0, -1):
         with suppress(KeyError):
             return tuple(workspace.taken(Walk(walk.start, walk.visits[:count]), whole))
@@ -213,12 +213,15 @@ def _by_shared_cost(paid: PaidWalks, owners: Mapping[int, str]) -> PaidWalks:
 # -- Queries come and go ---------------------------------------------------------------------------------------------
 
 
-def add(workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline = NEVER) -> WorkloadPlan:
-    """Eager sharing: the new query's best walks given all that the running ones pay for; nobody else changes.
+def add_query(
+    workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline = NEVER
+) -> WorkloadPlan:
+    """A running plan with one query more, which takes the cheapest walks given all that the others pay for already.
 
-    The workspace has the new query already. When the deadline is over, they are the best so far.
+    The others' walks stay as they are (AJoin's eager sharing). The workspace has the new query already. When the
+    deadline is over, the query takes the best walks found so far.
     """
-    paid = PaidWalks(workspace, lender=name, deadline=deadline)
+    paid = PaidWalks(workspace, query=name, deadline=deadline)
     steps = {
         (step.start, step.known, workspace.stores[step.store]): step
         for start in workspace.queries[name].aliases
@@ -227,7 +230,7 @@ def add(workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline 
     visited = {workspace.stores[step.store]: step.store for step in steps.values()}
     for walk, whole in _walks(workspace, plan):
         if walk.start in workspace.queries[name].aliases:
-            paid.lend(walk.start, _common(workspace, walk, whole, steps, name))
+            paid.pay_for(walk.start, _common(workspace, walk, whole, steps, name))
         for store in {visited[visit] for visit in walk.visits if visit in visited}:
             paid.hold(store)
     paid.limit(allowed=paid.inner(name))
@@ -251,8 +254,3 @@ def _common(workspace: Workspace, walk: Walk, whole: int, steps: _Steps, name: s
             break
         path, known = (*path, step), step.target
     return path
-
-
-def remove(plan: WorkloadPlan, names: Iterable[str]) -> WorkloadPlan:
-    """The plan without some queries, and without what only they needed."""
-    return plan.without(names)

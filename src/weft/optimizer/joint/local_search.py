@@ -43,7 +43,7 @@ def improve(paid: PaidWalks, rounds: int = ROUNDS, *, opening: bool = True, exch
 
 
 class _Search:
-    """The moves there are. One that failed is tried again once a walk has changed of an input that it concerns."""
+    """Tries moves. One that failed is tried again once a walk has changed that starts from an input it concerns."""
 
     def __init__(self, paid: PaidWalks, opening: bool, exchange: bool) -> None:
         self.paid = paid
@@ -60,7 +60,7 @@ class _Search:
             move()
 
     def _moves(self) -> Iterator[_Move]:
-        """All moves; which there are depends on those before."""
+        """All moves, one after the other; which ones there are depends on what the moves before have changed."""
         for owner in tuple(self.paid.walks):
             if owner in self.paid.walks:
                 yield partial(self._best_response, owner)
@@ -92,7 +92,7 @@ class _Search:
         self._try(step[:-1], walks, partial(_reroute_with_step_paid, self.paid, step, walks))
 
     def _best_response(self, owner: Owner) -> None:
-        """The walks of an owner given all others; it may open whatever it could visit."""
+        """Route all walks of an owner anew, given all others; they may open any store they could visit."""
         walks = [(owner, start) for start in self.paid.walks[owner]]
         self._try(owner, walks, partial(_reroute, self.paid, walks, (), self.paid.inner(owner)))
 
@@ -200,7 +200,10 @@ def _reroute_with_store_open(
     banned: Collection[int] = (),
     rivals: Collection[int] = (),
 ) -> None:
-    """Route walks anew while a store costs nothing; all at once, where another is banned; then close its rivals."""
+    """Route walks anew while a store costs nothing, so that several may begin to visit it at once.
+
+    If other stores are banned, all walks are routed together. Then it is tried to do without each of the rivals.
+    """
     new = not paid.users.get(store)
     paid.hold(store)
     try:
@@ -223,11 +226,11 @@ def _reroute_with_store_open(
 
 def _reroute_with_step_paid(paid: PaidWalks, step: Step, walks: _Walks) -> None:
     """Route walks of one input anew while a first step of it costs nothing."""
-    paid.lend(step.start, (step,))
+    paid.pay_for(step.start, (step,))
     try:
         _reroute_by_input(paid, walks)
     finally:
-        paid.call_in(step.start, (step,))
+        paid.stop_paying_for(step.start, (step,))
     _close_unused(paid, step.store)
 
 

@@ -26,7 +26,7 @@ from weft.logical.query import Query
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.hop_cost import HopCost, HopPricer
 from weft.optimizer.joint.ilp import Solution, relevant_steps, solve
-from weft.optimizer.joint.incremental import add, changed_too_much, plan_all, remove
+from weft.optimizer.joint.incremental import add_query, changed_too_much, plan_all
 from weft.optimizer.joint.query_lattice import is_wide
 from weft.optimizer.joint.replicated_inputs import with_replicated_inputs
 from weft.optimizer.joint.workspace import Workspace
@@ -112,7 +112,7 @@ def optimise_all(
     task = _Task(queries, statistics, options or Options(), own or {}, known, deadline)
     if running is not None and method in ("auto", "incremental"):
         gone = [a.name for a in running.answers if queries.get(a.name) != a.query]
-        kept = remove(running, gone)
+        kept = running.without(gone)
         came = [name for name in queries if name not in {answer.name for answer in kept.answers}]
         total = changes + len(came) + len(gone)
         if not changed_too_much(total, len(queries)):
@@ -136,7 +136,7 @@ def optimise_alone(
     """
     plan = running or WorkloadPlan(())
     gone = [answer.name for answer in plan.answers if queries.get(answer.name) != answer.query]
-    plan = remove(plan, gone)
+    plan = plan.without(gone)
     known = {answer.name for answer in plan.answers}
     came = [name for name in queries if name not in known]
     for count, name in enumerate(came):
@@ -271,7 +271,7 @@ class _Task:
                 plan = plan.with_answers(part.answers, part.upkeep)
             else:
                 until = self.deadline.part(1 / (len(new) - count))
-                plan = self._with_wide(add(self.workspace, plan.without(self._wide), name, until), plan)
+                plan = self._with_wide(add_query(self.workspace, plan.without(self._wide), name, until), plan)
         return plan
 
     def _decided(self, name: str) -> bool:

@@ -25,7 +25,7 @@ Path = tuple[Step, ...]
 
 
 class NoWayError(PlanError):
-    """What may be visited does not suffice."""
+    """No walk reaches its goal by the stores and steps that are allowed."""
 
 
 class _Lattice(NamedTuple):
@@ -37,7 +37,7 @@ class _Lattice(NamedTuple):
 
 
 class _Node:
-    """A step after all that came before it, how many walks take it, and the steps that follow."""
+    """A node of the tree of all walks of an input: how many walks come through it, and the steps that follow."""
 
     __slots__ = ("count", "next")
 
@@ -47,18 +47,19 @@ class _Node:
 
 
 class PaidWalks:
-    """Walks and what they pay. With ``lender``, the steps of one query are all that is asked of the workspace.
+    """The walks of queries and of stored results, and what they cost together.
 
-    The deadline is for those who look for better walks.
+    If ``query`` is given, only steps of this query are looked up in the workspace. The deadline is for `improve`, which
+    looks for better walks.
     """
 
-    def __init__(self, workspace: Workspace, lender: str | None = None, deadline: Deadline = NEVER) -> None:
+    def __init__(self, workspace: Workspace, query: str | None = None, deadline: Deadline = NEVER) -> None:
         self.workspace = workspace
         self.deadline = deadline
         self.total = 0.0
         self.walks: dict[Owner, dict[str, Path]] = {}
         self.users: dict[int, int] = {}
-        self._lender = lender
+        self._query = query
         self._roots: dict[str, _Node] = {}
         self._lattices: dict[tuple[int, str], _Lattice] = {}
         self._reachable: dict[int, frozenset[int]] = {}
@@ -190,18 +191,18 @@ class PaidWalks:
     def _put(self, owner: Owner, start: str, path: Path) -> None:
         self._log.append((True, owner, start, path))
         self.walks.setdefault(owner, {})[start] = path
-        self.lend(start, path)
+        self.pay_for(start, path)
 
     def _take(self, owner: Owner, start: str) -> Path:
         path = self.walks[owner].pop(start)
         if not self.walks[owner]:
             del self.walks[owner]
         self._log.append((False, owner, start, path))
-        self.call_in(start, path)
+        self.stop_paying_for(start, path)
         return path
 
-    def lend(self, start: str, path: Path) -> None:
-        """Pay for a walk that belongs to nobody here."""
+    def pay_for(self, start: str, path: Path) -> None:
+        """Count what a walk costs as paid, whoever takes it; walks that begin alike then get that for nothing."""
         node = self._roots.setdefault(start, _Node())
         for step in path:
             node = node.next.setdefault((step.store, step.target), _Node())
@@ -210,8 +211,8 @@ class PaidWalks:
                 self.total += step.cost
             self.hold(step.store)
 
-    def call_in(self, start: str, path: Path) -> None:
-        """Pay for such a walk no more."""
+    def stop_paying_for(self, start: str, path: Path) -> None:
+        """Take back what `pay_for` did for a walk."""
         node = self._roots[start]
         for step in path:
             before, node = node, node.next[step.store, step.target]
@@ -240,7 +241,7 @@ class PaidWalks:
     def limit(
         self, allowed: Collection[int] = (), banned: Collection[int] = (), avoided: Step | None = None
     ) -> None:
-        """From now on, walks may open stores of the sub-joins allowed, and not visit those banned nor take a step."""
+        """Let walks open stores of the ``allowed`` sub-joins only, visit no ``banned`` store, and not take one step."""
         self._allowed, self._banned, self._avoided = frozenset(allowed), frozenset(banned), avoided
         self._forget()
 
@@ -325,13 +326,13 @@ class PaidWalks:
         return _Lattice(self._find(whole, start), levels, by)
 
     def _steps(self, whole: int, start: str) -> list[Step]:
-        if self._lender is None:
+        if self._query is None:
             return self.workspace.upkeep_steps(whole, start)
         inside = set(self.workspace.joins[whole].aliases)
-        every = self.workspace.steps(self._lender, start)
+        every = self.workspace.steps(self._query, start)
         return [step for step in every if inside.issuperset(self.workspace.joins[step.target].aliases)]
 
     def _find(self, whole: int, start: str) -> int:
-        if self._lender is None:
+        if self._query is None:
             return self.workspace.within(whole, (start,))
-        return self.workspace.find(self._lender, (start,))
+        return self.workspace.find(self._query, (start,))
