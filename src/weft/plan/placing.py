@@ -30,6 +30,8 @@ from weft.plan.schedule import (
 )
 
 __all__ = [
+    "EdgeChoice", "Home", "TuplePlace", "entering", "first_step", "is_foreign", "keeps_nulls", "next_step", "storing"
+]
     "EdgeChoice",
     "Home",
     "TuplePlace",
