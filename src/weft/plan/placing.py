@@ -30,8 +30,6 @@ from weft.plan.schedule import (
 )
 
 __all__ = [
-    "EdgeChoice", "Home", "TuplePlace", "entering", "first_step", "is_foreign", "keeps_nulls", "next_step", "storing"
-]
     "EdgeChoice",
     "Home",
     "TuplePlace",
