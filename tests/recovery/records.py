@@ -142,7 +142,7 @@ def lives(root: Path) -> dict[str, Life]:
     for number in range(batches):
         record = recorded(root, number)
         for name, member in _members(record).items():
-            names = {old: new for new, old in record["blueprint"]["asked"][name]["names"]}
+            names = {old: new for new, old in record["blueprint"]["requests"][name]["names"]}
             known = found.get(name) or Life(name, number, number - 1, member, names, record["evicted"])
             assert known.last == number - 1, f"{known}: it comes back in batch {number}"
             assert known.member == member, f"{known}: in batch {number}, it is {member}"
