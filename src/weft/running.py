@@ -75,7 +75,7 @@ def run_config(
         portion_bytes=portion_bytes(settings.memory, tasks),
         result_limit=settings.result_limit,
         functions=functions,
-        asks=HeavyValueWatch().should_replan,
+        should_replan=HeavyValueWatch().should_replan,
         spark=spark,
     )
 

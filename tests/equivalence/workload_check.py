@@ -187,8 +187,10 @@ def has_twin(boundary: Boundary, newcomer: Member) -> bool:
         mine = {s.identity for s in boundary.before.graph.stores if other.name in s.users}
         since = [time for name in wanted for time in boundary.facts.kept.get(name, {}).values()]
         stays = wanted <= mine and not wanted & set(migration.fills) and not any(since)
-        asks = boundary.decision.migration.backfill and newcomer.name in boundary.decision.migration.backfill
-        if other.first == 0 and stays and not asks and covers(other.query, newcomer.query):
+        should_replan = (
+            boundary.decision.migration.backfill and newcomer.name in boundary.decision.migration.backfill
+        )
+        if other.first == 0 and stays and not should_replan and covers(other.query, newcomer.query):
             return True
     return False
 

@@ -193,9 +193,11 @@ class Case:
     def answers(self, root: Path) -> dict[str, Answer]:
         """What every query that ever ran has given, and what it had to give."""
         session = self.session(root)
-        asks = {ask.name: ask for ask in [*self.first(), *(c.add for c in self.changes() if c.add)]}
+        should_replan = {ask.name: ask for ask in [*self.first(), *(c.add for c in self.changes() if c.add)]}
         return {
-            name: Answer.of(session.parse(asks[name].sql, cross=True), life, asks[name], root)
+            name: Answer.of(
+                session.parse(should_replan[name].sql, cross=True), life, should_replan[name], root
+            )
             for name, life in lives(root).items()
         }
 

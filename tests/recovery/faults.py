@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-LOG = ("weft", "state", "plan", "relaid", "blueprints", "blobs", "buckets", "stops", "lock", "owner")
+LOG = ("weft", "state", "plan", "migrated", "blueprints", "blobs", "buckets", "stops", "lock", "owner")
 DAYS = 86_400.0
 
 

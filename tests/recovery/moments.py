@@ -38,7 +38,7 @@ CHANGES = {
     "migration": "ck/plan/*.json",
     "laid": "ck/state/buckets/*-*",
     "answered": "out/*/_weft/pending/*/*",
-    "relaid": "ck/relaid/*.json",
+    "migrated": "ck/migrated/*.json",
 }
 
 # The same for rows that are closed on the way, by queries whose names begin with an o.

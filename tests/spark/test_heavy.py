@@ -68,7 +68,7 @@ def test_a_heavy_key_is_found_and_scattered_while_the_session_runs(spark: Any, t
     put(tmp_path, 0)  # before the start, so that both files are in the batch that is sampled
     with running(session):
         decider = session._run_under_way().loop.decider
-        decider.config = replace(decider.config, asks=HeavyValueWatch(pause=1).should_replan)
+        decider.config = replace(decider.config, should_replan=HeavyValueWatch(pause=1).should_replan)
         session.process_all_available()
         assert scattered(session) == [(), ()]
         put(tmp_path, 1)

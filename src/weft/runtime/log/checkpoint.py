@@ -7,7 +7,7 @@ What is missing or damaged is made again exactly, where other entries tell it, o
     weft.json            whose log this is, its format, whether a batch was ever committed and a query ever stopped
     state/N.json         the manifest of batch N; the last two are kept
     plan/N.json          the plan of batch N; those of the last two batches and of any that has not been committed
-    relaid/N.json        what batch N begins with, where its graph is another than before; made again if it is missing
+    migrated/N.json      what batch N begins with, where its graph is another than before; made again if it is missing
     blueprints/H.json    the queries and their graph, under the hash of the content
     blobs/H              what cursors keep, under the hash of the content
     state/buckets/       the files of state
@@ -119,14 +119,14 @@ class Checkpoint:
         """What a batch begins with, where its plan is another than that of the batch before."""
         data = read_record(
             self.storage,
-            _entry("relaid", number),
+            _entry("migrated", number),
             "delete it: it will be made again when its batch is repeated",
         )
         return None if data is None else Manifest.from_dict(data)
 
     def write_migrated(self, number: int, manifest: Manifest) -> None:
         """Fix what a batch begins with."""
-        write_record(self.storage, _entry("relaid", number), manifest.to_dict())
+        write_record(self.storage, _entry("migrated", number), manifest.to_dict())
 
     def last(self) -> int:
         """The last committed batch; -1 if there is none."""
@@ -142,7 +142,7 @@ class Checkpoint:
         """Delete what nobody needs any more now that a batch is final."""
         old = manifest.number - KEPT
         self._close_exchange(manifest.number)
-        for kind in ("plan", "state", "relaid"):
+        for kind in ("plan", "state", "migrated"):
             self.storage.delete(_entry(kind, old))
         with self._guard:
             dropped = [one for number, one in self._manifests.items() if number <= old]
@@ -176,13 +176,13 @@ class Checkpoint:
         if self.root is not None:
             shutil.rmtree(self.root / "exchange", ignore_errors=True)
         last = self.last()
-        for kind in ("plan", "state", "relaid"):
+        for kind in ("plan", "state", "migrated"):
             for number in self._numbers(kind):
                 if number <= last - KEPT:
                     self.storage.delete(_entry(kind, number))
         manifests = [self.manifest(number) for number in self._numbers("state")]
         with contextlib.suppress(StateError):  # one that is damaged is made again
-            manifests += [self.migrated_manifest(number) for number in self._numbers("relaid")]
+            manifests += [self.migrated_manifest(number) for number in self._numbers("migrated")]
         self._clean_buckets(last, [one for one in manifests if one is not None])
         plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
         named = _entries_of(plans) | _entries_of(one for one in manifests if one is not None)

@@ -11,7 +11,7 @@ from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.loop.driver import DEFAULT
-from weft.runtime.queries.active import Asks, Decide, never
+from weft.runtime.queries.active import Decide, ReplanTest, never
 from weft.runtime.queries.resume import Restore
 from weft.runtime.task.functions import PackedFunction
 
@@ -27,7 +27,7 @@ SetAside = Callable[[int, bytes, int, int], None]
 class RunConfig:
     """How queries run over streams.
 
-    ``decide`` plans the queries that are to run, ``asks`` says when heavy values are a reason to plan them again;
+    ``decide`` plans the queries that are to run, ``should_replan`` says when heavy values are a reason to plan them again;
     ``restore`` makes a sink again that a query had before a crash, ``describe`` says what it needs for that.
     ``set_aside`` takes a batch's bad records as JSON lines, and how many of all records so far were bad; it may raise.
     ``streams``, ``sources`` and ``functions`` may gain entries while the queries run.
@@ -47,7 +47,7 @@ class RunConfig:
     portion_bytes: int = PORTION_BYTES  # that a task looks at together
     result_limit: int | None = None  # results of one query in one batch
     functions: Mapping[str, PackedFunction] = field(default_factory=dict)  # those that are registered by now
-    asks: Asks = never
+    should_replan: ReplanTest = never
     spark: Any = None  # for sources that need it
 
     @property

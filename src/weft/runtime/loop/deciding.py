@@ -135,7 +135,9 @@ class Decider:
         """Whether keys have become heavy, or are no more, since the queries were planned."""
         program, last = self.active_queries.program, self.history.last
         return (
-            program is not None and last is not None and self.config.asks(program.graph, last.heavy, number)
+            program is not None
+            and last is not None
+            and self.config.should_replan(program.graph, last.heavy, number)
         )
 
     def _now(self, before: Manifest) -> int:

@@ -24,9 +24,9 @@ from weft.stats.skew import HeavyShares
 
 __all__ = [
     "ActiveQueries",
-    "Asks",
     "Decide",
     "Decision",
+    "ReplanTest",
     "Samples",
     "changed",
     "migrated",
@@ -92,7 +92,7 @@ class Samples:
 Decide = Callable[[ActiveQueries, Mapping[str, QueryRequest], StateFacts, Samples | None, bool], Decision]
 
 # Whether the heavy values that are known before a batch ask for that.
-Asks = Callable[[PhysicalGraph, HeavyShares, int], bool]
+ReplanTest = Callable[[PhysicalGraph, HeavyShares, int], bool]
 
 
 def never(graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:  # noqa: ARG001
