@@ -27,8 +27,8 @@ SetAside = Callable[[int, bytes, int, int], None]
 class RunConfig:
     """How queries run over streams.
 
-    ``decide`` plans the queries that are to run, ``should_replan`` says when heavy values are a reason to plan them again;
-    ``restore`` makes a sink again that a query had before a crash, ``describe`` says what it needs for that.
+    ``decide`` plans the queries that are to run, ``should_replan`` says when heavy values are a reason to plan them
+    again; ``restore`` makes a sink again that a query had before a crash, ``describe`` says what it needs for that.
     ``set_aside`` takes a batch's bad records as JSON lines, and how many of all records so far were bad; it may raise.
     ``streams``, ``sources`` and ``functions`` may gain entries while the queries run.
     """
