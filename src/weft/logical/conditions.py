@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from weft.errors import QueryError
 from weft.logical.expr import Call, Expr, Literal, aliases, conjuncts, to_sql
 
-__all__ = ["check_condition", "in_order", "terms_of"]
+__all__ = ["check_condition", "sort_predicates", "terms_of"]
 
 
-def in_order(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
+def sort_predicates(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
     """Predicates sorted by their text, each once."""
     return tuple(sorted(set(exprs), key=to_sql))
 

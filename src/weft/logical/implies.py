@@ -1,6 +1,6 @@
 """Whether one condition makes another superfluous.
 
-Guarantees: `implied` answers yes only where it is so; it knows equal conditions and bounds by constants, not all of
+Guarantees: `is_implied` answers yes only where it is so; it knows equal conditions and bounds by constants, not all of
 logic.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from weft.logical.expr import Call, Expr, Literal
 
-__all__ = ["implied"]
+__all__ = ["is_implied"]
 
 
 class _Bound(NamedTuple):
@@ -21,7 +21,7 @@ class _Bound(NamedTuple):
     open: bool
 
 
-def implied(wanted: Iterable[Expr], known: Iterable[Expr]) -> bool:
+def is_implied(wanted: Iterable[Expr], known: Iterable[Expr]) -> bool:
     """Whether every wanted condition follows from the known ones.
 
     A tuple with x < 3 has x < 5, so a store of the latter holds all of the former.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.errors import QueryError
-from weft.logical.conditions import in_order, terms_of
+from weft.logical.conditions import sort_predicates, terms_of
 from weft.logical.expr import Expr, aliases, all_of, rename, to_sql
 
 __all__ = ["TESTS", "Join"]
@@ -73,7 +73,7 @@ class Join:
     def normal(self) -> Join:
         """The join with each ON taken apart, sorted and without repetition."""
         left, right = (side.normal() if isinstance(side, Join) else side for side in (self.left, self.right))
-        return Join(self.kind, left, right, in_order(terms_of(self.on, "nothing is joined")))
+        return Join(self.kind, left, right, sort_predicates(terms_of(self.on, "nothing is joined")))
 
     def renamed(self, names: Mapping[str, str]) -> Join:
         """The join with other aliases."""

@@ -32,7 +32,7 @@ class Punctuation:
     time: datetime | None = None
 
     @classmethod
-    def of(cls, rows: int, mark: int, timed: bool) -> Punctuation:
+    def from_mark(cls, rows: int, mark: int, timed: bool) -> Punctuation:
         """One whose mark is a number of tuples, or a time in microseconds."""
         if not timed:
             return cls(rows, tuples=mark)

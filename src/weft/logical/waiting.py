@@ -19,7 +19,7 @@ from weft.logical.outer import Side, core_and_closing, joins, visible
 from weft.logical.query import Query
 from weft.logical.window import Range
 
-__all__ = ["check_closing", "completing", "never_closed", "patient", "reaches", "spans", "waits"]
+__all__ = ["check_closing", "completing_inputs", "limit_waiting", "never_closed", "reaches", "spans", "waits"]
 
 Waits = dict[tuple[int, str], timedelta | None]
 
@@ -147,7 +147,7 @@ def reaches(query: Query, tree: Join) -> dict[str, timedelta | None]:
     return {name: _most([_NONE, *(times.lateness(name, o) for o in others[name])]) for name in query.aliases}
 
 
-def completing(query: Query, tree: Join) -> frozenset[str]:
+def completing_inputs(query: Query, tree: Join) -> frozenset[str]:
     """The inputs whose tuples can make a row of which others have waited long enough, so that it leaves at once."""
     times, known = _Times(query, tree), dict(joins(tree))
     found: set[str] = set()
@@ -161,7 +161,7 @@ def completing(query: Query, tree: Join) -> frozenset[str]:
     return frozenset(found)
 
 
-def patient(query: Query, span: timedelta) -> Query:
+def limit_waiting(query: Query, span: timedelta) -> Query:
     """The query whose rows wait for a partner for so long and no longer, where they would wait for ever.
 
     The inputs whose tuples would, or what decides on their partners, are seen through a window of that length; a window
@@ -177,7 +177,7 @@ def patient(query: Query, span: timedelta) -> Query:
     inputs = tuple(
         replace(input_, window=Range(span)) if input_.alias in chosen else input_ for input_ in query.inputs
     )
-    return patient(replace(query, inputs=inputs), span) if chosen else query
+    return limit_waiting(replace(query, inputs=inputs), span) if chosen else query
 
 
 def check_closing(query: Query, name: str) -> None:

@@ -47,7 +47,7 @@ class Punctuations(Sequence[Punctuation]):
     def __getitem__(self, at: int | slice) -> Punctuation | Punctuations:
         if isinstance(at, slice):
             return Punctuations(self.rows[at], self.marks[at], self.timed)
-        return Punctuation.of(int(self.rows[at]), int(self.marks[at]), self.timed)
+        return Punctuation.from_mark(int(self.rows[at]), int(self.marks[at]), self.timed)
 
     @classmethod
     def none(cls, *, timed: bool = False) -> Punctuations:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from weft.planned import PlannedQuery
 from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
 
-__all__ = ["Figures", "Progress", "QueryFigures", "StoreFigures", "StreamFigures", "figures", "since"]
+__all__ = ["Figures", "Progress", "QueryFigures", "StoreFigures", "StreamFigures", "batches_after", "figures"]
 
 Progress: TypeAlias = Mapping[str, Sequence[BatchMetrics]]
 
@@ -70,7 +70,7 @@ class Figures:
     mean_seconds: float
 
 
-def since(progress: Progress, counts: Mapping[str, int]) -> dict[str, list[BatchMetrics]]:
+def batches_after(progress: Progress, counts: Mapping[str, int]) -> dict[str, list[BatchMetrics]]:
     """The batches after the first so many of each query: those of this run, not of the one it continues."""
     return {name: list(batches)[counts.get(name, 0) :] for name, batches in progress.items()}
 

@@ -24,11 +24,11 @@ from weft.errors import QueryError, WeftError
 from weft.logical.waiting import check_closing
 from weft.planned import PlannedQuery
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.service.figures import figures, since
+from weft.service.figures import batches_after, figures
 from weft.service.pipeline import Pipeline
 from weft.service.startup import in_background, prepare
 from weft.service.view import line, screen, summary
-from weft.service.watch import logged, stop_signals, watch
+from weft.service.watch import log_batches, stop_signals, watch
 from weft.sinks import ConsoleSink, ParquetSink, Sink
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource
@@ -65,7 +65,7 @@ def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
         print(note, file=sys.stderr)
     console = Console(stderr=options.json)
     log = Path(str(pipeline.checkpoint)) / "spark.log"
-    with logged(options.log, options.json):
+    with log_batches(options.log, options.json):
         try:
             prepare(pipeline.master, console, log)
             _run(pipeline, planned, sinks, options, console)
@@ -142,7 +142,9 @@ def _run(
 
     def now() -> RunMoment:
         elapsed = time.monotonic() - began
-        return RunMoment(options.title, planned, since(session.progress, before), elapsed, stopping.is_set())
+        return RunMoment(
+            options.title, planned, batches_after(session.progress, before), elapsed, stopping.is_set()
+        )
 
     alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
     try:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from weft.errors import WeftError
 
-__all__ = ["Runs", "logged", "stop_signals", "watch"]
+__all__ = ["Runs", "log_batches", "stop_signals", "watch"]
 
 
 class Runs(Protocol):
@@ -69,7 +69,7 @@ def stop_signals(asked: Event) -> Iterator[None]:
 
 
 @contextmanager
-def logged(file: Path | None, output: bool) -> Iterator[None]:
+def log_batches(file: Path | None, output: bool) -> Iterator[None]:
     """The log of batches, to a file, to the output, or nowhere."""
     logger, handlers = logging.getLogger("weft"), list[logging.Handler]()
     if file is not None:

@@ -1,6 +1,6 @@
 """Sinks as plain data, so that a query that was added to a running session is there again after a crash.
 
-Guarantees: `make_sink` makes of what `described` gives a sink like the first; a sink that calls a function of the
+Guarantees: `make_sink` makes of what `describe_sink` gives a sink like the first; a sink that calls a function of the
 user's has no description.
 """
 
@@ -18,7 +18,7 @@ from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.protocol import Sink
 
-__all__ = ["described", "in_order", "make_sink", "portable_description", "same_place"]
+__all__ = ["describe_sink", "make_sink", "portable_description", "same_place", "sink_for"]
 
 
 Description: TypeAlias = "dict[str, object]"
@@ -40,14 +40,14 @@ class OrderableSink(Protocol):
         """The sink for results that leave in an order."""
 
 
-def described(sink: Sink) -> Description | None:
+def describe_sink(sink: Sink) -> Description | None:
     """What is needed to make a sink again; None: it cannot be."""
     return dict(sink.describe()) if isinstance(sink, DescribedSink) else None
 
 
 def portable_description(sink: Sink) -> Description | None:
     """What a task needs to make a sink again; None: it has none, or is of a user's own class."""
-    found = described(sink)
+    found = describe_sink(sink)
     return found if found is not None and type(make_sink(found)) is type(sink) else None
 
 
@@ -55,12 +55,12 @@ def same_place(one: Sink, other: Sink) -> bool:
     """Whether two sinks would write to the same place."""
     if one is other:
         return True
-    found = [described(sink) or {} for sink in (one, other)]
+    found = [describe_sink(sink) or {} for sink in (one, other)]
     places = [Path(str(place["path"])).resolve() for place in found if "path" in place]
     return len(places) == 2 and places[0] == places[1]
 
 
-def in_order(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
+def sink_for(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
     """The sink to write results to, given the order in which they leave; None stays None."""
     return sink.in_order() if ordering is not None and isinstance(sink, OrderableSink) else sink
 

@@ -18,7 +18,7 @@ from weft.errors import SourceError, nearest
 from weft.kernels.expr.arrow import arrow_type
 from weft.sources.records import BadRecord, Decoded, SourceFile, Target
 
-__all__ = ["Column", "Mask", "arrow_schema", "assemble", "located", "match_columns", "whole_file"]
+__all__ = ["Column", "Mask", "arrow_schema", "assemble", "locate_bad_rows", "match_columns", "whole_file"]
 
 Mask = NDArray[np.bool_]
 Locate = Callable[
@@ -103,7 +103,9 @@ def _quote(scalar: Any) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-def located(file: SourceFile, batch: pa.RecordBatch, reasons: Mapping[int, str], locate: Locate) -> Decoded:
+def locate_bad_rows(
+    file: SourceFile, batch: pa.RecordBatch, reasons: Mapping[int, str], locate: Locate
+) -> Decoded:
     """The batch with its bad rows described by `locate`."""
     places = locate(list(reasons)) if reasons else ()
     return Decoded(

@@ -160,7 +160,7 @@ class FileCursor:
             self._forget(name)
         new = [
             (status.modified, name, status)
-            for name in self._taken.among(names)
+            for name in self._taken.not_taken(names)
             if name not in self._waiting and (status := self._status(name)) is not None
         ]
         for _, name, status in sorted(new, key=lambda one: one[:2]):
@@ -210,7 +210,7 @@ class FileCursor:
     def _status(self, name: str) -> FileStatus | None:
         """What the file system says of a file, None if it is gone; of one that it will not tell of, nothing known."""
         try:
-            return FileStatus.of(self._path(name))
+            return FileStatus.read(self._path(name))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:

@@ -47,7 +47,7 @@ class FileStatus:
     changed: int  # when the file was last written to or renamed, whatever time it was given
 
     @classmethod
-    def of(cls, path: str) -> FileStatus:
+    def read(cls, path: str) -> FileStatus:
         """As it is now; an OSError if it cannot be had."""
         found = os.stat(path)
         return cls(found.st_size, found.st_mtime_ns, found.st_ino, max(found.st_ctime_ns, found.st_mtime_ns))

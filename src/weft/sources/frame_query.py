@@ -26,7 +26,7 @@ from weft.ports.source import Offer, Part, Place
 from weft.sources.file_cursor import FileCursor, FileRules
 from weft.sources.listing import Listing, name_matcher
 
-__all__ = ["FrameCursor", "FrameFolder", "put_down"]
+__all__ = ["FrameCursor", "FrameFolder", "write_arrow_files"]
 
 _WRITTEN = "file string"
 _FILE_BYTES = 64 << 20  # of rows, after which a task begins another file
@@ -104,11 +104,11 @@ class _Writer:
 
         context = TaskContext.get()
         task = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        names = list(put_down(batches, self.folder, "part-{:05d}-{}".format(*task)))
+        names = list(write_arrow_files(batches, self.folder, "part-{:05d}-{}".format(*task)))
         yield pa.record_batch({"file": pa.array(names, pa.string())})
 
 
-def put_down(batches: Iterator[pa.RecordBatch], folder: str, prefix: str) -> Iterator[str]:
+def write_arrow_files(batches: Iterator[pa.RecordBatch], folder: str, prefix: str) -> Iterator[str]:
     """Write rows into files of bounded size; the name of each once it is complete."""
     filled = (batch for batch in batches if batch.num_rows)
     number, batch = 0, next(filled, None)

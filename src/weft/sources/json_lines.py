@@ -24,7 +24,7 @@ import pyarrow.json as pj
 
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import DataType, Field
-from weft.sources.columns import Column, assemble, located
+from weft.sources.columns import Column, assemble, locate_bad_rows
 from weft.sources.lines import RETURN, Positions, Spans, as_bytes, line_ends, spans_between
 from weft.sources.records import Decoded, SourceFile, Target
 from weft.sources.texts import doubles_to, integers_to, read_texts
@@ -56,7 +56,7 @@ def decode_json(file: SourceFile, target: Target) -> Decoded:
     columns = [_column(_merged(table, keys, field), field.type) for field in target.schema]
     batch, reasons = assemble(columns, target)
     wrong |= {int(kept[row]): reason for row, reason in reasons.items()}
-    return located(file, batch, dict(sorted(wrong.items())), spans.places)
+    return locate_bad_rows(file, batch, dict(sorted(wrong.items())), spans.places)
 
 
 def _read_lines(spans: Spans, keys: Spellings) -> tuple[pa.Table, Positions, dict[int, str]]:

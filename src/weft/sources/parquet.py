@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from weft.logical.schema import Schema
-from weft.sources.columns import assemble, located, whole_file
+from weft.sources.columns import assemble, locate_bad_rows, whole_file
 from weft.sources.conform import check_types, conform
 from weft.sources.records import Decoded, SourceFile, Target
 
@@ -146,7 +146,7 @@ def decode_table(
     fields = target.schema.fields
     columns = [conform(table.column(place), field.type) for place, field in zip(places, fields, strict=True)]
     batch, reasons = assemble(columns, target)
-    return located(
+    return locate_bad_rows(
         file, batch, reasons, lambda rows: [_place(table, places, target.schema, row, before) for row in rows]
     )
 

@@ -41,7 +41,7 @@ class TakenNames:
     def __len__(self) -> int:
         return len(self._all)
 
-    def among(self, names: AbstractSet[str]) -> AbstractSet[str]:
+    def not_taken(self, names: AbstractSet[str]) -> AbstractSet[str]:
         """Those of the names of all files there are that have not been taken."""
         for name in self._gone.keys() & names:  # it is back
             del self._gone[name]

@@ -257,7 +257,7 @@ class _Joins:
             if any(name.text.lower() == other.text.lower() for other in join.using[:place]):
                 raise name.error(f"USING names {name.text} twice", "leave it out once")
             try:
-                one, equality = Scope(left.inputs, merged).united(
+                one, equality = Scope(left.inputs, merged).merge_using(
                     Scope(right.inputs, merged), name.text, join.kind
                 )
             except QueryError as error:

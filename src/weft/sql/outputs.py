@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from weft.errors import QueryError, SqlError
 from weft.logical.expr import Column, Expr, columns
-from weft.logical.output import Output, numbered, star
+from weft.logical.output import Output, star, with_distinct_names
 from weft.logical.query import PRESENT
 from weft.sql.expressions import bind_expression
 from weft.sql.reject import refuse_arguments, unsupported
@@ -118,4 +118,4 @@ def _star(shown: Sequence[Shown]) -> tuple[Output, ...]:
         expr = column.expr if isinstance(column, Merged) else column
         first = next(columns(expr))
         named.append((first.name if rivals[name] == 1 else f"{first.alias}_{first.name}", expr))
-    return numbered(named)
+    return with_distinct_names(named)

@@ -18,7 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError, TokenError
 from weft.errors import QueryError, SqlError
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.sql.dialect import WeftSql
-from weft.sql.quotes import with_names
+from weft.sql.quotes import mark_names
 from weft.sql.source import Piece, Source, Span
 
 __all__ = ["Bracket", "Parsed", "parse_fragment", "parse_select"]
@@ -96,7 +96,7 @@ def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> Source:
     if not text.isprintable() and any(0xD800 <= ord(char) < 0xE000 for char in text):
         raise Source("").error((0, 0), "the text is not valid Unicode: it contains half a surrogate pair")
     try:
-        source = Source(text, with_names(text, _DIALECT.tokenize(text)), limits)
+        source = Source(text, mark_names(text, _DIALECT.tokenize(text)), limits)
     except TokenError as error:
         end = min(error.end or len(text), len(text))
         raise Source(text).error(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
 
-__all__ = ["is_double_quoted", "with_names"]
+__all__ = ["is_double_quoted", "mark_names"]
 
 _BEFORE = (
     TokenType.DOT,
@@ -31,7 +31,7 @@ def is_double_quoted(text: str, token: Token) -> bool:
     return token.token_type is TokenType.STRING and text[token.start] == '"'
 
 
-def with_names(text: str, tokens: Sequence[Token]) -> tuple[Token, ...]:
+def mark_names(text: str, tokens: Sequence[Token]) -> tuple[Token, ...]:
     """The tokens of a text, those in double quotes that are names as names."""
     if '"' not in text:
         return tuple(tokens)

@@ -155,4 +155,4 @@ def _from_keyword(source: Source, name: str, span: Span) -> Span:
     keyword = source.clause(_SIGNS.get(name, name.split()[0]))
     if keyword is None or keyword[0] > span[1]:
         return span
-    return source.closed((keyword[0], max(keyword[1], span[1])))
+    return source.close_span((keyword[0], max(keyword[1], span[1])))

@@ -130,7 +130,7 @@ class Scope:
                 found.append(merged.expr)
         return found + [input_.column(name) for input_ in having]
 
-    def united(self, right: Scope, name: str, kind: str) -> tuple[Merged, Expr]:
+    def merge_using(self, right: Scope, name: str, kind: str) -> tuple[Merged, Expr]:
         """What USING says of a column here and to the right: the one column it becomes, and the equality."""
         sides = self.unqualified(name), right.unqualified(name)
         both = (*self.inputs, *right.inputs)

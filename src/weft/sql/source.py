@@ -130,7 +130,7 @@ class Source:
                 return index
         return last
 
-    def closed(self, span: Span) -> Span:
+    def close_span(self, span: Span) -> Span:
         """The span and the parenthesis that closes what is open at its end."""
         last = self._closing(self._index(span[0]), self._index(span[1] - 1))
         return span[0], max(span[1], self.tokens[last].end + 1)

@@ -73,14 +73,14 @@ class Estimator:
             found = self._tuples[start, mask] = self.rates[start] * product / (unbounded + 1)
         return found
 
-    def met(self, start: int, known: int, store: int) -> float:
+    def tuples_met(self, start: int, known: int, store: int) -> float:
         """How many stored results a tuple meets within windows and time bounds, whatever joins them with it."""
         both = known | store
         alone = self.tuples(start, known) * self.selectivity(both)
         separately = self.selectivity(known) * self.selectivity(store)
         return self.tuples(start, both) * separately / alone if alone else 0.0
 
-    def looked_up(self, start: int, known: int, store: int) -> float:
+    def pairs_looked_up(self, start: int, known: int, store: int) -> float:
         """Pairs per second that equalities let meet, before conditions other than these are checked."""
         both = frozenset(self.query.aliases[i] for i in bits(known | store))
         inside = [frozenset(self.query.aliases[i] for i in bits(mask)) for mask in (known, store)]

@@ -24,7 +24,7 @@ __all__ = [
     "agreement",
     "check_heavy",
     "fits",
-    "joined",
+    "joined_distribution",
     "key_column",
 ]
 
@@ -96,7 +96,7 @@ def agreement(parts: Sequence[Distribution]) -> float:
     return math.fsum(_weights(parts).values()) + _light(parts)
 
 
-def joined(parts: Sequence[Distribution]) -> Distribution:
+def joined_distribution(parts: Sequence[Distribution]) -> Distribution:
     """How the values are spread over the combinations that have one in common."""
     if len(parts) == 1:
         return parts[0]

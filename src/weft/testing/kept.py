@@ -41,7 +41,7 @@ class KeptResults:
         self.commit(batch_id, rows)
         self.marks.append(punctuations)
 
-    def of(self, batch_id: int) -> pa.Table:
+    def results_of(self, batch_id: int) -> pa.Table:
         """What a batch gave."""
         return self.tables.get(batch_id, self.schema.empty_table())
 

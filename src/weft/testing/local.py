@@ -171,7 +171,7 @@ class LocalRunner:
             if sink.marks or self.graph.member(name).ordering
         }
 
-    def resumed(self, graph: PhysicalGraph, number: int) -> LocalRunner:
+    def resume_at(self, graph: PhysicalGraph, number: int) -> LocalRunner:
         """A runner that goes on with a batch after some in which no query ran: nothing is stored any more.
 
         What is known of the streams is still known.
@@ -244,10 +244,10 @@ class LocalRunner:
         for error in ended.ran.reports.answers.broken.values():
             raise error
         number = ended.ran.number
-        return {m.name: self._given_in(m, number) for m in self.graph.members}
+        return {m.name: self._results_of(m, number) for m in self.graph.members}
 
-    def _given_in(self, member: Member, number: int) -> pa.Table:
-        return self._kept[member.name].of(number)
+    def _results_of(self, member: Member, number: int) -> pa.Table:
+        return self._kept[member.name].results_of(number)
 
     def results(self, name: str | None = None) -> pa.Table:
         """The results of all batches so far, of a query or of the only one."""

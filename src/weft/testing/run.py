@@ -136,7 +136,7 @@ class LocalRun:
             for error in ended.ran.reports.answers.broken.values():
                 raise error
             for name, sink in self._sinks.items():
-                given[name].append(sink.of(ended.ran.number))
+                given[name].append(sink.results_of(ended.ran.number))
             more = self._loop.run_next()
         return {name: pa.concat_tables(tables) for name, tables in given.items()}
 
