@@ -194,7 +194,7 @@ class Query:
         return connected(start, self.edges)
 
     def columns_of(self, alias: str) -> tuple[Column, ...]:
-        """The columns of an input that the query reads, its event time aside; `Input.present` comes last."""
+        """The columns of an input that expressions or its window name, in order; `Input.present` comes last."""
         seen = {column for expr in self.expressions() for column in columns(expr)}
         input_ = self.input(alias)
         seen.update(input_.counted_per)

@@ -32,7 +32,7 @@ def is_double_quoted(text: str, token: Token) -> bool:
 
 
 def mark_names(text: str, tokens: Sequence[Token]) -> tuple[Token, ...]:
-    """The tokens of a text, those in double quotes that are names as names."""
+    """The tokens of a text, in which those in double quotes that stand where only a name can are identifiers."""
     if '"' not in text:
         return tuple(tokens)
     found: list[Token] = []
@@ -67,7 +67,7 @@ def _end_of_quoted(text: str, tokens: Sequence[Token], place: int) -> int:
 
 
 def _begins_list(token: Token, before: Token | None, in_brackets: bool) -> bool:
-    """Whether names are listed after a token."""
+    """Whether a list of names follows a token."""
     if token.token_type is TokenType.L_PAREN:
         return before is not None and before.token_type is TokenType.USING
     return in_brackets and token.token_type is not TokenType.IDENTIFIER and token.text.upper() == "PER"
