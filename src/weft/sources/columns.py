@@ -28,7 +28,7 @@ Locate = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Converted values, and which rows had a value that is none of the type (None: no row)."""
+    """Converted values, and which rows had a value that is not of the type (None: no row)."""
 
     values: Any
     bad: Mask | None = None
@@ -106,7 +106,7 @@ def _quote(scalar: Any) -> str:
 def locate_bad_rows(
     file: SourceFile, batch: pa.RecordBatch, reasons: Mapping[int, str], locate: Locate
 ) -> Decoded:
-    """The batch with its bad rows described by `locate`."""
+    """The good rows, and a record for each bad one, whose row, line, offset and text ``locate`` tells."""
     places = locate(list(reasons)) if reasons else ()
     return Decoded(
         batch,

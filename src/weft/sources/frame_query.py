@@ -1,8 +1,8 @@
-"""A streaming DataFrame put down as Arrow files, by a small streaming query of its own.
+"""Writes a streaming DataFrame to Arrow files, by a small streaming query of its own.
 
 Guarantees: the rows of each of Spark's batches become one folder of files, which is there as a whole or not at all:
 tasks write elsewhere, and the files of the attempts that count are put in place by one rename. A batch that Spark runs
-again because it could not note its end finds its folder and is passed over, so that every row is put down once. Spark's
+again because it could not note its end finds its folder and is skipped, so that every row is written once. Spark's
 checkpoint lies beside the files; if either was lost, the numbers of batches do not follow each other, and that is an
 error instead of rows that come twice or never. Files are deleted once they were read and their batch is committed.
 """
@@ -34,22 +34,22 @@ _FILE_BYTES = 64 << 20  # of rows, after which a task begins another file
 
 @dataclass(frozen=True, slots=True)
 class FrameFolder:
-    """Where the batches of a DataFrame are put down."""
+    """The folder that the batches of a DataFrame are written to."""
 
     root: Path
 
     @property
     def placed(self) -> Path:
-        """The batches that are there as a whole."""
+        """The folder of the batches that are complete."""
         return self.root / "arrow"
 
     @property
     def checkpoint(self) -> Path:
-        """What Spark notes of its query."""
+        """The folder of Spark's own checkpoint of the query."""
         return self.root / "spark"
 
     def batches(self) -> list[int]:
-        """The numbers of the batches that were put down, in order; the last one stays even when it was read."""
+        """The numbers of the batches that were written, in order; the last one stays even when it was read."""
         found = (re.fullmatch(r"batch-(\d+)", entry.name) for entry in self.placed.iterdir())
         return sorted(int(match[1]) for match in found if match)
 
@@ -58,7 +58,7 @@ class FrameFolder:
         return self.placed / f"batch-{number:012d}"
 
     def place(self, frame: Any, number: int) -> None:
-        """Put a batch down, unless it is there already."""
+        """Write a batch, unless it is there already."""
         self.placed.mkdir(parents=True, exist_ok=True)
         before = self.batches()
         last = before[-1] if before else -1
@@ -85,7 +85,7 @@ class FrameFolder:
 
 
 def _flush(folder: Path) -> None:
-    """See to it that the names in a folder outlive the machine's crash."""
+    """Make sure that the names in a folder survive a crash of the machine."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -109,7 +109,7 @@ class _Writer:
 
 
 def write_arrow_files(batches: Iterator[pa.RecordBatch], folder: str, prefix: str) -> Iterator[str]:
-    """Write rows into files of bounded size; the name of each once it is complete."""
+    """Write rows into files of bounded size; gives the name of each when it is complete."""
     filled = (batch for batch in batches if batch.num_rows)
     number, batch = 0, next(filled, None)
     while batch is not None:
@@ -128,7 +128,7 @@ def write_arrow_files(batches: Iterator[pa.RecordBatch], folder: str, prefix: st
 
 
 class FrameCursor:
-    """The query that puts a DataFrame down, and the files of it that have been taken."""
+    """The query that writes a DataFrame to files, and those of its files that have been taken."""
 
     def __init__(self, frame: Any, place: Place) -> None:
         self._stream, self._folder = place.stream, FrameFolder(place.folder.absolute())
@@ -156,7 +156,7 @@ class FrameCursor:
             raise
 
     def look(self, now: float) -> Offer:
-        """What was put down and not taken; a `SourceError` if the query has failed."""
+        """The files that were written and not taken; a `SourceError` if the query has failed."""
         self._raise_if_ended()
         return self._files.look(now)
 
@@ -189,18 +189,18 @@ class FrameCursor:
         self._files.release(parts)
 
     def catch_up(self) -> None:
-        """Wait until the query has put down all that its sources have; that it failed, the next look tells."""
+        """Wait until the query has written all that its sources have; if it fails, the next look says so."""
         with contextlib.suppress(Exception):
             self._query.processAllAvailable()
         self._files.catch_up()
 
     def close(self) -> None:
-        """Stop the query; where Spark itself has ended, there is none."""
+        """Stop the query, unless Spark itself has ended."""
         with contextlib.suppress(Exception):
             self._query.stop()
 
 
 def _first_lines(text: str) -> str:
-    """The beginning of a message of Spark's, which may go on for pages."""
+    """The beginning of a message of Spark's, which may have many lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " ".join(lines[:3])[:500]

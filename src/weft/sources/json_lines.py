@@ -230,7 +230,7 @@ def _told(error: ValueError) -> str:
 
 
 def _at_first_sight(spans: Spans, lines: Positions, keys: Spellings) -> dict[int, str]:
-    """Of some lines those that are no JSON, no object, or have a value of another kind: not all that are wrong."""
+    """The lines that are no JSON, no object, or have a value of another kind; others may be wrong, too."""
     kinds = [(key, field, _KINDS.get(field.type.name, str)) for key, field in keys]
     reasons = {int(line): _reason(spans.text(line), kinds) for line in lines}
     return {line: reason for line, reason in reasons.items() if reason is not None}

@@ -79,7 +79,7 @@ class Listing:
         self._folders: dict[str, _Folder] = {}
 
     def refresh(self) -> bool:
-        """Look again; whether anything was listed anew (otherwise `names` are as before)."""
+        """Look again; True if a folder was listed anew, otherwise `names` are as before."""
         folders = dict(self._walk())
         if folders.keys() == self._folders.keys() and all(
             folders[name] is self._folders[name] for name in folders
@@ -136,7 +136,7 @@ class Listing:
     def _sorted_out(
         self, entries: Iterable[os.DirEntry[str] | _Entry]
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """The names of files and of folders that count."""
+        """The names of the files that are the stream's, and of the folders that are looked into."""
         files, folders = set[str](), set[str]()
         for entry in entries:
             name = entry.name
@@ -150,7 +150,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An entry of a folder of which only the name is known, asked in the same way as one that was scanned."""
+    """An entry of a folder of which only the name is known; it answers what is asked of an `os.DirEntry`."""
 
     folder: str
     name: str

@@ -49,9 +49,8 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False, limits: Limi
 
 def input_order(query: str | Statement, catalog: Catalog) -> tuple[str, ...]:
     """The names of a query's inputs in the order of FROM, which a `Query` does not keep."""
-    statement = (
-        read_statement(query, UNLIMITED) if isinstance(query, str) else query
-    )  # its size was checked before
+    # The size of a text was checked when the query was parsed.
+    statement = read_statement(query, UNLIMITED) if isinstance(query, str) else query
     return tuple(input_.alias for input_ in _inputs(statement, catalog).values())
 
 
