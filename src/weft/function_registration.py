@@ -27,7 +27,7 @@ _TAKES = "it takes one Arrow array per argument and gives one of the same length
 
 
 def declare_function(name: str, function: Callable[..., Any], returns: str | DataType) -> UserFunction:
-    """How a function is called, as far as its name, its signature and its type say."""
+    """The declaration of a function, from its name, its signature and the type that it gives."""
     check(name, str, FunctionError, "a function's name", 'use a text, as in "similar"')
     check(returns, str | DataType, FunctionError, "a function's type", 'use a text, as in "boolean"')
     if not callable(function):
@@ -77,7 +77,7 @@ def with_expectations(
 
 
 def pack_function(name: str, function: Callable[..., Any], returns: str | DataType) -> PackedFunction:
-    """A function as it is called and as bytes that another process can make it of."""
+    """A function's declaration, and the function as bytes from which another process can make it again."""
     declaration = declare_function(name, function, returns)
     from pyspark import cloudpickle  # functions travel as Spark's own; planning without them needs no Spark
 

@@ -1,4 +1,4 @@
-"""The path of a query, on one screen: parse, bind, plan, run.
+"""The session: registers streams and functions, and parses, binds, plans and runs queries.
 
 Guarantees: a query that is refused leaves the session as it was. All queries go through one planner (`planning.py`),
 be it one or many, before the start and while they run: what `explain` shows before the start is what will run.
@@ -292,7 +292,7 @@ class Session:
         self._run_under_way().process_all_available()
 
     def await_termination(self, timeout: int | None = None) -> bool:
-        """Wait until the session has stopped or failed, or so many seconds; whether it has stopped."""
+        """Wait until the session has stopped or failed, or so many seconds; True if it has stopped."""
         return self._run_under_way().await_termination(timeout)
 
     def stop(self) -> None:

@@ -71,7 +71,7 @@ class Figures:
 
 
 def batches_after(progress: Progress, counts: Mapping[str, int]) -> dict[str, list[BatchMetrics]]:
-    """The batches after the first so many of each query: those of this run, not of the one it continues."""
+    """The batches of each query after its first ``counts``: those of this run, not of the one it continues."""
     return {name: list(batches)[counts.get(name, 0) :] for name, batches in progress.items()}
 
 

@@ -50,7 +50,7 @@ def read_source(node: Node, schema: Node | None, root: Path) -> FilesSource | Ra
 
 
 def resolve_path(node: Node, root: Path) -> str:
-    """A path or URI; what is relative begins at ``root``."""
+    """The path or URI that an entry names; a relative path begins at ``root``."""
     text = node.text("name a path, as in in/videos")
     if not text.strip() or "\0" in text:
         raise node.error(f"{text!r} is not a path", "name one, as in in/videos")
@@ -104,7 +104,7 @@ def _rate(node: Node, given: Node | None, schema: Schema | None) -> RateSource:
 
 
 def _kind(node: Node) -> Kind:
-    """A column: the name of a kind, or one with what it needs."""
+    """How a column is generated: the name of a kind, alone or with its arguments."""
     if isinstance(node.value, str):
         name = node.choice("kind of column", _ALONE)
         return _ALONE[name]()

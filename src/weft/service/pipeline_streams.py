@@ -35,14 +35,14 @@ _TIMES: dict[str, Callable[[Node], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class StreamEntry:
-    """What a file says of a stream beyond what the session knows."""
+    """What a file says of a stream that the session is not told when the stream is registered."""
 
     source: FilesSource | RateSource | None
     statistics: StreamStatistics | None
 
 
 def add_stream(session: Session, name: str, node: Node, root: Path) -> StreamEntry:
-    """Register a stream; what is known of it."""
+    """Register a stream with the session; returns what else the file says of it."""
     found = node.section(_ENTRIES)
     schema = found.get("schema")
     source = read_source(found["source"], schema, root) if "source" in found else None
@@ -76,7 +76,7 @@ def _statistics(stream: str, schema: Schema, node: Node, rate: float | None) -> 
 
 
 def _field(stream: str, schema: Schema, name: str, node: Node, taken: Collection[str]) -> Field:
-    """The column of a name, which nothing has been said of yet."""
+    """The column of that name; an error if there is none, or if it was named before."""
     field = schema.find(name)
     if field is None:
         raise node.error(f"{stream} has no column {name!r}", nearest(name, schema.names))

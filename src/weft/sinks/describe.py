@@ -1,7 +1,7 @@
 """Sinks as plain data, so that a query that was added to a running session is there again after a crash.
 
-Guarantees: `make_sink` makes of what `describe_sink` gives a sink like the first; a sink that calls a function of the
-user's has no description.
+Guarantees: from what `describe_sink` gives, `make_sink` makes a sink like the first; a sink that calls a function of
+the user's has no description.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class OrderableSink(Protocol):
 
 
 def describe_sink(sink: Sink) -> Description | None:
-    """What is needed to make a sink again; None: it cannot be."""
+    """What is needed to make a sink again; None if it cannot be made again."""
     return dict(sink.describe()) if isinstance(sink, DescribedSink) else None
 
 
 def portable_description(sink: Sink) -> Description | None:
-    """What a task needs to make a sink again; None: it has none, or is of a user's own class."""
+    """What a task needs to make a sink again; None if it has no description, or is of a user's own class."""
     found = describe_sink(sink)
     return found if found is not None and type(make_sink(found)) is type(sink) else None
 

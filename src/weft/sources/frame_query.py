@@ -39,7 +39,7 @@ class FrameFolder:
     root: Path
 
     @property
-    def placed(self) -> Path:
+    def complete_batches(self) -> Path:
         """The folder of the batches that are complete."""
         return self.root / "arrow"
 
@@ -50,16 +50,16 @@ class FrameFolder:
 
     def batches(self) -> list[int]:
         """The numbers of the batches that were written, in order; the last one stays even when it was read."""
-        found = (re.fullmatch(r"batch-(\d+)", entry.name) for entry in self.placed.iterdir())
+        found = (re.fullmatch(r"batch-(\d+)", entry.name) for entry in self.complete_batches.iterdir())
         return sorted(int(match[1]) for match in found if match)
 
     def batch(self, number: int) -> Path:
         """The folder of a batch."""
-        return self.placed / f"batch-{number:012d}"
+        return self.complete_batches / f"batch-{number:012d}"
 
     def place(self, frame: Any, number: int) -> None:
         """Write a batch, unless it is there already."""
-        self.placed.mkdir(parents=True, exist_ok=True)
+        self.complete_batches.mkdir(parents=True, exist_ok=True)
         before = self.batches()
         last = before[-1] if before else -1
         if number == last:
@@ -78,7 +78,7 @@ class FrameFolder:
             os.rename(writing / row[0], ready / row[0])
         _flush(ready)
         os.rename(ready, self.batch(number))
-        _flush(self.placed)
+        _flush(self.complete_batches)
         for old in before:
             with contextlib.suppress(OSError):  # it is not empty: there are files that wait to be read
                 self.batch(old).rmdir()
@@ -132,20 +132,20 @@ class FrameCursor:
 
     def __init__(self, frame: Any, place: Place) -> None:
         self._stream, self._folder = place.stream, FrameFolder(place.folder.absolute())
-        self._folder.placed.mkdir(parents=True, exist_ok=True)
+        self._folder.complete_batches.mkdir(parents=True, exist_ok=True)
         self._failure: SourceError | None = None
-        listing = Listing(str(self._folder.placed), name_matcher(None), recursive=True)
+        listing = Listing(str(self._folder.complete_batches), name_matcher(None), recursive=True)
         here = replace(place, state={**place.state, "folder": listing.root})  # a checkpoint may be moved
         self._files = FileCursor(here, "arrow", listing, FileRules(clean="delete"))
         name = f"weft: {place.stream} [{zlib.crc32(str(self._folder.root).encode()):08x}]"
         self._query = (
             frame.writeStream.queryName(name)
             .option("checkpointLocation", str(self._folder.checkpoint))
-            .foreachBatch(self._put_down)
+            .foreachBatch(self._write_batch)
             .start()
         )
 
-    def _put_down(self, frame: Any, number: int) -> None:
+    def _write_batch(self, frame: Any, number: int) -> None:
         try:
             self._folder.place(frame, number)
         except WeftError as error:

@@ -55,7 +55,7 @@ def reference_join(
 def join_within_times(
     query: Query, tables: Mapping[str, pa.Table], functions: Mapping[str, Callable[..., Any]] | None = None
 ) -> pa.Table:
-    """What fulfils all but the `ROWS` windows: the columns of the result, and per input the number of its row.
+    """The results before `ROWS` windows are applied: their columns, and per input the number of its row.
 
     That number is NULL where an outer join found no tuple. Inputs that a semi or anti join looks for have none.
     """
