@@ -24,7 +24,7 @@ _TREND = 24
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """What came in: ``rows`` took part, the others were set aside; ``backlog`` files wait."""
+    """What came in from a stream: ``rows`` took part, the others were set aside; ``backlog`` parts wait."""
 
     name: str
     rows: int
@@ -37,8 +37,11 @@ class StreamFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """What came out; ``hops`` are the last batch's seconds: reading, then each hop. ``trend`` is the results of the
-    last batches, oldest first."""
+    """What came out of a query.
+
+    ``hops`` are the seconds of the last batch: for reading, then for each hop. ``trend`` is how many results each of
+    the last batches gave, oldest first.
+    """
 
     name: str
     results: int

@@ -64,7 +64,7 @@ def _both(
 
 
 def in_background(work: Callable[[], None]) -> Future[None]:
-    """Work in a thread that does not keep the process alive."""
+    """Do something in a thread that does not keep the process alive; the future tells its end, or its error."""
     done: Future[None] = Future()
 
     def run() -> None:

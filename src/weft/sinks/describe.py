@@ -34,7 +34,7 @@ class DescribedSink(Protocol):
 
 @runtime_checkable
 class OrderableSink(Protocol):
-    """A sink that writes results which leave in an order differently from others."""
+    """A sink that writes ordered results in another way than unordered ones."""
 
     def in_order(self) -> Sink:
         """The sink for results that leave in an order."""

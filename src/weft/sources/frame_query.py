@@ -57,7 +57,7 @@ class FrameFolder:
         """The folder of a batch."""
         return self.complete_batches / f"batch-{number:012d}"
 
-    def place(self, frame: Any, number: int) -> None:
+    def write_batch(self, frame: Any, number: int) -> None:
         """Write a batch, unless it is there already."""
         self.complete_batches.mkdir(parents=True, exist_ok=True)
         before = self.batches()
@@ -147,7 +147,7 @@ class FrameCursor:
 
     def _write_batch(self, frame: Any, number: int) -> None:
         try:
-            self._folder.place(frame, number)
+            self._folder.write_batch(frame, number)
         except WeftError as error:
             self._failure = SourceError(f"{self._stream}: {error.message}", hint=error.hint)
             raise

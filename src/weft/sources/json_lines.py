@@ -150,7 +150,7 @@ def _spellings(content: bytes, lowered: bytes, key: str) -> set[str]:
 
 
 def _first_keys(spans: Spans) -> Sequence[str]:
-    """The keys of the first of the first lines that is an object."""
+    """The keys of the first object, if there is one among the first lines."""
     for line in range(min(len(spans), _FEW)):
         try:
             record = json.loads(spans.text(line).decode())

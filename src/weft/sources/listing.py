@@ -27,7 +27,7 @@ _COARSE = 2_500_000_000  # the same on file systems that count seconds
 
 
 def is_passed_over(name: str) -> bool:
-    """Whether a file is none of the stream's, as its name (without folders) says: hidden, or being written.
+    """Whether a file is not read, as its name (without folders) says that it is hidden or being written.
 
     >>> is_passed_over("part-1.parquet.inprogress"), is_passed_over("part-1.parquet")
     (True, False)

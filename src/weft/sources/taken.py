@@ -71,7 +71,7 @@ class TakenNames:
         self._since = []
 
     def _missed(self, present: Collection[str], now: float) -> frozenset[str]:
-        """Names that may be forgotten: those that have been missed for long enough."""
+        """The names that may be forgotten: those whose files have been gone for long enough."""
         gone = self._all.difference(present)
         self._gone = {name: min(self._gone.get(name, now), now) for name in gone}
         return frozenset(name for name, since in self._gone.items() if now - since >= _FORGET_AFTER)

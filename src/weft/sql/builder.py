@@ -41,7 +41,7 @@ def from_(stream: str, *, alias: str | None = None, window: WindowLike | None = 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Builder:
-    """A query in the making."""
+    """A query that is not finished; every call gives a new one with something added."""
 
     items: tuple[Item, ...] = ()
     relations: tuple[Relation, ...] = ()

@@ -42,7 +42,7 @@ class WeftSql(Spark):
     """The dialect that `weft.sql.parse` reads."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Spark's words; none of them swallows the rest of the text."""
+        """Spark's tokenizer, in which no word makes the rest of the text an opaque command."""
 
         COMMANDS: ClassVar = set()
 
