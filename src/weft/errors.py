@@ -150,7 +150,7 @@ class SinkError(WeftError):
 
 
 class StateError(WeftError):
-    """Stored data cannot be read, or not be used in the way that was asked."""
+    """Stored data cannot be read, or cannot be used in the way that was asked for."""
 
     stage = "state"
 

@@ -21,13 +21,13 @@ from weft.sql.expressions import is_function_name
 from weft.stats.statistics import Statistics
 from weft.validation import check
 
-__all__ = ["declared", "pack_function", "with_expectations"]
+__all__ = ["declare_function", "pack_function", "with_expectations"]
 
 _TAKES = "it takes one Arrow array per argument and gives one of the same length"
 
 
-def declared(name: str, function: Callable[..., Any], returns: str | DataType) -> UserFunction:
-    """How a function is called, as far as its name, its signature and its type say."""
+def declare_function(name: str, function: Callable[..., Any], returns: str | DataType) -> UserFunction:
+    """The declaration of a function, from its name, its signature and the type that it gives."""
     check(name, str, FunctionError, "a function's name", 'use a text, as in "similar"')
     check(returns, str | DataType, FunctionError, "a function's type", 'use a text, as in "boolean"')
     if not callable(function):
@@ -77,8 +77,8 @@ def with_expectations(
 
 
 def pack_function(name: str, function: Callable[..., Any], returns: str | DataType) -> PackedFunction:
-    """A function as it is called and as bytes that another process can make it of."""
-    declaration = declared(name, function, returns)
+    """A function's declaration, and the function as bytes from which another process can make it again."""
+    declaration = declare_function(name, function, returns)
     from pyspark import cloudpickle  # functions travel as Spark's own; planning without them needs no Spark
 
     try:

@@ -44,7 +44,7 @@ def own_java() -> Path:
 
 
 def use_own_java() -> None:
-    """Have what this process starts use the environment's own Java, if there is one and JAVA_HOME does not say else."""
+    """Have what this process starts use the environment's own Java, if there is one and JAVA_HOME is not set."""
     if not os.environ.get("JAVA_HOME") and (own_java() / "bin" / "java").exists():
         os.environ["JAVA_HOME"] = str(own_java())
 
@@ -75,7 +75,7 @@ def _hint(home: str | None) -> str:
 
 
 def look_at(program: str | Path) -> Java | None:
-    """What a `java` says of itself; None if it does not run, as the one that macOS has in place of a Java."""
+    """What a `java` says of itself; None if it does not run, like the placeholder that macOS has."""
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(

@@ -19,8 +19,8 @@ __all__ = ["batch_bytes", "bytes_of", "machine_memory", "portion_bytes", "task_m
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _HINT = 'use a number of bytes, or a text as in "2 GB"'
 
-_LEAST = 1 << 26  # with less, no task gets anywhere
-_MOST = 1 << 32  # more, unasked, is better left to the files that tasks map
+_LEAST = 1 << 26  # with less, a task cannot work
+_MOST = 1 << 32  # a task gets more only if users ask for it: the rest is for the files that tasks map
 
 # A portion of matches is in memory several times over: row numbers, columns, what is computed of them, what is
 # written. Beyond some size larger portions are no faster, since they leave the caches anyway.

@@ -46,7 +46,7 @@ __all__ = ["Planner", "StartPlan"]
 
 _LOG = logging.getLogger("weft")
 
-# Of what a partition has on average, what is enough for the optimiser to scatter a value.
+# So many times the share of an average partition is enough of a value for the optimiser to scatter it.
 HEAVY = 1.5 * min(BOUNDS)
 
 
@@ -72,7 +72,7 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A plan for all queries, the order in which predicates are searched by, and the results of every group."""
+    """A plan for all queries, the ranking of predicates to search stores by, and the optimiser's result per group."""
 
     plan: WorkloadPlan
     ranks: tuple[Expr, ...]
@@ -123,7 +123,7 @@ class Planner:
         samples: Samples | None = None,
         afresh: bool = False,
     ) -> Decision:
-        """The plan for the queries that are to run, given those that do; ``afresh``, though these have not changed."""
+        """The plan for the queries that are to run, given those that do; ``afresh``: plan even if none has changed."""
         from weft.runtime.program.executable import ExecutableGraph  # which load the kernels
         from weft.runtime.queries.active import Decision
         from weft.runtime.queries.migration import StateMigration, migration_between
@@ -164,7 +164,7 @@ class Planner:
     ) -> _Planned:
         """A joint plan; or, if that fails, one in which new queries are planned alone and the others go on as is.
 
-        What is ``known`` from earlier plans is taken out of there: a workspace is not used again after a failure.
+        Workspaces of earlier plans are removed from ``known`` before use, so that none is used again after a failure.
         """
         try:
             return self._all_planned(running, requests, statistics, known, samples, afresh=afresh)
@@ -283,9 +283,9 @@ def _groups(
 
 
 def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:
-    """The statistics in which just those values are heavy that a plan scatters, in the columns in which it does.
+    """The statistics in which, of each column by which a plan scatters values, exactly these values are heavy.
 
-    New queries could not share its stores if a value more or less were heavy by now.
+    If more or fewer values were heavy now, new queries would get other layouts and could not share the plan's stores.
     """
     streams = {i.alias: i.stream.name for answer in plan.answers for i in answer.query.inputs}
     found: dict[str, dict[str, dict[HeavyValue, float]]] = {}

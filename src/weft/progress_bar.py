@@ -1,7 +1,7 @@
 """How far a run over bounded input is, as a bar on the terminal.
 
-Guarantees: it only looks; where there is no terminal it says nothing. What has come is told by the batches that are
-done, what is to come by the files there were when it began; without files, or with other sources, no end is shown.
+Guarantees: the bar only reads, and is shown only on a terminal. It counts the files of the batches that are done; its
+total is the number of files that were there at the beginning. If a source does not know that, no total is shown.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _watch(bar: Progress, task: TaskID, history: Batches, done: threading.Event)
 
 
 def text(batches: list[tuple[int, BatchMetrics]]) -> str:
-    """What batches did so far.
+    """How many results batches gave so far.
 
     >>> text([(0, BatchMetrics(0, (), {}, {}, {}, 1200, closed={"q": 200}))])
     '1,200 results, 200 of them without a partner'

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # looking at plans needs no kernels
 __all__ = ["QueryGraphs"]
 
 
-TELLING = 16  # queries whose figures say enough of the data
+TELLING = 16  # how many queries, the largest, statistics are measured from
 
 
 @dataclass
@@ -82,7 +82,7 @@ class QueryGraphs:
     def observed_batches(
         self, most: int | None = None
     ) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
-        """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
+        """The graph that each query runs by, and its batches since then; of at most ``most`` queries, the largest."""
         return self.loop.history.since_planned(self.registered.requests, most) if self.loop else {}
 
     def measured(self, statistics: Statistics) -> Statistics:

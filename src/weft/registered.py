@@ -16,7 +16,7 @@ from weft.planning import StartPlan
 from weft.ports.source import Source
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.task.functions import PackedFunction
-from weft.sinks.describe import described
+from weft.sinks.describe import describe_sink
 from weft.sinks.protocol import Sink
 from weft.validation import check_free, check_readable, free_name
 
@@ -30,7 +30,7 @@ def request_of(planned: PlannedQuery, strategy: str | None, backfill: bool) -> Q
     """A query under the names that it has in common with others, with its author's names and wishes."""
     common = canonical(planned.query)
     ordering = planned.ordering and planned.ordering.renamed({old: new for new, old in common.names})
-    sink = described(planned.sink) if planned.sink is not None else None
+    sink = describe_sink(planned.sink) if planned.sink is not None else None
     return QueryRequest(common.query, common.names, strategy, backfill, sink, ordering)
 
 

@@ -1,4 +1,4 @@
-"""The path of a query, on one screen: parse, bind, plan, run.
+"""The session: registers streams and functions, and parses, binds, plans and runs queries.
 
 Guarantees: a query that is refused leaves the session as it was. All queries go through one planner (`planning.py`),
 be it one or many, before the start and while they run: what `explain` shows before the start is what will run.
@@ -18,7 +18,7 @@ from weft.function_registration import pack_function, with_expectations
 from weft.logical.catalog import Catalog
 from weft.logical.query import Query
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
-from weft.logical.waiting import patient
+from weft.logical.waiting import limit_waiting
 from weft.optimizer.single.strategies import costs_of
 from weft.optimizer.space import Options, check_inputs
 from weft.plan.explain import compare
@@ -32,7 +32,7 @@ from weft.registered import Registered, request_of
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
-from weft.sinks.describe import in_order
+from weft.sinks.describe import sink_for
 from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterLimit
 from weft.sql.bind import parse_query
@@ -219,10 +219,10 @@ class Session:
         if backfill:
             check_backfill(parsed)
         if emit_unmatched_after is not None:
-            parsed = patient(parsed, duration_of(emit_unmatched_after, "emit_unmatched_after"))
+            parsed = limit_waiting(parsed, duration_of(emit_unmatched_after, "emit_unmatched_after"))
         check_inputs(parsed, options)
         ordering = ordering_for(text, parsed, self.catalog, order, precision, backfill=backfill)
-        planned = PlannedQuery(chosen, parsed, options.strategy, self, in_order(sink, ordering), ordering)
+        planned = PlannedQuery(chosen, parsed, options.strategy, self, sink_for(sink, ordering), ordering)
         request = request_of(planned, strategy, backfill)
         alone = self._planner.start_plan({chosen: request})  # a query that cannot be planned is refused here
         if self._current_run is not None and planned.sink is not None:
@@ -292,7 +292,7 @@ class Session:
         self._run_under_way().process_all_available()
 
     def await_termination(self, timeout: int | None = None) -> bool:
-        """Wait until the session has stopped or failed, or so many seconds; whether it has stopped."""
+        """Wait until the session has stopped or failed, or so many seconds; True if it has stopped."""
         return self._run_under_way().await_termination(timeout)
 
     def stop(self) -> None:

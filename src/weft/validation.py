@@ -185,7 +185,7 @@ def check_name(name: str | None) -> None:
 
 
 def free_name(name: str | None, taken: Collection[str]) -> str:
-    """A query's name that no other has: the one it is given, if it can be called that, or a number."""
+    """A query's name that no other has: the one it is given, if it can be called that, or one with a number."""
     check_name(name)
     numbers = (f"query_{number}" for number in count(len(taken) + 1))
     chosen = name or next(free for free in numbers if free not in taken)
@@ -219,7 +219,7 @@ def check_backfill(query: Query) -> None:
 def ordering_for(
     text: str | Builder, query: Query, catalog: Catalog, order: str, precision: int | None, *, backfill: bool
 ) -> Ordering | None:
-    """The order that a query's results are to leave in; None: none."""
+    """The order that a query's results are to leave in; None if they may leave in any order."""
     ordering = ordering_of(order, precision)
     if ordering is None:
         return None

@@ -196,7 +196,7 @@ class _Drive:
             )
         elif self.active_queries.program is None:
             assert decision.migration == StateMigration()
-            self.runner = self.runner.resumed(decision.graph, number)
+            self.runner = self.runner.resume_at(decision.graph, number)
         else:
             self.runner.change(decision.graph, decision.migration)
             self.backfill = tuple(

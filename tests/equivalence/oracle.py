@@ -17,7 +17,7 @@ from tests.equivalence.streams import Join
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.testing.local import LocalRunner
-from weft.testing.reference import TIME, groups_of, inside_counts, row_column, timely
+from weft.testing.reference import TIME, groups_of, inside_counts, join_within_times, row_column
 
 PERIOD = 7_000_000  # between the arrivals of two batches, in microseconds
 
@@ -65,7 +65,7 @@ class Oracle:
             for input_ in join.query.inputs
         }
         timely_ = {name: on_time[name][rows] for name, rows in kept.items()}
-        found = timely(join.query, tables, join.functions)
+        found = join_within_times(join.query, tables, join.functions)
         return cls(join, kept, timely_, found, groups_of(join.query, tables))
 
     def bounds(self, orders: Sequence[Sequence[str]]) -> tuple[Rows, Rows]:

@@ -19,7 +19,7 @@ from weft.logical.join import Join
 from weft.logical.window import UNBOUNDED
 from weft.sql.bind import parse_query
 from weft.testing import reference_join
-from weft.testing.reference import row_column, timely
+from weft.testing.reference import join_within_times, row_column
 
 BLOCKS, SEEDS = 2, 30
 PRINTED = 100
@@ -98,7 +98,7 @@ def test_trees_are_printed_as_they_are() -> None:
 def _met(outer: OuterJoin, tables: dict[str, pa.Table], expected: Rows) -> set[str]:
     query = outer.join.query
     kinds = set(_kinds(query.outer)) if query.outer is not None else set()
-    rows = timely(query, tables).select([row_column(alias) for alias in query.visible])
+    rows = join_within_times(query, tables).select([row_column(alias) for alias in query.visible])
     unbounded = replace(query, inputs=tuple(replace(i, window=UNBOUNDED) for i in query.inputs))
     has = {
         "results": bool(expected),

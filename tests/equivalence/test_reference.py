@@ -16,7 +16,7 @@ from weft.errors import QueryError
 from weft.logical.query import Query, make_query, star
 from weft.logical.schema import Field, Schema, parse_type
 from weft.testing import POSITION, TIME, random_case, reference_join
-from weft.testing.reference import row_column, timely
+from weft.testing.reference import join_within_times, row_column
 
 
 def answer(sql: str, **tables: pa.Table) -> list[tuple[object, ...]]:
@@ -126,7 +126,7 @@ def test_numbers_of_rows_in_outer_joins() -> None:
     """What is expected of each tuple could not be told."""
     sql = "SELECT v.x FROM v SEMI JOIN c ON v.x = c.uid FULL JOIN w ON v.vid = w.vid"
     tables = {"v": v((1, 5, 0), (1, 6, 0)), "w": w((2, 7, "a", 3)), "c": c((5, "x", 4), (5, "y", 9))}
-    found = timely(session().parse(sql), tables).to_pydict()
+    found = join_within_times(session().parse(sql), tables).to_pydict()
     assert found.keys() == {"x", row_column("v"), row_column("w")}
     assert sorted(zip(found[row_column("v")], found[row_column("w")], strict=True), key=str) == [
         (0, None),

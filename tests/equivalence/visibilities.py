@@ -33,7 +33,7 @@ from weft.logical.query import Query
 from weft.logical.window import Range as RangeWindow
 from weft.logical.window import Rows as RowsWindow
 from weft.plan.graph import Member
-from weft.testing.reference import TIME, groups_of, inside_counts, row_column, timely
+from weft.testing.reference import TIME, groups_of, inside_counts, join_within_times, row_column
 
 Longs = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -140,7 +140,7 @@ class Chronicle:
             life = self.lives[name]
             tuples = {i.alias: _before(self.tuples[i.stream.name], life.last) for i in life.query.inputs}
             tables = {i.alias: self._table(i.stream.name, tuples[i.alias]) for i in life.query.inputs}
-            found = timely(life.query, tables)
+            found = join_within_times(life.query, tables)
             self._matches[name] = Matches(found, tuples, groups_of(life.query, tables))
         return self._matches[name]
 

@@ -28,7 +28,7 @@ from tests.recovery.queries import CLOSED, ENDED, POOL, QUERIES, STRATEGIES, STR
 from tests.recovery.records import Life, batches_of, has_ended, is_last, lives, ranks, read_streams
 from weft.logical.query import Query
 from weft.optimizer.joint.methods import METHODS
-from weft.testing.reference import reference_join, row_column, timely
+from weft.testing.reference import join_within_times, reference_join, row_column
 
 SCHEMA = "id long, k long, g long, u long, x double, ts timestamp"
 DISORDER = 3  # seconds, either way
@@ -240,7 +240,7 @@ class Answer:
         for alias, table in tables.items():
             tables[alias] = table.filter(pa.array(life.sees(alias, table)))
         names = [output.name for output in query.projection]
-        every = timely(query, tables)
+        every = join_within_times(query, tables)
         rows = {a: every[row_column(a)].fill_null(-1).to_numpy() for a in query.visible}
         last = np.max([_at(tables[a]["batch"].to_numpy(), rows[a], -1) for a in query.visible], axis=0)
         live = last >= life.first

@@ -19,7 +19,7 @@ from weft.errors import PlanError, QueryError, SinkError, SourceError, StateErro
 from weft.runtime.observe.progress import QueryProgress
 from weft.sinks.memory import MemorySink
 from weft.sinks.parquet import ParquetPart, ParquetSink
-from weft.testing.reference import row_column, timely
+from weft.testing.reference import join_within_times, row_column
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 ROWS = 40  # in a file, all of one second
@@ -96,7 +96,7 @@ def answer(planned: weft.PlannedQuery, numbers: range, first: int = 0, **since: 
         i.alias: pa.concat_tables([table_of(i.stream.name, n) for n in numbers if n >= since.get(i.alias, 0)])
         for i in planned.query.inputs
     }
-    found = timely(planned.query, tables)
+    found = join_within_times(planned.query, tables)
     rows = [(a, found[row_column(a)].to_numpy()) for a in planned.query.aliases]
     last = np.max([tables[a]["n"].to_numpy()[places] // ROWS for a, places in rows], axis=0)
     names = [output.name for output in planned.query.projection]

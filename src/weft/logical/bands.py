@@ -1,4 +1,4 @@
-"""The distance of two times, read in every way it is written.
+"""Bounds on the distance of two times, recognised in every spelling.
 
 Guarantees: `a.ts <= b.ts + d`, `a.ts - d <= b.ts` and `a.ts - b.ts <= d` are one value, the first of them, whatever
 timestamp columns of two inputs a.ts and b.ts are. A distance of more than 100,000 days stays as it is written: it
@@ -40,7 +40,7 @@ def _shifted(column: Column, by: timedelta) -> Expr:
 
 
 def read_band(left: Expr, right: Expr) -> Band | None:
-    """What `left <= right` says of two times, if it says no more than that."""
+    """The bound that `left <= right` sets to the distance of two times; None if it says anything else."""
     low, high = read_term(left), read_term(right)
     if low and high:
         return _of_two(low, high)
@@ -60,7 +60,7 @@ def _of_two(low: Term, high: Term) -> Band | None:
 
 
 def read_term(expr: Expr) -> Term | None:
-    """The column and the constant whose sum an expression is."""
+    """The column and the constant whose sum an expression is; None if it is no such sum."""
     if isinstance(expr, Column):
         return (expr, timedelta(0)) if expr.type == _TIMESTAMP else None
     inner, shift = _without_shift(expr)
@@ -69,7 +69,7 @@ def read_term(expr: Expr) -> Term | None:
 
 
 def _difference(expr: Expr) -> tuple[Term, Term] | None:
-    """The terms whose difference an interval is."""
+    """The terms whose difference an interval is; None if it is no such difference."""
     if not isinstance(expr, Call) or expr.type != _INTERVAL:
         return None
     inner, shift = _without_shift(expr)

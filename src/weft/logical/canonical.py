@@ -4,7 +4,8 @@ Guarantees: in a canonical query an input is called after its stream, so a colum
 every query that reads it. The second and third time a query reads a stream, in the order of its signature, have a
 number; inputs with a `ROWS` window have names of their own, since their tuples are counted and others' are not, and so
 have those whose tuples are counted per some columns.
-`joined_on` says what joins some inputs: where it is equal, so is the join, but for filters and windows.
+`joined_on` gives the conditions between some inputs: queries in which these are equal join the inputs in the same way,
+apart from filters and windows.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Codec:
         return value
 
     def decode(self, data: Any) -> Any:
-        """The value that `encode` made this of."""
+        """The value from which `encode` made this."""
         if isinstance(data, list):
             return tuple(self.decode(item) for item in data)
         if not isinstance(data, dict):

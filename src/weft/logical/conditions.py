@@ -1,6 +1,7 @@
 """Conditions taken apart, checked and put in order.
 
-Guarantees: what comes out is about some stream: a condition that is always or never true is refused.
+Guarantees: every condition that comes out mentions a stream; one that mentions none, and so is always or never true, is
+refused.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from collections.abc import Iterable
 from weft.errors import QueryError
 from weft.logical.expr import Call, Expr, Literal, aliases, conjuncts, to_sql
 
-__all__ = ["check_condition", "in_order", "terms_of"]
+__all__ = ["check_condition", "sort_predicates", "terms_of"]
 
 
-def in_order(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
-    """Predicates sorted by their text, each once."""
+def sort_predicates(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
+    """The predicates sorted by their text, each of them once."""
     return tuple(sorted(set(exprs), key=to_sql))
 
 
 def terms_of(predicates: Iterable[Expr], outcome: str = "the query gives no results") -> list[Expr]:
-    """The predicates taken apart; each must be about some input."""
+    """The conditions of which the predicates are conjunctions; each must mention an input."""
     terms = [term for expr in predicates for term in conjuncts(expr)]
     for term in terms:
         check_condition(term, outcome)
@@ -27,7 +28,7 @@ def terms_of(predicates: Iterable[Expr], outcome: str = "the query gives no resu
 
 
 def check_condition(term: Expr, outcome: str = "the query gives no results") -> None:
-    """Refuse a condition that is about no stream; ``outcome`` is what follows if it is never true."""
+    """Refuse a condition that mentions no stream; ``outcome`` is what follows if it is never true."""
     if aliases(term):
         return
     operands = term.args if isinstance(term, Call) and term.function in ("=", "<>", "<", "<=") else ()

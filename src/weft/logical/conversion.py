@@ -77,7 +77,7 @@ def _fits(value: int, type_: DataType) -> bool:
 
 
 def cast(expr: Expr, to: DataType) -> Expr:
-    """The expression as another type; itself where it already is, and a constant where a text names a time."""
+    """The expression cast to a type, unless it has it already; a text that names a time becomes a constant."""
     if expr.type == to:
         return expr
     if isinstance(expr, Literal) and isinstance(expr.value, str) and to.is_time:
@@ -163,7 +163,7 @@ def _common_decimal(one: DataType, other: DataType) -> DataType:
 
 
 def as_decimal(expr: Expr) -> DataType:
-    """The type of a whole number or decimal as that of a decimal with all its digits."""
+    """The type of a decimal that holds all digits of a whole number or decimal."""
     if expr.type.name == "decimal":
         return expr.type
     if isinstance(expr, Literal):

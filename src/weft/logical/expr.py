@@ -55,7 +55,7 @@ _WIDTHS = {"byte": 8, "short": 16, "int": 32, "long": 64}
 
 
 def make_call(function: str, args: Iterable[Expr], type_: DataType) -> Expr:
-    """The normal form of a call; the types of the arguments are the caller's business."""
+    """The normal form of a call; the caller has seen to the types of the arguments."""
     operands = tuple(args)
     if function in ("and", "or"):
         return _connective(function, operands)
@@ -90,7 +90,7 @@ def _comparison(function: str, left: Expr, right: Expr, type_: DataType) -> Expr
 
 
 def _decided(function: str, left: Literal, right: Literal) -> bool | None:
-    """What a comparison of constants gives; None if that is NULL, or for the run time to say."""
+    """What a comparison of constants gives; None if that is NULL, or is only known at run time."""
     one, other = left.value, right.value
     if one is None or other is None or left.type != right.type or type(one) is not type(other):
         return None
@@ -167,7 +167,7 @@ def _gathered(operands: Iterable[Expr]) -> Iterator[Expr]:
 
 
 def _has_list(needle: Expr) -> bool:
-    """Whether IN is its normal form; a comparison of constants is decided, and `x = TRUE` is x."""
+    """Whether comparing this with constants has the normal form IN; `1 = 1` is decided, and `x = TRUE` is x."""
     return needle.type != BOOLEAN and not isinstance(needle, Literal)
 
 

@@ -71,7 +71,7 @@ def _count(function: Function) -> str:
 
 
 def named_functions() -> list[str]:
-    """What is called by name, as in LOWER(x); the others are operators."""
+    """The functions that are called by name, as in LOWER(x); the others are operators."""
     return [name for name in FUNCTIONS if name.isidentifier() and name not in _KEYWORDS]
 
 

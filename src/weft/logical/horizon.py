@@ -22,7 +22,7 @@ __all__ = ["TimeBounds", "check_times", "distances", "is_time_bound", "retention
 # (a, b) ↦ the most by which τ(a) can exceed τ(b) in a result; absent: without limit.
 TimeBounds = dict[tuple[str, str], timedelta]
 
-# Contradictory bounds would fall without end.
+# No bound falls below minus this much; contradictory ones would fall without end.
 _FAR = timedelta(days=100_000_000)
 
 

@@ -1,7 +1,7 @@
 """Whether one condition makes another superfluous.
 
-Guarantees: `implied` answers yes only where it is so; it knows equal conditions and bounds by constants, not all of
-logic.
+Guarantees: what `is_implied` says follows does follow. It recognises equal conditions and bounds by constants, and may
+say no where other conditions follow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from weft.logical.expr import Call, Expr, Literal
 
-__all__ = ["implied"]
+__all__ = ["is_implied"]
 
 
 class _Bound(NamedTuple):
@@ -21,10 +21,10 @@ class _Bound(NamedTuple):
     open: bool
 
 
-def implied(wanted: Iterable[Expr], known: Iterable[Expr]) -> bool:
+def is_implied(wanted: Iterable[Expr], known: Iterable[Expr]) -> bool:
     """Whether every wanted condition follows from the known ones.
 
-    A tuple with x < 3 has x < 5, so a store of the latter holds all of the former.
+    A tuple with x < 3 has x < 5, so a store of all tuples with x < 5 holds all those with x < 3.
     """
     given = tuple(known)
     return all(one in given or any(_follows(one, other) for other in given) for one in wanted)
@@ -67,5 +67,5 @@ def _bound(expr: Expr) -> _Bound | None:
 
 
 def _comparable(value: object) -> bool:
-    """Whole numbers: what compares in Python as it does in SQL, whatever the other side."""
+    """Whether a value is a whole number: these compare in Python as in SQL, whatever the other side is."""
     return isinstance(value, int) and not isinstance(value, bool)

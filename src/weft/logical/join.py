@@ -2,7 +2,7 @@
 
 Guarantees: every ON mentions only inputs that its join brings together. A join without predicates is one ON TRUE: every
 pair of rows inside each other's windows matches. A semi or an anti join only asks whether there is a partner, so the
-inputs on its right are not to be seen above it.
+joins above it cannot name the inputs on its right.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.errors import QueryError
-from weft.logical.conditions import in_order, terms_of
+from weft.logical.conditions import sort_predicates, terms_of
 from weft.logical.expr import Expr, aliases, all_of, rename, to_sql
 
 __all__ = ["TESTS", "Join"]
 
-# The joins that ask for a partner and do not give it.
+# The joins that only test whether there is a partner.
 TESTS = ("semi", "anti")
 
 
@@ -65,7 +65,7 @@ class Join:
 
     @property
     def edges(self) -> tuple[frozenset[str], ...]:
-        """The sets of inputs that ON connects; the sides of a join that has one are connected whatever it says."""
+        """The sets of inputs that ON connects; the two sides of a join with ON are connected whatever it says."""
         below = [edge for side in (self.left, self.right) if isinstance(side, Join) for edge in side.edges]
         across = [frozenset((self.aliases[0], self.aliases[-1]))] if self.on else []
         return (*below, *across, *(aliases(expr) for expr in self.on))
@@ -73,7 +73,7 @@ class Join:
     def normal(self) -> Join:
         """The join with each ON taken apart, sorted and without repetition."""
         left, right = (side.normal() if isinstance(side, Join) else side for side in (self.left, self.right))
-        return Join(self.kind, left, right, in_order(terms_of(self.on, "nothing is joined")))
+        return Join(self.kind, left, right, sort_predicates(terms_of(self.on, "nothing is joined")))
 
     def renamed(self, names: Mapping[str, str]) -> Join:
         """The join with other aliases."""

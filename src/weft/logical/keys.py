@@ -111,7 +111,7 @@ def _with_local(
 
 
 def _single_sides(term: Expr) -> tuple[Expr, Expr] | None:
-    """The sides of an equality each of which is about exactly one input, and a key (`has_user_call`)."""
+    """The sides of an equality that can be a key: each is about one input, and calls no user function."""
     if isinstance(term, Call) and term.function == "=" and not has_user_call(term):
         left, right = term.args
         if len(aliases(left)) == 1 and len(aliases(right)) == 1:
@@ -120,7 +120,7 @@ def _single_sides(term: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _constants(filters: Iterable[Expr]) -> dict[Expr, list[Literal]]:
-    """The constant to which an equality fixes each expression."""
+    """The constants that expressions are equal to."""
     fixed: dict[Expr, list[Literal]] = {}
     for term in filters:
         if isinstance(term, Call) and term.function == "=" and len(aliases(term)) == 1:

@@ -1,9 +1,9 @@
-"""What comparisons say of a value of some inputs, in terms of others: bounds, and bands of two of them.
+"""Comparisons as bounds that some inputs set to values of others, and pairs of bounds as ranges.
 
-Guarantees: a `Limit` lets in every value for which its predicate is true; where it is `exact`, no other. Constants are
-brought over to the other side (`x + 5 < y` bounds x by y - 5), because only a plain value has an order. On the way
-whole numbers may overflow, then the limit is the last number there is; floats are rounded, then the limit gives way by
-`slack`: in both cases the predicate is still to be checked.
+Guarantees: a `Limit` lets in every value for which its predicate is true; if its bound is `exact`, it lets in no other.
+Constants are moved to the other side (`x + 5 < y` bounds x by y - 5), because stores are ordered by plain values. In
+doing so whole numbers may overflow, and then the limit is the largest or smallest number of the type; floats are
+rounded, and then the limit is wider by `slack`. In both cases the predicate still has to be checked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BITS = {"int": 31, "long": 63}
 _EPSILON = {"float": 2.0**-23, "double": 2.0**-52}
 # Wider bands could overflow where a value is finite.
 _WIDEST = 1e100
-# What can be counted in cells of one size.
+# The types whose values can be divided into cells of one width.
 _MEASURED = frozenset({"byte", "short", "int", "long", "float", "double", "decimal", "timestamp", "date"})
 
 
@@ -48,9 +48,9 @@ FINE = 16
 
 
 class Limit(NamedTuple):
-    """A bound that others set: the value is above (`lower`) or below it, or equal unless `open`.
+    """A bound for a value: the value is above it if ``lower``, else below it, or equal to it unless ``open``.
 
-    What rounding may have moved it by is ``slack``: a part of its own size, and so much more.
+    ``slack`` is by how much rounding may have moved the bound: a fraction of its size, and an amount in addition.
     """
 
     value: Expr
@@ -60,7 +60,7 @@ class Limit(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A predicate as a limit of a value: ``base + shift``, the constants taken out of it."""
+    """A predicate as a limit of the value ``stored``; without rounding, the limit is ``base`` plus ``shift``."""
 
     predicate: Expr
     stored: Expr
@@ -88,7 +88,7 @@ def bounds(predicates: Sequence[Expr], known: frozenset[str], inside: frozenset[
         left, right = predicate.args
         for stored, value, lower in ((left, right, False), (right, left, True)):
             if has_user_call(stored):
-                continue  # nothing is stored by it
+                continue  # no store is ordered by it
             if aliases(stored) and aliases(stored) <= inside and aliases(value) <= known:
                 yield _moved(predicate, stored, value, lower)
 
@@ -114,7 +114,7 @@ def cell(value: Expr, width: float) -> Expr:
 
 
 def last_cell(limit: Limit, width: float) -> Expr:
-    """The number of the last piece, going down or up, that a limit lets in: its own, moved by its slack."""
+    """The number of the lowest cell that a lower limit lets in, or the highest of an upper one, slack included."""
     part, more = (-size if limit.lower else size for size in limit.slack)
     if not part:
         return cell(limit.value, width)
@@ -155,7 +155,7 @@ def _moved(predicate: Call, stored: Expr, value: Expr, lower: bool) -> Bound:
 
 
 def _plain(expr: Expr) -> Expr:
-    """A float that is written as a double: the same number, and the same order."""
+    """The expression without a cast from float to double, which changes neither numbers nor their order."""
     if isinstance(expr, Call) and expr.function == "cast" and expr.type.name == "double":
         (inner,) = expr.args
         return inner if inner.type.name == "float" else expr
@@ -172,7 +172,7 @@ def _split(value: Expr) -> tuple[Expr, float]:
 
 
 def _shift(expr: Expr) -> Literal | None:
-    """An operand of the sum's own type, and the constant that is added to it or subtracted from it."""
+    """The constant that is added to a value of the sum's type or subtracted from it; None if there is none."""
     if not isinstance(expr, Call) or expr.function not in _INVERSE:
         return None
     for place, (shift, other) in enumerate((expr.args[::-1], expr.args)):

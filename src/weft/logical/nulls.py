@@ -14,13 +14,13 @@ from weft.logical.expr import BOOLEAN, Call, Column, Expr, Literal
 
 __all__ = ["rejects_null"]
 
-# What a condition can be, and any other expression: a value stands for all that are not NULL.
+# What an expression can be: true, false or NULL if it is a condition, else NULL or a value, which stands for the rest.
 Outcomes = frozenset[str]
 _TRUE, _FALSE, _NULL, _VALUE = (frozenset({name}) for name in ("true", "false", "null", "value"))
 _CONDITION = _TRUE | _FALSE | _NULL
 _ANYTHING = _VALUE | _NULL
 
-# NULL if an argument is; some of them may be NULL otherwise, too.
+# Functions that are NULL if an argument is; some of them may be NULL otherwise, too.
 _STRICT = frozenset(
     re.findall(
         r"\S+",

@@ -54,11 +54,11 @@ class Ordering:
 
     @property
     def block(self) -> int:
-        """Of how many consecutive last tuples results may be mixed."""
+        """The number of consecutive last tuples whose results may be mixed."""
         return self.precision if self.kind == OUTER else 1
 
     def renamed(self, names: Mapping[str, str]) -> Ordering:
-        """The same where inputs have other names."""
+        """The same order for a query whose inputs have other names."""
         return replace(self, inputs=tuple(names.get(alias, alias) for alias in self.inputs))
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Ordering:
 
 
 def ordering_of(order: object, precision: object = None) -> Ordering | None:
-    """What a user asks for, checked; None: no order at all.
+    """The order that a user asks for, checked; None if results may leave in any order.
 
     >>> print(ordering_of("outer", 64))
     outer, precision 64

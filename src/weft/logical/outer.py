@@ -83,7 +83,7 @@ def _ordered(exprs: Iterable[Expr]) -> tuple[Expr, ...]:
 
 
 def _pushed(tree: Join, where: Iterable[Expr]) -> tuple[Join, tuple[Expr, ...], tuple[Expr, ...]]:
-    """The tree with conditions as far down as they can be, what its inputs can be asked for, and what remains."""
+    """The tree with conditions as far down as they can be, the filters of its inputs, and the other conditions."""
     side, filters, left = _sunk(tree, list(where))
     if isinstance(side, str):
         raise QueryError("a tree of joins has a join")
@@ -91,7 +91,7 @@ def _pushed(tree: Join, where: Iterable[Expr]) -> tuple[Join, tuple[Expr, ...], 
 
 
 def _sunk(side: Side, terms: list[Expr]) -> tuple[Side, list[Expr], list[Expr]]:
-    """A side of which rows must fulfil conditions: with these in it, those that its inputs must fulfil, and the rest.
+    """Move conditions on the rows of a side into it: the side with them, the filters of its inputs, and the rest.
 
     A condition moves below a join if it is about rows that the join keeps as they are; those of ON, if rows that fail
     it have no partner and are not kept for it.
@@ -113,7 +113,9 @@ def _sunk(side: Side, terms: list[Expr]) -> tuple[Side, list[Expr], list[Expr]]:
     other, more, also = _sunk(side.right, to_right)
     on += [t for t in stuck + also if side.kind == "inner" or t in side.on]
     rest += [t for t in stuck if side.kind != "inner" and t in terms]
-    if not on and side.kind != "inner":  # it must have some, and one that holds does no harm
+    if (
+        not on and side.kind != "inner"
+    ):  # it must have a condition, and one that moved down holds for all rows that are left
         on = list(side.on)
     return replace(side, left=one, right=other, on=_ordered(on)), found + more, rest
 
@@ -141,7 +143,7 @@ def _core(query: Query, tree: Join, filters: tuple[Expr, ...], where: tuple[Expr
 
 
 def _present(terms: Iterable[Expr]) -> list[Expr]:
-    """Conditions where no input is missing: COALESCE is its first argument if an equality says that it is not NULL."""
+    """Conditions on rows that miss no input: COALESCE is its first argument where an equality makes that not NULL."""
     found = list(terms)
     for _ in found:
         there = {

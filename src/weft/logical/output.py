@@ -1,6 +1,7 @@
 """The columns of a result and their names.
 
-Guarantees: an `Output` has a name; what `star` and `numbered` give have names that differ, upper or lower case.
+Guarantees: every `Output` has a name. The names that `star` and `with_distinct_names` give differ from each other even
+if upper and lower case count as the same.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from weft.errors import QueryError
 from weft.logical.expr import Column, Expr, identifier
 
-__all__ = ["Output", "numbered", "star"]
+__all__ = ["Output", "star", "with_distinct_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,10 @@ class Output:
 
 def star(shown: Iterable[Column]) -> tuple[Output, ...]:
     """Columns under the names that ``SELECT *`` gives them: alias_column, with a number where that is taken."""
-    return numbered((f"{column.alias}_{column.name}", column) for column in shown)
+    return with_distinct_names((f"{column.alias}_{column.name}", column) for column in shown)
 
 
-def numbered(named: Iterable[tuple[str, Expr]]) -> tuple[Output, ...]:
+def with_distinct_names(named: Iterable[tuple[str, Expr]]) -> tuple[Output, ...]:
     """Columns of a result under names of their own: with a number where a name is taken already."""
     outputs: dict[str, Output] = {}
     for plain, expr in named:

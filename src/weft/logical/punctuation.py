@@ -32,8 +32,8 @@ class Punctuation:
     time: datetime | None = None
 
     @classmethod
-    def of(cls, rows: int, mark: int, timed: bool) -> Punctuation:
-        """One whose mark is a number of tuples, or a time in microseconds."""
+    def from_mark(cls, rows: int, mark: int, timed: bool) -> Punctuation:
+        """A punctuation whose mark is a number of tuples or, if ``timed``, a time in microseconds since 1970."""
         if not timed:
             return cls(rows, tuples=mark)
         return cls(rows, time=_EPOCH + min(max(mark, _FIRST), LAST) * _MICROSECOND)

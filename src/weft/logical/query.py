@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.errors import QueryError, nearest
-from weft.logical.conditions import in_order, terms_of
+from weft.logical.conditions import sort_predicates, terms_of
 from weft.logical.expr import BOOLEAN, Call, Column, Expr, aliases, columns, identifier, rename, to_sql
 from weft.logical.join import Join
 from weft.logical.keys import Key, equality_classes
 from weft.logical.output import Output, star
-from weft.logical.reduce import only_inner, simplified
+from weft.logical.reduce import only_inner, simplify_joins
 from weft.logical.schema import Stream
 from weft.logical.window import UNBOUNDED, Rows, Window
 
@@ -194,7 +194,7 @@ class Query:
         return connected(start, self.edges)
 
     def columns_of(self, alias: str) -> tuple[Column, ...]:
-        """The columns of an input that the query reads, its event time aside; `Input.present` comes last."""
+        """The columns of an input that expressions or its window name, in order; `Input.present` comes last."""
         seen = {column for expr in self.expressions() for column in columns(expr)}
         input_ = self.input(alias)
         seen.update(input_.counted_per)
@@ -299,7 +299,7 @@ def make_query(
 ) -> Query:
     """The normal form of a query; predicates may be given in any order and grouping."""
     terms = terms_of(where)
-    tree = simplified(outer.normal(), terms) if outer is not None else None
+    tree = simplify_joins(outer.normal(), terms) if outer is not None else None
     if tree is not None and only_inner(tree):
         terms += tree.conditions
         tree = None
@@ -308,9 +308,9 @@ def make_query(
     query = Query(
         ordered,
         keys,
-        in_order(term for term in implied if len(aliases(term)) == 1),
-        in_order(term for term in implied if len(aliases(term)) == 2),
-        in_order(term for term in implied if len(aliases(term)) > 2),
+        sort_predicates(term for term in implied if len(aliases(term)) == 1),
+        sort_predicates(term for term in implied if len(aliases(term)) == 2),
+        sort_predicates(term for term in implied if len(aliases(term)) > 2),
         tuple(select),
         tree,
         cross=True,

@@ -16,7 +16,7 @@ from weft.logical.expr import Call, Expr
 
 __all__ = ["DEFAULT_LIMITS", "UNLIMITED", "Limits", "count_terms"]
 
-_DEEPEST = 150  # beyond, Python's own recursion ends
+_DEEPEST = 150  # deeper ones exceed Python's recursion limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Limits:
             )
 
     def check(self, name: str, count: int, what: str) -> None:
-        """Refuse a query that is too large; ``name`` is that of the limit."""
+        """Refuse a query that exceeds the limit of that name; ``what`` begins the message."""
         limit: int = getattr(self, name)
         if count > limit:
             raise QueryError(

@@ -15,10 +15,10 @@ from weft.logical.expr import Expr
 from weft.logical.join import Join
 from weft.logical.nulls import rejects_null
 
-__all__ = ["only_inner", "simplified"]
+__all__ = ["only_inner", "simplify_joins"]
 
 
-def simplified(node: Join, where: Sequence[Expr]) -> Join:
+def simplify_joins(node: Join, where: Sequence[Expr]) -> Join:
     """The join, reduced by conditions that all its rows must fulfil."""
     node = _reduced(_turned(node), where)
     own = (*where, *node.on)
@@ -39,7 +39,7 @@ def only_inner(node: Join) -> bool:
 
 
 def _side(side: Join | str, where: Sequence[Expr]) -> Join | str:
-    return simplified(side, where) if isinstance(side, Join) else side
+    return simplify_joins(side, where) if isinstance(side, Join) else side
 
 
 def _turned(node: Join) -> Join:

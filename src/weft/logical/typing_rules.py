@@ -64,7 +64,7 @@ def _mismatch(function: str, args: Sequence[Expr], hint: str | None = None) -> Q
 
 
 def comparison(function: str, args: Sequence[Expr]) -> Expr:
-    """Both sides brought to their common type."""
+    """A comparison of two sides, which are brought to their common type."""
     left, right = args
     type_ = common_type(left, right)
     if type_ is None:
@@ -176,7 +176,7 @@ def division(function: str, args: Sequence[Expr]) -> Expr:
 
 
 def negation(function: str, args: Sequence[Expr]) -> Expr:
-    """The minus sign; that of a constant is part of it."""
+    """The minus sign; that of a constant becomes part of the constant."""
     (operand,) = args
     value = operand.value if isinstance(operand, Literal) else None
     if isinstance(value, int | float | timedelta) and not isinstance(value, bool):
@@ -232,7 +232,7 @@ def absolute(function: str, args: Sequence[Expr]) -> Expr:
 
 
 def typed(result: DataType, *parameters: str) -> TypingRule:
-    """Arguments of fixed kinds; the last parameter stands for all that follow."""
+    """A rule for arguments of fixed kinds that gives ``result``; the last parameter stands for all that follow."""
 
     def rule(function: str, args: Sequence[Expr]) -> Expr:
         for position, arg in enumerate(args):

@@ -17,7 +17,7 @@ from weft.logical.schema import DataType
 
 __all__ = ["UserFunction", "has_user_call", "is_user_call", "user_calls", "user_functions"]
 
-# With what only plans have: pieces of a value (`weft.logical.limits`).
+# Also the functions that only plans contain, for cells and grids (`weft.logical.limits`).
 _BUILT_IN = frozenset((*FUNCTIONS, "cast", "cell", "grid"))
 
 
@@ -76,6 +76,6 @@ def has_user_call(expr: Expr) -> bool:
 
 
 def user_functions(exprs: Iterable[Expr]) -> dict[str, DataType]:
-    """The names of users' functions in expressions, sorted, and the types they are called with."""
+    """The names of users' functions in expressions, sorted, and the types that the functions give."""
     found = {call.function: call.type for expr in exprs for call in user_calls(expr)}
     return dict(sorted(found.items()))

@@ -1,9 +1,9 @@
-"""How long rows of a tree of joins wait for a partner, and how long tuples are of use to them.
+"""How long rows of a tree of joins wait for a partner, and how long tuples are needed for that.
 
 Guarantees: at every join of the tree a match must be inside the windows of the tuples it has, so a tuple x with
 `RANGE W` has partners of at most τ(x) + W; a bound on event times in ON says the same. `waits` says per join how long
 after each tuple of its preserved side a partner, or something that makes or breaks one, can come; `spans` how long a
-tuple of an input is of use to anybody. No bound is shorter than the tree allows.
+tuple of an input is needed. No bound is shorter than the tree allows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.logical.outer import Side, core_and_closing, joins, visible
 from weft.logical.query import Query
 from weft.logical.window import Range
 
-__all__ = ["check_closing", "completing", "never_closed", "patient", "reaches", "spans", "waits"]
+__all__ = ["check_closing", "completing_inputs", "limit_waiting", "never_closed", "reaches", "spans", "waits"]
 
 Waits = dict[tuple[int, str], timedelta | None]
 
@@ -77,7 +77,7 @@ class _Times:
             yield min(sure) if sure else _most([span for _, span in every])
 
     def lateness(self, one: str, other: str) -> timedelta | None:
-        """How much later than a tuple of ``other`` a tuple of ``one`` can be that has to do with it; None: any."""
+        """How much later than a tuple of ``other`` a tuple of ``one`` can be that affects its rows; None: any."""
         return _lateness(self, self.tree, one, other)
 
 
@@ -96,7 +96,7 @@ def _lateness(times: _Times, side: Side, one: str, other: str) -> timedelta | No
 
 
 def _doors(side: Join, name: str) -> tuple[str, ...]:
-    """The inputs by whose tuples a tuple of an input takes part at a join: itself, if it is seen there."""
+    """The inputs that link an input to a join: itself if it is visible there, else those of its side that are."""
     below = side.left if name in _names(side.left) else side.right
     return (name,) if name in visible(below) else visible(below)
 
@@ -141,14 +141,14 @@ def spans(query: Query, tree: Join) -> dict[str, timedelta | None]:
 
 
 def reaches(query: Query, tree: Join) -> dict[str, timedelta | None]:
-    """Per input: how much older than its tuple something can be that it has to do with; None: without limit."""
+    """Per input: how much older than its tuple another can be whose rows it affects; None: without limit."""
     times = _Times(query, tree)
     others = {name: [other for other in query.aliases if other != name] for name in query.aliases}
     return {name: _most([_NONE, *(times.lateness(name, o) for o in others[name])]) for name in query.aliases}
 
 
-def completing(query: Query, tree: Join) -> frozenset[str]:
-    """The inputs whose tuples can make a row of which others have waited long enough, so that it leaves at once."""
+def completing_inputs(query: Query, tree: Join) -> frozenset[str]:
+    """The inputs whose tuples can add a row after its other tuples have waited long enough: it then leaves at once."""
     times, known = _Times(query, tree), dict(joins(tree))
     found: set[str] = set()
     for (number, waiting), wait in times.found.items():
@@ -161,11 +161,10 @@ def completing(query: Query, tree: Join) -> frozenset[str]:
     return frozenset(found)
 
 
-def patient(query: Query, span: timedelta) -> Query:
-    """The query whose rows wait for a partner for so long and no longer, where they would wait for ever.
+def limit_waiting(query: Query, span: timedelta) -> Query:
+    """The query, changed so that rows which would wait for a partner for ever wait for so long and no longer.
 
-    The inputs whose tuples would, or what decides on their partners, are seen through a window of that length; a window
-    that is given stays.
+    The inputs for whose tuples the wait has no end get a `RANGE` window of that length, unless they have one.
     """
     core, closing = core_and_closing(query)
     never = never_closed(core, closing.tree) if closing else ()
@@ -177,7 +176,7 @@ def patient(query: Query, span: timedelta) -> Query:
     inputs = tuple(
         replace(input_, window=Range(span)) if input_.alias in chosen else input_ for input_ in query.inputs
     )
-    return patient(replace(query, inputs=inputs), span) if chosen else query
+    return limit_waiting(replace(query, inputs=inputs), span) if chosen else query
 
 
 def check_closing(query: Query, name: str) -> None:

@@ -153,7 +153,7 @@ def _unreadable(text: str) -> QueryError:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The shortest text that `parse_duration` reads back exactly.
+    """A duration in the largest unit of which it is a whole number; `parse_duration` reads it back exactly.
 
     >>> format_duration(timedelta(seconds=90)), format_duration(timedelta(minutes=10))
     ('90 SECONDS', '10 MINUTES')

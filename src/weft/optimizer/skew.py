@@ -17,7 +17,7 @@ from weft.optimizer.cost import Weights, heavy_copies, waiting
 from weft.plan.routing import Routing
 from weft.plan.schedule import NO_KEY, Place, Spread
 from weft.stats.estimate import Estimator
-from weft.stats.skew import Distribution, HeavyValue, agreement, fits, joined, key_column
+from weft.stats.skew import Distribution, HeavyValue, agreement, fits, joined_distribution, key_column
 
 __all__ = ["BOUNDS", "Skew"]
 
@@ -58,7 +58,7 @@ class Skew:
         members = self._routing.members[key] if key >= 0 else {}
         columns = [key_column(members.get(alias)) for alias in self._names(mask)]
         parts = [self._distribution(column) for column in columns if column is not None]
-        return joined(parts) if any(part.heavy for part in parts) else None
+        return joined_distribution(parts) if any(part.heavy for part in parts) else None
 
     def _heavy(self, key: int, mask: int) -> dict[tuple[str, ...], tuple[Literal, ...]]:
         """The values that a store of these inputs may scatter if it is partitioned by a key, as SQL and as they are."""
@@ -132,9 +132,11 @@ class Skew:
         ]
         sides = [self.of(key, known), self.of(key, store)]
         if keys == [self._routing.members[key]] and None not in sides:
-            return self._estimator.met(start, known, store) * agreement([s for s in sides if s is not None])
+            return self._estimator.tuples_met(start, known, store) * agreement(
+                [s for s in sides if s is not None]
+            )
         tuples = self._estimator.tuples(start, known)
-        return self._estimator.looked_up(start, known, store) / tuples if tuples else 0.0
+        return self._estimator.pairs_looked_up(start, known, store) / tuples if tuples else 0.0
 
     def _leads(self, route: Mapping[str, Expr], mask: int) -> bool:
         return any(alias in route for alias in self._names(mask))

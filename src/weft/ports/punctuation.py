@@ -1,7 +1,7 @@
 """The punctuations of an output: up to where it is complete.
 
-Guarantees: those of a batch are arrays, however many they are; the last one is about the end of the batch. Of two with
-the same rows, the later one says more, so within a batch only that one is there.
+Guarantees: the punctuations of a batch are kept as arrays, and the last one is about the end of the batch. No two of a
+batch have the same number of rows: only the later one, which says more, is there.
 
 A table with ordered rows has its punctuations in the metadata of its schema, under `KEY`, as JSON: `{"rows": […],
 "tuples": […]}`, or `"times"` in microseconds since 1970 (UTC) if the order is that of event time. There are at most
@@ -47,7 +47,7 @@ class Punctuations(Sequence[Punctuation]):
     def __getitem__(self, at: int | slice) -> Punctuation | Punctuations:
         if isinstance(at, slice):
             return Punctuations(self.rows[at], self.marks[at], self.timed)
-        return Punctuation.of(int(self.rows[at]), int(self.marks[at]), self.timed)
+        return Punctuation.from_mark(int(self.rows[at]), int(self.marks[at]), self.timed)
 
     @classmethod
     def none(cls, *, timed: bool = False) -> Punctuations:
@@ -58,10 +58,10 @@ class Punctuations(Sequence[Punctuation]):
     def of_blocks(
         cls, blocks: Longs, lengths: Ints, size: int, before: tuple[int, int], after: int
     ) -> Punctuations:
-        """Those of a batch in an order of arrival.
+        """The punctuations of a batch in an order of arrival.
 
-        ``blocks`` are those of its rows, ascending, ``lengths`` of how many rows each is, ``size`` how many tuples a
-        block has; ``before`` are the rows and tuples of all batches so far, ``after`` the tuples with this one.
+        ``blocks`` are the blocks of its groups of rows, ascending, and ``lengths`` the rows of each group; a block has
+        ``size`` tuples. ``before`` are the rows and tuples of all batches so far, ``after`` the tuples with this one.
         """
         starts = np.flatnonzero(np.diff(blocks, prepend=blocks[:1] - 1))
         ends = np.cumsum(np.append(0, lengths))
@@ -93,7 +93,7 @@ class Punctuations(Sequence[Punctuation]):
         return Punctuations(self.rows[chosen], self.marks[chosen], self.timed)
 
     def on(self, table: pa.Table) -> pa.Table:
-        """A table whose schema carries them."""
+        """The table with these punctuations in the metadata of its schema."""
         some = self.few()
         marks = {"times" if self.timed else "tuples": some.marks.tolist()}
         text = json.dumps({"rows": some.rows.tolist(), **marks}, separators=(",", ":"))
@@ -101,7 +101,7 @@ class Punctuations(Sequence[Punctuation]):
 
     @classmethod
     def read(cls, schema: pa.Schema) -> Punctuations:
-        """Those that a schema carries: of a table, or of a Parquet file (`pyarrow.parquet.read_schema`).
+        """The punctuations that a schema carries: of a table, or of a Parquet file (`pyarrow.parquet.read_schema`).
 
         >>> table = Punctuations(np.array([2]), np.array([7])).on(pa.table({"a": [1, 2]}))
         >>> Punctuations.read(table.schema)[0]

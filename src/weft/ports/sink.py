@@ -39,7 +39,7 @@ class Sink(Protocol):
         ...
 
     def recover(self, last_committed: int) -> None:
-        """Clear away what attempts left that were not completed."""
+        """Clear away what was left by attempts that were not completed."""
         ...
 
     def begin(self, batch_id: int) -> None:
@@ -60,7 +60,7 @@ class PartSink(Sink, Protocol):
     """
 
     def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
-        """In a task: write rows where nobody sees them; the name is for `commit_parts`."""
+        """In a task: write rows where nobody sees them; gives the name for `commit_parts`."""
         ...
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ class PartWriter(Protocol):
         ...
 
     def close(self) -> str:
-        """There are no more; the name is for `commit_parts`."""
+        """There are no more results; gives the name for `commit_parts`."""
         ...
 
     def abort(self) -> None:

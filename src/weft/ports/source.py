@@ -80,7 +80,7 @@ class Blobs(Protocol):
     """A place in the log for what is too large for the plan of every batch."""
 
     def put(self, data: bytes) -> str:
-        """Keep bytes for as long as the state of a cursor names them under ``"blobs"``; their name."""
+        """Keep bytes for as long as the state of a cursor names them under ``"blobs"``; gives their name."""
         ...
 
     def get(self, name: str) -> bytes:

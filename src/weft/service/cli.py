@@ -91,7 +91,7 @@ def explain(
 
 
 def _planned(pipeline: Pipeline, only: str | None) -> list[PlannedQuery]:
-    """The queries that are to be shown, planned as `weft run` plans them: together with all others that are right."""
+    """The queries that are to be shown, planned as `weft run` plans them: together with all others that are valid."""
     if only is not None and only not in pipeline.queries:
         raise ConfigError(f"the pipeline has no query {only!r}", hint=nearest(only, pipeline.queries))
     found = []
@@ -202,7 +202,7 @@ def demo(
     run_demo(_seconds(seconds), master, keep)
 
 
-# What stands behind the name goes to the benchmark, --help too.
+# What follows a benchmark's name goes to the benchmark, also --help.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 

@@ -30,7 +30,7 @@ def run_demo(seconds: float | None, master: str | None, keep: Path | None) -> No
 
 @contextmanager
 def _directory(keep: Path | None) -> Iterator[Path]:
-    """A directory with the pipeline in it; one that has it already goes on where it was."""
+    """A directory with the pipeline in it; if one to keep has it already, the demo goes on where it was."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="weft-demo-", ignore_cleanup_errors=True) as root:
             yield Path(shutil.copy(PIPELINE, root)).parent

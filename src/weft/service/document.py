@@ -1,7 +1,7 @@
-"""YAML documents whose every value knows its place.
+"""YAML documents in which every value knows its place.
 
 Guarantees: whatever the text, reading it gives a `Node` or a `PipelineError`; a name given twice is refused, not
-overwritten. What a node is asked for it gives in the right type, or it raises a `PipelineError` that names file and
+overwritten. A node gives its value in the type that is asked for, or raises a `PipelineError` that names file and
 place. An entry without a value counts as absent.
 """
 
@@ -36,7 +36,7 @@ class Node:
     value: object
 
     def section(self, allowed: Collection[str]) -> dict[str, Node]:
-        """The entries by name, of which there are only those allowed."""
+        """The entries by name; one that is not allowed is an error."""
         found = self.mapping()
         for name in found:
             if name not in allowed:
@@ -65,7 +65,7 @@ class Node:
         return Node(self.file, f"{self.where}.{name}" if self.where else name, value)
 
     def entry(self, name: str) -> Node:
-        """The entry of a section, given or not."""
+        """The entry of that name; a node without a value if there is none."""
         return self.mapping().get(name) or self._child(name, None)
 
     def text(self, hint: str | None = None) -> str:
@@ -79,7 +79,7 @@ class Node:
         return self.value
 
     def choice(self, what: str, known: Collection[str]) -> str:
-        """One of the names known."""
+        """A text that is one of the known names."""
         name = self.text(nearest("", known))
         if name not in known:
             raise self.error(f"there is no {what} {name!r}", nearest(name, known))
@@ -143,7 +143,7 @@ class Node:
 
     @contextmanager
     def at(self) -> Iterator[None]:
-        """Errors of the parts, with this place in front."""
+        """Turn errors of what is done inside into errors at this place."""
         try:
             yield
         except PipelineError:
@@ -186,7 +186,7 @@ _MALFORMED = (ValueError, KeyError, AttributeError, TypeError, OverflowError)
 
 
 def read_document(text: str, file: str) -> Node:
-    """The content of a YAML text; ``file`` is where errors say it is."""
+    """The content of a YAML text; ``file`` is the name of its file in errors."""
     try:
         return Node(file, "", yaml.load(text, _Loader))
     except _Twice as error:

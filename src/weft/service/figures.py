@@ -14,7 +14,7 @@ from typing import TypeAlias
 from weft.planned import PlannedQuery
 from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
 
-__all__ = ["Figures", "Progress", "QueryFigures", "StoreFigures", "StreamFigures", "figures", "since"]
+__all__ = ["Figures", "Progress", "QueryFigures", "StoreFigures", "StreamFigures", "batches_after", "figures"]
 
 Progress: TypeAlias = Mapping[str, Sequence[BatchMetrics]]
 
@@ -24,7 +24,7 @@ _TREND = 24
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """What came in: ``rows`` took part, the others were set aside; ``backlog`` files wait."""
+    """What came in from a stream: ``rows`` took part, the others were set aside; ``backlog`` parts wait."""
 
     name: str
     rows: int
@@ -37,8 +37,11 @@ class StreamFigures:
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """What came out; ``hops`` are the last batch's seconds: reading, then each hop. ``trend`` is the results of the
-    last batches, oldest first."""
+    """What came out of a query.
+
+    ``hops`` are the seconds of the last batch: for reading, then for each hop. ``trend`` is how many results each of
+    the last batches gave, oldest first.
+    """
 
     name: str
     results: int
@@ -70,8 +73,8 @@ class Figures:
     mean_seconds: float
 
 
-def since(progress: Progress, counts: Mapping[str, int]) -> dict[str, list[BatchMetrics]]:
-    """The batches after the first so many of each query: those of this run, not of the one it continues."""
+def batches_after(progress: Progress, counts: Mapping[str, int]) -> dict[str, list[BatchMetrics]]:
+    """The batches of each query after its first ``counts``: those of this run, not of the one it continues."""
     return {name: list(batches)[counts.get(name, 0) :] for name, batches in progress.items()}
 
 

@@ -38,7 +38,7 @@ jdk.install(sys.argv[1], jre=True, path=sys.argv[2])
 
 
 class _FailedError(Exception):
-    """One way did not work, and why."""
+    """One way to get a Java did not work; the text says why."""
 
 
 def get_java(say: Say) -> Java:

@@ -78,8 +78,8 @@ class Pipeline:
     sinks: Mapping[str, Sink] = field(default_factory=dict)
     checkpoint: Path | None = None
     master: str = "local[*]"
-    waits: Mapping[str, timedelta] = field(default_factory=dict)  # for a partner, by query, if given
-    orders: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # and precisions, by query
+    waits: Mapping[str, timedelta] = field(default_factory=dict)  # of rows for a partner, by query, if given
+    orders: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # with precisions, by query
 
     def plan(self, name: str, sink: Sink | None = None) -> PlannedQuery:
         """Plan a query, to be run if it has a sink; errors name the file and the query."""
@@ -128,7 +128,7 @@ _TOP = ("streams", "functions", "statistics", "options", "queries", *SETTINGS)
 def read_pipeline(
     text: str, file: str, *, root: Path | None = None, functions: bool = True, **given: Any
 ) -> Pipeline:
-    """Read the text of a pipeline; ``file`` is where errors say it is, ``root`` where its relative paths begin."""
+    """Read the text of a pipeline; ``file`` is its name in errors, ``root`` where its relative paths begin."""
     top, root = read_document(text, file), root or Path.cwd()
     top.section(_TOP)
     if not functions:

@@ -4,7 +4,7 @@ A pipeline file with functions is code: to read it is to import the modules that
 its queries are only explained. `refuse_functions` is for files that are not trusted: it imports nothing.
 
 Guarantees: a module is looked for beside the file first, and then where Python finds it. One beside the file is sent to
-Spark's workers with the function; any other must be installed there. What is wrong is an error at its place.
+Spark's workers with the function; any other must be installed there. An error names the place in the file.
 """
 
 from __future__ import annotations

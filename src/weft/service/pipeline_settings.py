@@ -15,7 +15,7 @@ from weft.logical.query_limits import Limits
 from weft.memory import task_memory
 from weft.runtime.loop.driver import POLICIES
 from weft.service.document import Node
-from weft.service.pipeline_sources import located
+from weft.service.pipeline_sources import resolve_path
 from weft.settings import EXECUTIONS
 from weft.sources.dead_letter import DeadLetterLimit
 
@@ -23,7 +23,7 @@ __all__ = ["SETTINGS", "read_settings"]
 
 
 def _local(node: Node, root: Path) -> Path:
-    path = located(node, root)
+    path = resolve_path(node, root)
     if "://" in path:
         raise node.error(f"{path} is not a path of this machine's file system", "mount it")
     return Path(path)

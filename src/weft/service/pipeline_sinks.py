@@ -22,7 +22,7 @@ from typing import Any
 from weft.errors import nearest
 from weft.logical.ordering import ORDERS
 from weft.service.document import Node
-from weft.service.pipeline_sources import located
+from weft.service.pipeline_sources import resolve_path
 from weft.sinks import ConsoleSink, Sink, to_console, to_memory, to_parquet
 
 __all__ = ["QueryEntry", "console_sink", "read_query"]
@@ -84,7 +84,7 @@ def _with_options(query: str, kind: str, node: Node, found: dict[str, Node], roo
         rows = found["console"].integer()
         with found["console"].at():
             return to_console(rows, title=query)
-    path = located(found["parquet"], root)
+    path = resolve_path(found["parquet"], root)
     options: dict[str, Any] = {"compression": found["compression"].text()} if "compression" in found else {}
     with node.at():
         return to_parquet(path, **options)

@@ -31,7 +31,7 @@ from weft.sources.decode import FORMATS
 from weft.sources.rate import Kind, RateSource, choice, sequence, timestamps, uniform, zipf
 from weft.sources.spec import FilesSource, files
 
-__all__ = ["located", "read_source"]
+__all__ = ["read_source", "resolve_path"]
 
 _KINDS_OF_SOURCE = "as in source: {files: parquet, path: in/videos} or source: {rate: 1000, columns: …}"
 
@@ -49,8 +49,8 @@ def read_source(node: Node, schema: Node | None, root: Path) -> FilesSource | Ra
     return _files(node, columns, root) if "files" in found else _rate(node, schema, columns)
 
 
-def located(node: Node, root: Path) -> str:
-    """A path or URI; what is relative begins at ``root``."""
+def resolve_path(node: Node, root: Path) -> str:
+    """The path or URI that an entry names; a relative path begins at ``root``."""
     text = node.text("name a path, as in in/videos")
     if not text.strip() or "\0" in text:
         raise node.error(f"{text!r} is not a path", "name one, as in in/videos")
@@ -76,10 +76,10 @@ def _files(node: Node, schema: Schema | None, root: Path) -> FilesSource:
     if "path" not in found:
         raise node.error("files need a path", _KINDS_OF_SOURCE)
     format_ = node.entry("files").choice("format", FORMATS)
-    path = located(found["path"], root)
+    path = resolve_path(found["path"], root)
     options = {name: read(found[name]) for name, read in _FILES.items() if name in found}
     if "archive" in found:
-        options["archive"] = located(found["archive"], root)
+        options["archive"] = resolve_path(found["archive"], root)
     with node.at():
         return files(format_, path, schema=schema, **options)
 
@@ -104,7 +104,7 @@ def _rate(node: Node, given: Node | None, schema: Schema | None) -> RateSource:
 
 
 def _kind(node: Node) -> Kind:
-    """A column: the name of a kind, or one with what it needs."""
+    """How a column is generated: the name of a kind, alone or with its arguments."""
     if isinstance(node.value, str):
         name = node.choice("kind of column", _ALONE)
         return _ALONE[name]()

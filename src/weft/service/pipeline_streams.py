@@ -21,7 +21,7 @@ from weft.sources.spec import FilesSource
 from weft.stats.skew import HeavyValue, fits
 from weft.stats.statistics import StreamStatistics
 
-__all__ = ["Described", "add_stream"]
+__all__ = ["StreamEntry", "add_stream"]
 
 _SCHEMA = 'as in schema: "vid long, ts timestamp"'
 _ENTRIES = ("schema", "event_time", "lateness", "late", "idle_after", "source", "statistics")
@@ -34,15 +34,15 @@ _TIMES: dict[str, Callable[[Node], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """What a file says of a stream beyond what the session knows."""
+class StreamEntry:
+    """What a file says of a stream that the session is not told when the stream is registered."""
 
     source: FilesSource | RateSource | None
     statistics: StreamStatistics | None
 
 
-def add_stream(session: Session, name: str, node: Node, root: Path) -> Described:
-    """Register a stream; what is known of it."""
+def add_stream(session: Session, name: str, node: Node, root: Path) -> StreamEntry:
+    """Register a stream with the session; returns what else the file says of it."""
     found = node.section(_ENTRIES)
     schema = found.get("schema")
     source = read_source(found["source"], schema, root) if "source" in found else None
@@ -54,9 +54,9 @@ def add_stream(session: Session, name: str, node: Node, root: Path) -> Described
         session.stream(name, source or text, **given)
     rate = float(source.rows_per_second) if isinstance(source, RateSource) else None
     if "statistics" not in found and rate is None:
-        return Described(source, None)
+        return StreamEntry(source, None)
     columns = session.catalog.stream(name).schema
-    return Described(source, _statistics(name, columns, node.entry("statistics"), rate))
+    return StreamEntry(source, _statistics(name, columns, node.entry("statistics"), rate))
 
 
 def _statistics(stream: str, schema: Schema, node: Node, rate: float | None) -> StreamStatistics:
@@ -76,7 +76,7 @@ def _statistics(stream: str, schema: Schema, node: Node, rate: float | None) -> 
 
 
 def _field(stream: str, schema: Schema, name: str, node: Node, taken: Collection[str]) -> Field:
-    """The column of a name, which nothing has been said of yet."""
+    """The column of that name; an error if there is none, or if it was named before."""
     field = schema.find(name)
     if field is None:
         raise node.error(f"{stream} has no column {name!r}", nearest(name, schema.names))

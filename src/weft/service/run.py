@@ -1,9 +1,9 @@
 """`weft run`: a pipeline from its file to its results.
 
-Guarantees: what is wrong with a pipeline is said before Spark is started. A run ends after the batch under way: when
-asked to (Ctrl-C or SIGTERM; asked twice, at once), when its time is over, or when all that was there is processed, to
-the end of the input if it is that; then it says what it did. The screen is drawn only on a terminal that nothing else
-writes to.
+Guarantees: what is wrong with a pipeline is said before Spark is started. A run stops on Ctrl-C or SIGTERM, when its
+time is over, or when all that was there is processed; with `--once`, that is taken for the end of the input. The batch
+under way is finished first, unless the run is asked to stop a second time. At the end the run says what it did. A
+screen is drawn only on a terminal that nothing else writes to.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from weft.errors import QueryError, WeftError
 from weft.logical.waiting import check_closing
 from weft.planned import PlannedQuery
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.service.figures import figures, since
+from weft.service.figures import batches_after, figures
 from weft.service.pipeline import Pipeline
 from weft.service.startup import in_background, prepare
 from weft.service.view import line, screen, summary
-from weft.service.watch import logged, stop_signals, watch
+from weft.service.watch import log_batches, stop_signals, watch
 from weft.sinks import ConsoleSink, ParquetSink, Sink
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource
@@ -41,8 +41,11 @@ _CLOSING = "give a window, as in [RANGE 10 MINUTES], or emit_unmatched_after: 10
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How long to run, and what to tell: ``log`` gets a line of JSON per batch and query, as does the output with
-    ``json``. With ``once``, what is there is all there is. ``kept`` says whether what it leaves is there afterwards."""
+    """How long a run lasts, and what it reports.
+
+    The file ``log`` gets a line of JSON per batch and query; so does the standard output, with ``json``. With ``once``,
+    what is there is taken for all there is. ``kept`` says whether results and checkpoint are there afterwards.
+    """
 
     title: str = "weft run"
     available_now: bool = False
@@ -65,7 +68,7 @@ def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
         print(note, file=sys.stderr)
     console = Console(stderr=options.json)
     log = Path(str(pipeline.checkpoint)) / "spark.log"
-    with logged(options.log, options.json):
+    with log_batches(options.log, options.json):
         try:
             prepare(pipeline.master, console, log)
             _run(pipeline, planned, sinks, options, console)
@@ -78,7 +81,7 @@ def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What an error says in one line; what Java says stands in its second."""
+    """The line of an error's text that says what happened; the second, if the error is from Java."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[1].removeprefix(": ") if len(lines) > 1 and lines[1].startswith(": ") else lines[0]
 
@@ -92,7 +95,7 @@ def _check_output(pipeline: Pipeline, sinks: Mapping[str, Sink], options: RunOpt
 
 
 def _check_end(pipeline: Pipeline, planned: Sequence[PlannedQuery], options: RunOptions) -> None:
-    """Refuse input that does not end where it should, and queries that wait for its end where it does not."""
+    """Refuse streams without end if the input is to end, and queries that wait for its end if it does not."""
     streams = sorted({input_.stream.name for one in planned for input_ in one.query.inputs})
     for stream in streams if options.once else ():
         if isinstance(pipeline.sources[stream], RateSource):
@@ -142,7 +145,9 @@ def _run(
 
     def now() -> RunMoment:
         elapsed = time.monotonic() - began
-        return RunMoment(options.title, planned, since(session.progress, before), elapsed, stopping.is_set())
+        return RunMoment(
+            options.title, planned, batches_after(session.progress, before), elapsed, stopping.is_set()
+        )
 
     alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
     try:
@@ -167,7 +172,7 @@ class _Ending:
     done: Future[None]
 
     def await_termination(self, timeout: int | None = None) -> bool:
-        """Wait for the end, so many seconds at most; whether it has come. What went wrong is raised."""
+        """Wait for the end, so many seconds at most; True if it has come. An error of the run is raised."""
         if not wait([self.done], timeout).done:
             return False
         self.done.result()
@@ -207,7 +212,7 @@ def _first_runs(pipeline: Pipeline, moment: RunMoment) -> bool:
 
 @contextmanager
 def _display(now: Callable[[], RunMoment], console: Console, alone: bool) -> Iterator[Callable[[], None]]:
-    """A screen that draws itself, or what prints a line now and then."""
+    """Show a screen that draws itself, or give a function that prints a line now and then."""
     if console.is_terminal and alone:
         with Live(
             get_renderable=lambda: now().screen(), console=console, refresh_per_second=4, transient=True
@@ -229,7 +234,7 @@ def _display(now: Callable[[], RunMoment], console: Console, alone: bool) -> Ite
 
 
 def _farewell(pipeline: Pipeline, sinks: Mapping[str, Sink], console: Console) -> None:
-    """Where to find what the run left."""
+    """Say where to find results and checkpoint."""
     for name, sink in sinks.items():
         if isinstance(sink, ParquetSink):
             console.print(f"results of {name}: {sink.path}", markup=False, highlight=False, soft_wrap=True)

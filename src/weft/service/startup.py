@@ -44,7 +44,7 @@ def prepare(master: str, console: Console, log: Path) -> None:
 
 
 def warm_up(report: Callable[[int], None]) -> None:
-    """Compile the kernels, or load them, and tell after how many steps."""
+    """Compile the kernels, or load them, and report after each step how many are done."""
     from weft.kernels import warm_up as kernels  # loads the compiler, which only running needs
 
     kernels.warm_up(report)
@@ -64,7 +64,7 @@ def _both(
 
 
 def in_background(work: Callable[[], None]) -> Future[None]:
-    """Work in a thread that does not keep the process alive."""
+    """Do something in a thread that does not keep the process alive; the future tells its end, or its error."""
     done: Future[None] = Future()
 
     def run() -> None:
@@ -81,7 +81,7 @@ def in_background(work: Callable[[], None]) -> Future[None]:
 
 @contextmanager
 def _errors_to(file: Path) -> Iterator[None]:
-    """What processes started in here write to the standard error goes to a file, as long as they live."""
+    """Let processes that are started inside write their standard error to a file, for as long as they live."""
     saved = os.dup(2)
     with file.open("ab") as out:
         os.dup2(out.fileno(), 2)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["StateFormat", "show_state", "state_json", "state_tables"]
 
 _WIDTH = 10_000  # a narrow terminal breaks the lines; Rich would cut the figures off
-_NAMED = 4  # users of a store; of more, the number
+_NAMED = 4  # how many users of a store are named; of more, only their number is shown
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -130,7 +130,7 @@ _FIGURES = ("arrived", "rows", "bytes", "runs", "partitions")
 
 
 def _time(micros: int | None) -> str:
-    """A time in UTC; one that no calendar has, as its microseconds."""
+    """A time in UTC; one that Python's calendar does not have, in microseconds."""
     if micros is None:
         return "-"
     try:

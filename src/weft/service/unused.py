@@ -1,4 +1,4 @@
-"""Statistics that were given for nothing.
+"""Statistics in a pipeline file that no query uses.
 
 Guarantees: a figure is reported if and only if no query of the pipeline asks for it; what a query asks for is what
 `stats.estimate` looks up of it.

@@ -1,6 +1,7 @@
 """A run on the terminal: a screen while it goes on, a line now and then where there is no screen, a summary at the end.
 
-Guarantees: from figures to what Rich draws, and nothing else: no clock, no session, no output.
+Guarantees: these functions turn figures into what Rich draws, and do nothing else: they use no clock and no session,
+and print nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rich.text import Text
 from weft.planned import PlannedQuery
 from weft.service.figures import Figures, StoreFigures
 
-__all__ = ["bytes_text", "line", "probe_orders", "screen", "span", "sparkline", "summary"]
+__all__ = ["bytes_text", "duration_text", "line", "probe_orders", "screen", "sparkline", "summary"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -35,13 +36,13 @@ def screen(
 
 
 def line(found: Figures, elapsed: float) -> str:
-    """One line that says how it goes."""
+    """The figures of a moment in one line."""
     if found.batch is None:
         return "Waiting for the first batch …"  # the same each time, and so said once
     rows = sum(stream.per_second for stream in found.streams)
     results = "  ".join(f"{query.name} {query.results:,}" for query in found.queries)
     parts = [
-        f"{span(elapsed):>7}  batch {found.batch} took {span(found.last_seconds)}",
+        f"{duration_text(elapsed):>7}  batch {found.batch} took {duration_text(found.last_seconds)}",
         f"{rows:,.0f} rows/s in",
         f"results: {results}",
         *_troubles(found),
@@ -63,22 +64,23 @@ def _troubles(found: Figures) -> list[str]:
 def summary(title: str, found: Figures, elapsed: float) -> RenderableType:
     """What a run did, over all of it."""
     if found.batch is None:
-        return Text(f"{title}: nothing arrived in {span(elapsed)}")
+        return Text(f"{title}: nothing arrived in {duration_text(elapsed)}")
     batches = f"{found.batches:,} batch" + "es" * (found.batches != 1)
     heading = Text.assemble(
-        (title, "bold"), f": {batches} in {span(elapsed)}, {span(found.mean_seconds)} each on average"
+        (title, "bold"),
+        f": {batches} in {duration_text(elapsed)}, {duration_text(found.mean_seconds)} each on average",
     )
     return Group(Text(), heading, _streams(found), _totals(found))
 
 
 def _heading(title: str, found: Figures, elapsed: float) -> Text:
-    parts = [f"  {span(elapsed)}"]
+    parts = [f"  {duration_text(elapsed)}"]
     if found.batch is None:
         parts.append("waiting for the first batch, in which tasks load their code")
     else:
         rows = sum(stream.per_second for stream in found.streams)
         results = sum(query.per_second for query in found.queries)
-        parts += [f"batch {found.batch} took {span(found.last_seconds)}", f"{rows:,.0f} rows/s in"]
+        parts += [f"batch {found.batch} took {duration_text(found.last_seconds)}", f"{rows:,.0f} rows/s in"]
         parts += [f"{results:,.0f} results/s out"]
     return Text.assemble((title, "bold"), " · ".join(parts))
 
@@ -126,7 +128,7 @@ def _queries(found: Figures) -> Table:
 
 def _hops(seconds: Sequence[float]) -> str:
     names = ("read" if hop == 0 else f"hop {hop}" for hop in range(len(seconds)))
-    return " · ".join(f"{name} {span(one)}" for name, one in zip(names, seconds, strict=True))
+    return " · ".join(f"{name} {duration_text(one)}" for name, one in zip(names, seconds, strict=True))
 
 
 def _plans(planned: Sequence[PlannedQuery], found: Figures) -> Table:
@@ -174,10 +176,10 @@ def sparkline(values: Sequence[int]) -> str:
     return "".join(_BARS[min(len(_BARS) - 1, value * len(_BARS) // most)] for value in values)
 
 
-def span(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A time as people read it.
 
-    >>> span(0.0423), span(3.21), span(75), span(3700)
+    >>> duration_text(0.0423), duration_text(3.21), duration_text(75), duration_text(3700)
     ('42 ms', '3.2 s', '1:15', '1:01:40')
     """
     if seconds < 1:

@@ -1,4 +1,4 @@
-"""The end of a run, and its log.
+"""Waits for the end of a run, and writes its log.
 
 Guarantees: a run is asked to stop by Ctrl-C or SIGTERM, by its time or by its own end, and goes on otherwise. Handlers
 of signals and of logs are there only as long as the run.
@@ -20,11 +20,11 @@ from typing import Protocol
 
 from weft.errors import WeftError
 
-__all__ = ["Runs", "logged", "stop_signals", "watch"]
+__all__ = ["Runs", "log_batches", "stop_signals", "watch"]
 
 
 class Runs(Protocol):
-    """What `watch` needs of a session."""
+    """A session or run, as far as `watch` needs to know it."""
 
     def await_termination(self, timeout: int | None = None) -> bool: ...
 
@@ -37,7 +37,7 @@ def watch(
     counts: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until the session ends, somebody asks, or the time is over; tell how it goes every second or so.
+    """Wait until the session ends, ``asked`` is set, or the time is over; call ``tell`` every second or so.
 
     ``counts`` says whether this time counts: it does not while the first rows are on their way, as tasks load their
     code then.
@@ -69,8 +69,8 @@ def stop_signals(asked: Event) -> Iterator[None]:
 
 
 @contextmanager
-def logged(file: Path | None, output: bool) -> Iterator[None]:
-    """The log of batches, to a file, to the output, or nowhere."""
+def log_batches(file: Path | None, output: bool) -> Iterator[None]:
+    """Write the log of batches to a file, to the standard output, to both or to neither, while this lasts."""
     logger, handlers = logging.getLogger("weft"), list[logging.Handler]()
     if file is not None:
         try:

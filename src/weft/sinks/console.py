@@ -40,7 +40,7 @@ class ConsoleSink:
         self._schema = schema
 
     def recover(self, last_committed: int) -> None:
-        """What was printed cannot be taken back."""
+        """Do nothing: what was printed cannot be taken back."""
 
     def begin(self, batch_id: int) -> None:
         """Nothing to prepare."""

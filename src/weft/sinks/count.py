@@ -1,4 +1,4 @@
-"""How many results there are, and nothing of them.
+"""Counts results, and keeps none of them.
 
 Guarantees: tasks count results without making them; `count` is what was committed, each batch once, however often a
 batch was replayed in this process. Nothing outlives the process.
@@ -16,7 +16,7 @@ __all__ = ["CountSink", "to_count"]
 
 
 class CountSink:
-    """Results counted."""
+    """The number of results, by batch."""
 
     exactly_once = True
 
@@ -25,7 +25,7 @@ class CountSink:
         self._lock = threading.Lock()
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
-        """Anything can be counted."""
+        """Do nothing: results of any columns can be counted."""
 
     def recover(self, last_committed: int) -> None:
         """Forget batches that will come again."""

@@ -1,7 +1,7 @@
 """Sinks as plain data, so that a query that was added to a running session is there again after a crash.
 
-Guarantees: `make_sink` makes of what `described` gives a sink like the first; a sink that calls a function of the
-user's has no description.
+Guarantees: from what `describe_sink` gives, `make_sink` makes a sink like the first; a sink that calls a function of
+the user's has no description.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.protocol import Sink
 
-__all__ = ["described", "in_order", "make_sink", "portable_description", "same_place"]
+__all__ = ["describe_sink", "make_sink", "portable_description", "same_place", "sink_for"]
 
 
 Description: TypeAlias = "dict[str, object]"
@@ -34,20 +34,20 @@ class DescribedSink(Protocol):
 
 @runtime_checkable
 class OrderableSink(Protocol):
-    """A sink that writes results which leave in an order differently from others."""
+    """A sink that writes ordered results in another way than unordered ones."""
 
     def in_order(self) -> Sink:
         """The sink for results that leave in an order."""
 
 
-def described(sink: Sink) -> Description | None:
-    """What is needed to make a sink again; None: it cannot be."""
+def describe_sink(sink: Sink) -> Description | None:
+    """What is needed to make a sink again; None if it cannot be made again."""
     return dict(sink.describe()) if isinstance(sink, DescribedSink) else None
 
 
 def portable_description(sink: Sink) -> Description | None:
-    """What a task needs to make a sink again; None: it has none, or is of a user's own class."""
-    found = described(sink)
+    """What a task needs to make a sink again; None if it has no description, or is of a user's own class."""
+    found = describe_sink(sink)
     return found if found is not None and type(make_sink(found)) is type(sink) else None
 
 
@@ -55,12 +55,12 @@ def same_place(one: Sink, other: Sink) -> bool:
     """Whether two sinks would write to the same place."""
     if one is other:
         return True
-    found = [described(sink) or {} for sink in (one, other)]
+    found = [describe_sink(sink) or {} for sink in (one, other)]
     places = [Path(str(place["path"])).resolve() for place in found if "path" in place]
     return len(places) == 2 and places[0] == places[1]
 
 
-def in_order(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
+def sink_for(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
     """The sink to write results to, given the order in which they leave; None stays None."""
     return sink.in_order() if ordering is not None and isinstance(sink, OrderableSink) else sink
 

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _TRIED = 1 << 16  # bytes
-_ROW_GROUP = 1 << 25  # bytes in memory, at least, but for the last one
+_ROW_GROUP = 1 << 25  # bytes in memory that all row groups but the last have at least
 
 
 def make_directory(path: Path) -> None:
@@ -51,7 +51,7 @@ def write_parquet(path: Path, table: pa.Table, compression: str) -> None:
 class ParquetFile:
     """A file that is written portion by portion, and is complete only when it is closed.
 
-    Portions are put together as long as they are small, so that their row groups are not.
+    Small portions are collected and written together, so that row groups are not small.
     """
 
     def __init__(self, path: Path, compression: str) -> None:
@@ -66,9 +66,9 @@ class ParquetFile:
         self._waiting.append(rows)
         self._bytes += rows.nbytes
         if self._bytes >= _ROW_GROUP:
-            self._put_down()
+            self._write_row_group()
 
-    def _put_down(self) -> None:
+    def _write_row_group(self) -> None:
         table = pa.concat_tables(self._waiting)
         self._waiting, self._bytes = [], 0
         if self._writer is None:
@@ -82,7 +82,7 @@ class ParquetFile:
     def close(self) -> None:
         """There are no more rows."""
         if self._waiting:
-            self._put_down()
+            self._write_row_group()
         if self._writer is not None and self._out is not None:
             self._writer.close()
             self._out.close()
@@ -91,7 +91,7 @@ class ParquetFile:
         """Delete what is there."""
         self._waiting = []
         if self._out is not None:
-            with suppress(Exception):  # as when the disk is full; it goes anyway
+            with suppress(Exception):  # as when the disk is full; the file is deleted anyway
                 if self._writer is not None:
                     self._writer.close()
             with suppress(OSError):
@@ -133,7 +133,7 @@ def move(source: Path, target: Path) -> None:
 
 
 def set_aside(source: Path, target: Path) -> None:
-    """Rename a directory, which need not be there, at once; where it is does not survive a loss of power."""
+    """Rename a directory at once, if it is there; after a loss of power it may have its old name again."""
     with suppress(FileNotFoundError):
         source.rename(target)
 

@@ -41,7 +41,7 @@ class ForeachBatchSink:
         self._schema = schema
 
     def recover(self, last_committed: int) -> None:
-        """What the function did is its own."""
+        """Do nothing: what the function did is not known here."""
 
     def begin(self, batch_id: int) -> None:
         """Nothing to prepare."""

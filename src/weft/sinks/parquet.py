@@ -15,7 +15,8 @@ than the batch that was interrupted, is refused rather than changed.
 Spark shows N as a column `batch`; `batch_column` gives it another name.
 
 Ordered results are one file per batch, and N has ten digits: read in the order of the files' names, the rows are in
-order. The metadata of its schema has a file's punctuations (`weft.Punctuations.read`). A batch without rows has none.
+order. A file has its punctuations in the metadata of its schema (`weft.Punctuations.read`). A batch without rows has no
+file.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class ParquetPart:
         self._file.write(pa.Table.from_batches([rows]))
 
     def close(self) -> str:
-        """The file's name."""
+        """Complete the file; gives its name."""
         self._file.close()
         return self._path.name
 
@@ -69,7 +70,7 @@ class ParquetSink:
     path: Path
     compression: str = "snappy"
     batch_column: str = "batch"
-    digits: int = 1  # that the number of a batch has at least
+    digits: int = 1  # the least digits of a batch's number in the name of its directory
 
     def __post_init__(self) -> None:
         if self.compression not in _COMPRESSIONS:
@@ -80,11 +81,11 @@ class ParquetSink:
 
     @property
     def exactly_once(self) -> bool:
-        """A replayed batch replaces what was there."""
+        """True: a replayed batch replaces what was there."""
         return True
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
-        """Refuse results that would hide the batch number, and a directory of somebody else, or that takes no files."""
+        """Refuse results that have the batches' column, and a directory that is another's or cannot be written to."""
         if self.batch_column.lower() in (name.lower() for name in schema.names):
             raise SinkError(
                 f"to_parquet: the results have a column {self.batch_column}, as the directories of {self.path} do",
@@ -143,13 +144,13 @@ class ParquetSink:
         self.commit_parts(batch_id, parts)
 
     def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
-        """Write a file that only its name, which no other attempt has, leads to."""
+        """Write a file under a name that no other attempt has; readers do not see it before `commit_parts`."""
         path = self._pending(batch_id, partition)
         files.write_parquet(path, as_table(rows), self.compression)
         return path.name
 
     def open_part(self, batch_id: int, partition: int) -> ParquetPart:
-        """Begin such a file, whose rows come by and by."""
+        """Begin a file like that of `write_part`, to which rows are added as they are found."""
         return ParquetPart(self._pending(batch_id, partition), self.compression)
 
     def _pending(self, batch_id: int, partition: int) -> Path:
@@ -183,7 +184,7 @@ class ParquetSink:
             files.remove(replaced)
 
     def _take_from_tasks(self, batch_id: int) -> Path:
-        """The files of a batch, in a directory to which no task adds any: one that goes on finds its own gone."""
+        """Move the files of a batch into a directory that no task writes to, so that late tasks cannot add any."""
         pending, ready = self._own("pending", str(batch_id)), self._own("ready", str(batch_id))
         files.make_directory(ready.parent)
         files.remove(ready)
@@ -214,7 +215,7 @@ class ParquetSink:
 
 
 def _read_owner(marker: Path) -> dict[str, object]:
-    """What says whose results these are; results whose owner cannot be told are nobody's to change."""
+    """The content of the file that says which checkpoint the results belong to; an error if it is damaged."""
     try:
         found = json.loads(marker.read_text(encoding="utf-8"))
     except ValueError:
@@ -233,7 +234,7 @@ _ELSEWHERE = "write to another directory, or continue with the checkpoint this o
 def to_parquet(path: str | Path, *, compression: str = "snappy", batch_column: str = "batch") -> ParquetSink:
     """Results as Parquet files in a directory, each exactly once.
 
-    A relative path is taken from where the process is now, wherever it goes later.
+    A relative path is resolved now: it stays the same if the process changes its working directory.
 
     >>> to_parquet("/data/trolls").batch_directory(3).as_posix()
     '/data/trolls/batch=3'

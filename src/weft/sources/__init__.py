@@ -1,1 +1,1 @@
-"""Where tuples come from: files, any streaming DataFrame put down as files, a generator, tables in memory."""
+"""Where tuples come from: files, any streaming DataFrame, which is written to files, a generator, tables in memory."""

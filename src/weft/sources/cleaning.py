@@ -82,7 +82,7 @@ class Cleaner:
 
 
 def _free(path: str) -> str:
-    """A path that is not taken: an archive keeps what it has."""
+    """A path at which nothing is yet, so that nothing in an archive is overwritten."""
     others = (f"{path}.{number}" for number in count(1))
     return next(one for one in chain([path], others) if not os.path.lexists(one))
 

@@ -18,7 +18,7 @@ from weft.errors import SourceError, nearest
 from weft.kernels.expr.arrow import arrow_type
 from weft.sources.records import BadRecord, Decoded, SourceFile, Target
 
-__all__ = ["Column", "Mask", "arrow_schema", "assemble", "located", "match_columns", "whole_file"]
+__all__ = ["Column", "Mask", "arrow_schema", "assemble", "locate_bad_rows", "match_columns", "whole_file"]
 
 Mask = NDArray[np.bool_]
 Locate = Callable[
@@ -28,7 +28,7 @@ Locate = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Converted values, and which rows had a value that is none of the type (None: no row)."""
+    """Converted values, and which rows had a value that is not of the type (None: no row)."""
 
     values: Any
     bad: Mask | None = None
@@ -103,8 +103,10 @@ def _quote(scalar: Any) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-def located(file: SourceFile, batch: pa.RecordBatch, reasons: Mapping[int, str], locate: Locate) -> Decoded:
-    """The batch with its bad rows described by `locate`."""
+def locate_bad_rows(
+    file: SourceFile, batch: pa.RecordBatch, reasons: Mapping[int, str], locate: Locate
+) -> Decoded:
+    """The good rows, and a record for each bad one, whose row, line, offset and text ``locate`` tells."""
     places = locate(list(reasons)) if reasons else ()
     return Decoded(
         batch,

@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 __all__ = ["COMPRESSIONS", "SETTLED", "compression_of", "settling_time", "why_incomplete"]
 
-SETTLED = 0.25  # seconds for which a text must not have changed: one that is complete may still go on
-_SETTLED_UNSEEN = 10.0  # the same where it was not looked at whether it is complete
+SETTLED = 0.25  # seconds for which a text must not have changed: one that seems complete may still grow
+_SETTLED_UNSEEN = 10.0  # the same for texts that are too large to check whether they are complete
 _TEXTS = ("json", "csv")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _VERIFIED = 32 << 20  # bytes of gzip up to which a file is decompressed to see whether it is complete
@@ -86,7 +86,7 @@ def _arrow_stream(file: BinaryIO, size: int) -> str | None:
     at = 0
     while at < size:
         head = _at(file, at, 8)
-        skip = 8 if head[:4] == b"\xff\xff\xff\xff" else 4  # streams of old begin with the length
+        skip = 8 if head[:4] == b"\xff\xff\xff\xff" else 4  # old streams begin with the length
         if len(head) < skip:
             break
         (length,) = struct.unpack("<i", head[skip - 4 : skip])
@@ -131,7 +131,7 @@ def _zstd(file: BinaryIO, size: int) -> str | None:
 
 
 def _zstd_frame(file: BinaryIO, at: int) -> int | None:
-    """Where a frame that begins at a place ends; None if it is cut off or none."""
+    """Where a frame that begins at a place ends; None if it is cut off, or if there is no frame."""
     head = _at(file, at, 8)
     if len(head) < 5:
         return None
@@ -156,7 +156,7 @@ def _zstd_frame(file: BinaryIO, at: int) -> int | None:
 
 
 def _decompressed(make: Callable[[], Any], name: str) -> Callable[[BinaryIO, int], str | None]:
-    """A check that decompresses, for formats that do not tell lengths; it takes large files at their word."""
+    """A check that decompresses, for formats that do not tell lengths; large files count as complete."""
 
     def check(file: BinaryIO, size: int) -> str | None:
         if size > _VERIFIED:

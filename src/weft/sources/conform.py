@@ -1,4 +1,4 @@
-"""Columns that already have a type take the declared one.
+"""Converts columns that already have a type to the declared one.
 
 Guarantees: only what keeps every value is accepted: the same type however Arrow stores it (dictionaries, views,
 other units of time), or a narrower number; anything else is a `SourceError` naming file, column and both types. A
@@ -25,7 +25,7 @@ __all__ = ["check_types", "conform", "weft_type"]
 
 
 def check_types(found: pa.Schema, target: Target, file: SourceFile) -> list[int]:
-    """Where each declared column is in the file, all types being acceptable."""
+    """Where each declared column is in the file; a `SourceError` if its type there cannot be converted."""
     places = match_columns(found.names, target, file)
     for field, place in zip(target.schema, places, strict=True):
         kind = _plain(found.field(place).type)

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from weft.logical.schema import DataType
-from weft.sources.columns import Column, assemble, located, match_columns, whole_file
+from weft.sources.columns import Column, assemble, locate_bad_rows, match_columns, whole_file
 from weft.sources.csv_records import (
     CsvOptions,
     column_counts,
     has_sound_quotes,
     line_end,
-    resynchronised,
+    resynchronise,
     sound_records,
 )
 from weft.sources.lines import Spans
@@ -59,7 +59,7 @@ def decode_csv(file: SourceFile, target: Target, options: CsvOptions | None = No
     places = match_columns(body.header, target, file)
     content, count = body.content, len(body.header)
     if not has_sound_quotes(content, options):
-        spans, good = resynchronised(content, options, count, body.base, body.lines)
+        spans, good = resynchronise(content, options, count, body.base, body.lines)
         wrong = dict.fromkeys(
             np.flatnonzero(~good).tolist(), f"malformed columns or quotes: expected {count} columns"
         )
@@ -94,7 +94,7 @@ def _finish(
     if reasons:
         rows = np.delete(np.arange(table.num_rows + len(wrong)), list(wrong))
         wrong = wrong | {int(rows[row]): reason for row, reason in reasons.items()}
-    return located(file, batch, dict(sorted(wrong.items())), lambda at: records().places(at))
+    return locate_bad_rows(file, batch, dict(sorted(wrong.items())), lambda at: records().places(at))
 
 
 def _column(values: pa.ChunkedArray, type_: DataType) -> Column:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from weft.sources.lines import NEWLINE, RETURN, Positions, Spans, as_bytes, find, line_ends, spans_between
 
-__all__ = ["CsvOptions", "column_counts", "has_sound_quotes", "line_end", "resynchronised", "sound_records"]
+__all__ = ["CsvOptions", "column_counts", "has_sound_quotes", "line_end", "resynchronise", "sound_records"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def column_counts(spans: Spans, options: CsvOptions) -> Positions:
     return np.searchsorted(outside, spans.ends) - np.searchsorted(outside, spans.starts) + 1
 
 
-def resynchronised(
+def resynchronise(
     content: bytes, options: CsvOptions, columns: int, base: int | None, lines_before: int
 ) -> tuple[Spans, NDArray[np.bool_]]:
     """The records of any file, and which of them have the right number of columns with sound quotes."""

@@ -1,10 +1,10 @@
 """How far the files of a folder have been taken.
 
-Guarantees: every file is offered until it is taken, and never again; whether it is does not depend on the time of its
-last change. Files that were found in one look come by that time, the oldest first, then by name; those of later looks
-follow. A file is offered when it is complete, or has not changed for so long that it will not become so: see
-`FileRules`. What is offered at once is bounded; what waits is told. A file of which only some row groups were taken is
-offered further even if it is gone, so that its loss is noticed.
+Guarantees: every file is offered until it is taken, and never again, whatever the time of its last change. Files that
+are found in one look are offered in the order of that time, the oldest first, then by name; those of later looks
+follow. A file is offered when it is complete, or has not changed for as long as `FileRules` say. An offer is bounded,
+and says how much waits in all. A file of which only some row groups were taken is still offered if it is gone, so that
+its loss is noticed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from weft.sources.taken import TakenNames
 
 __all__ = ["FileCursor", "FileRules"]
 
-_QUIET = 2.0  # seconds after its last change from which on one look at a text is enough
-_MOST_FILES = 4096  # files of one offer
+_QUIET = 2.0  # a text that has not changed for so many seconds need not be looked at twice
+_MOST_FILES = 4096  # in one offer
 _UNKNOWN = FileStatus(0, 0, 0, 0)
 
 
@@ -66,7 +66,7 @@ class FileRules:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A file that has not been taken, or not as a whole: how it was found, and since when it has been so."""
+    """A file that has not been taken, or not as a whole: its last known status, and since when it has had that."""
 
     path: str
     status: FileStatus
@@ -160,7 +160,7 @@ class FileCursor:
             self._forget(name)
         new = [
             (status.modified, name, status)
-            for name in self._taken.among(names)
+            for name in self._taken.not_taken(names)
             if name not in self._waiting and (status := self._status(name)) is not None
         ]
         for _, name, status in sorted(new, key=lambda one: one[:2]):
@@ -208,9 +208,9 @@ class FileCursor:
             file.unfinished = f"it cannot be read: {error.strerror or error}"
 
     def _status(self, name: str) -> FileStatus | None:
-        """What the file system says of a file, None if it is gone; of one that it will not tell of, nothing known."""
+        """What the file system says of a file: None if it is gone, `_UNKNOWN` if that cannot be told."""
         try:
-            return FileStatus.of(self._path(name))
+            return FileStatus.read(self._path(name))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:
@@ -234,7 +234,7 @@ class FileCursor:
             self._extra -= len(file.parts or (None,)) - 1
 
     def _set_parts(self, name: str, parts: list[Part] | None, estimate: int) -> None:
-        """Note what a file consists of, where it stands in the order."""
+        """Note the parts of a file, which keeps its place in the order."""
         file = self._waiting[name]
         total = estimate if parts is None else sum(part.bytes for part in parts)
         self._bytes += total - file.bytes
@@ -242,7 +242,7 @@ class FileCursor:
         file.parts, file.bytes = parts, total
 
     def _wait_for_rest(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Let the row groups wait that were not taken of a file."""
+        """Let those row groups of a file wait that were not taken."""
         parts = remaining_parts(entry["what"], entry["taken"])
         status = FileStatus(entry["what"]["size"], entry["what"]["modified"], 0, 0)
         total = sum(part.bytes for part in parts)
@@ -260,7 +260,7 @@ class FileCursor:
                 self._taken.add(name)
 
     def _take_row_groups(self, name: str, part: Part) -> bool:
-        """Note that some row groups of a file were taken; whether all of it is now."""
+        """Note that some row groups of a file were taken; True if now all of them are."""
         what = {key: value for key, value in part.what.items() if key != "row_groups"}
         entry = self._begun.setdefault(name, {"what": what, "taken": []})
         if list(part.what["row_groups"]) not in entry["taken"]:
@@ -277,7 +277,7 @@ class FileCursor:
         return False
 
     def state(self) -> dict[str, Any]:
-        """The names that were taken, and of files that were taken in part what was."""
+        """The names of the files that were taken, and which row groups of files that were taken in part."""
         present = None if self._now is None else self._listing.names
         found = self._taken.state(present, self._clock() if self._now is None else self._now)
         if self._begun:
@@ -291,7 +291,7 @@ class FileCursor:
         self._cleaner.release([(self._name(part), part) for part in parts])
 
     def catch_up(self) -> None:
-        """What is in the folder is seen with the next look; what is not complete yet is said to be unfinished."""
+        """Do nothing: the next look sees what is in the folder, and lists files that are not complete as unfinished."""
 
     def close(self) -> None:
         """Do nothing: between two calls a cursor has no file open."""

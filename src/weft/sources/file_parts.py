@@ -34,12 +34,12 @@ _IN_MEMORY = {"parquet": 5, "arrow": 2, "json": 2, "csv": 2}  # bytes of rows fo
 _COMPRESSED_TEXT = 6
 _SMALL = 1 << 16  # bytes of a Parquet file that is not worth opening to know how large its rows are
 _BY_PIECES = 32 << 20  # bytes from which on a Parquet file is not read as a whole
-_MOST_INFLATED = 1032  # how many times more bytes deflate can stand for
+_MOST_INFLATED = 1032  # the largest factor by which deflate can make data smaller
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What the file system says of a file. Two that are equal are of the same file, unchanged."""
+    """What the file system says of a file; as long as it stays equal, the file is the same and unchanged."""
 
     size: int
     modified: int
@@ -47,8 +47,8 @@ class FileStatus:
     changed: int  # when the file was last written to or renamed, whatever time it was given
 
     @classmethod
-    def of(cls, path: str) -> FileStatus:
-        """As it is now; an OSError if it cannot be had."""
+    def read(cls, path: str) -> FileStatus:
+        """The status of a file now; an OSError if the file system does not tell."""
         found = os.stat(path)
         return cls(found.st_size, found.st_mtime_ns, found.st_ino, max(found.st_ctime_ns, found.st_mtime_ns))
 
@@ -75,7 +75,7 @@ def parts_of(path: str, format_: str, status: FileStatus, most: int) -> list[Par
 
 
 def _refined(path: str, format_: str, size: int, tail: bytes) -> int:
-    """A gzip file says at its end how many bytes its last member stands for."""
+    """About how much memory the rows take; a gzip file says at its end how long its last member is."""
     estimate = estimate_bytes(path, format_, size)
     if compression_of(path, format_) == "gzip" and len(tail) > 4:
         inflated = int(struct.unpack("<I", tail[-4:])[0])
@@ -101,7 +101,7 @@ def _by_row_groups(what: Mapping[str, Any], path: str, most: int) -> Iterator[Pa
 
 
 def _runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Neighbours together for as long as they are no larger than that: the first of each run, and how many."""
+    """Runs of neighbours that are together no larger than ``most``: the first of each run, and how many."""
     first, total = 0, 0
     for place, size in enumerate(sizes):
         if place > first and total + size > most:
@@ -147,7 +147,7 @@ def read_part(
 
 
 def _nothing(file: SourceFile, format_: str, target: Target, reason: str) -> Decoded:
-    """No rows, in the columns that the format's other files give: texts are read in all of them."""
+    """No rows, and one bad record; texts give all declared columns, other formats only the needed ones."""
     return whole_file(file, target.needed() if format_ in ("parquet", "arrow") else target, reason)
 
 

@@ -1,8 +1,8 @@
-"""A streaming DataFrame put down as Arrow files, by a small streaming query of its own.
+"""Writes a streaming DataFrame to Arrow files, by a small streaming query of its own.
 
 Guarantees: the rows of each of Spark's batches become one folder of files, which is there as a whole or not at all:
 tasks write elsewhere, and the files of the attempts that count are put in place by one rename. A batch that Spark runs
-again because it could not note its end finds its folder and is passed over, so that every row is put down once. Spark's
+again because it could not note its end finds its folder and is skipped, so that every row is written once. Spark's
 checkpoint lies beside the files; if either was lost, the numbers of batches do not follow each other, and that is an
 error instead of rows that come twice or never. Files are deleted once they were read and their batch is committed.
 """
@@ -26,7 +26,7 @@ from weft.ports.source import Offer, Part, Place
 from weft.sources.file_cursor import FileCursor, FileRules
 from weft.sources.listing import Listing, name_matcher
 
-__all__ = ["FrameCursor", "FrameFolder", "put_down"]
+__all__ = ["FrameCursor", "FrameFolder", "write_arrow_files"]
 
 _WRITTEN = "file string"
 _FILE_BYTES = 64 << 20  # of rows, after which a task begins another file
@@ -34,32 +34,32 @@ _FILE_BYTES = 64 << 20  # of rows, after which a task begins another file
 
 @dataclass(frozen=True, slots=True)
 class FrameFolder:
-    """Where the batches of a DataFrame are put down."""
+    """The folder that the batches of a DataFrame are written to."""
 
     root: Path
 
     @property
-    def placed(self) -> Path:
-        """The batches that are there as a whole."""
+    def complete_batches(self) -> Path:
+        """The folder of the batches that are complete."""
         return self.root / "arrow"
 
     @property
     def checkpoint(self) -> Path:
-        """What Spark notes of its query."""
+        """The folder of Spark's own checkpoint of the query."""
         return self.root / "spark"
 
     def batches(self) -> list[int]:
-        """The numbers of the batches that were put down, in order; the last one stays even when it was read."""
-        found = (re.fullmatch(r"batch-(\d+)", entry.name) for entry in self.placed.iterdir())
+        """The numbers of the batches that were written, in order; the last one stays even when it was read."""
+        found = (re.fullmatch(r"batch-(\d+)", entry.name) for entry in self.complete_batches.iterdir())
         return sorted(int(match[1]) for match in found if match)
 
     def batch(self, number: int) -> Path:
         """The folder of a batch."""
-        return self.placed / f"batch-{number:012d}"
+        return self.complete_batches / f"batch-{number:012d}"
 
-    def place(self, frame: Any, number: int) -> None:
-        """Put a batch down, unless it is there already."""
-        self.placed.mkdir(parents=True, exist_ok=True)
+    def write_batch(self, frame: Any, number: int) -> None:
+        """Write a batch, unless it is there already."""
+        self.complete_batches.mkdir(parents=True, exist_ok=True)
         before = self.batches()
         last = before[-1] if before else -1
         if number == last:
@@ -78,14 +78,14 @@ class FrameFolder:
             os.rename(writing / row[0], ready / row[0])
         _flush(ready)
         os.rename(ready, self.batch(number))
-        _flush(self.placed)
+        _flush(self.complete_batches)
         for old in before:
             with contextlib.suppress(OSError):  # it is not empty: there are files that wait to be read
                 self.batch(old).rmdir()
 
 
 def _flush(folder: Path) -> None:
-    """See to it that the names in a folder outlive the machine's crash."""
+    """Make sure that the names in a folder survive a crash of the machine."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -104,12 +104,12 @@ class _Writer:
 
         context = TaskContext.get()
         task = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        names = list(put_down(batches, self.folder, "part-{:05d}-{}".format(*task)))
+        names = list(write_arrow_files(batches, self.folder, "part-{:05d}-{}".format(*task)))
         yield pa.record_batch({"file": pa.array(names, pa.string())})
 
 
-def put_down(batches: Iterator[pa.RecordBatch], folder: str, prefix: str) -> Iterator[str]:
-    """Write rows into files of bounded size; the name of each once it is complete."""
+def write_arrow_files(batches: Iterator[pa.RecordBatch], folder: str, prefix: str) -> Iterator[str]:
+    """Write rows into files of bounded size; gives the name of each when it is complete."""
     filled = (batch for batch in batches if batch.num_rows)
     number, batch = 0, next(filled, None)
     while batch is not None:
@@ -128,26 +128,26 @@ def put_down(batches: Iterator[pa.RecordBatch], folder: str, prefix: str) -> Ite
 
 
 class FrameCursor:
-    """The query that puts a DataFrame down, and the files of it that have been taken."""
+    """The query that writes a DataFrame to files, and those of its files that have been taken."""
 
     def __init__(self, frame: Any, place: Place) -> None:
         self._stream, self._folder = place.stream, FrameFolder(place.folder.absolute())
-        self._folder.placed.mkdir(parents=True, exist_ok=True)
+        self._folder.complete_batches.mkdir(parents=True, exist_ok=True)
         self._failure: SourceError | None = None
-        listing = Listing(str(self._folder.placed), name_matcher(None), recursive=True)
+        listing = Listing(str(self._folder.complete_batches), name_matcher(None), recursive=True)
         here = replace(place, state={**place.state, "folder": listing.root})  # a checkpoint may be moved
         self._files = FileCursor(here, "arrow", listing, FileRules(clean="delete"))
         name = f"weft: {place.stream} [{zlib.crc32(str(self._folder.root).encode()):08x}]"
         self._query = (
             frame.writeStream.queryName(name)
             .option("checkpointLocation", str(self._folder.checkpoint))
-            .foreachBatch(self._put_down)
+            .foreachBatch(self._write_batch)
             .start()
         )
 
-    def _put_down(self, frame: Any, number: int) -> None:
+    def _write_batch(self, frame: Any, number: int) -> None:
         try:
-            self._folder.place(frame, number)
+            self._folder.write_batch(frame, number)
         except WeftError as error:
             self._failure = SourceError(f"{self._stream}: {error.message}", hint=error.hint)
             raise
@@ -156,7 +156,7 @@ class FrameCursor:
             raise
 
     def look(self, now: float) -> Offer:
-        """What was put down and not taken; a `SourceError` if the query has failed."""
+        """The files that were written and not taken; a `SourceError` if the query has failed."""
         self._raise_if_ended()
         return self._files.look(now)
 
@@ -189,18 +189,18 @@ class FrameCursor:
         self._files.release(parts)
 
     def catch_up(self) -> None:
-        """Wait until the query has put down all that its sources have; that it failed, the next look tells."""
+        """Wait until the query has written all that its sources have; if it fails, the next look says so."""
         with contextlib.suppress(Exception):
             self._query.processAllAvailable()
         self._files.catch_up()
 
     def close(self) -> None:
-        """Stop the query; where Spark itself has ended, there is none."""
+        """Stop the query, unless Spark itself has ended."""
         with contextlib.suppress(Exception):
             self._query.stop()
 
 
 def _first_lines(text: str) -> str:
-    """The beginning of a message of Spark's, which may go on for pages."""
+    """The beginning of a message of Spark's, which may have many lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " ".join(lines[:3])[:500]

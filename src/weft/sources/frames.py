@@ -1,4 +1,4 @@
-"""Any streaming DataFrame as a source: the row path, slower than the bytes path.
+"""Any streaming DataFrame as a source; slower than files, whose bytes tasks read themselves.
 
 Guarantees: the DataFrame's columns are taken over, and one of a type that no column can have here is refused by name
 before anything starts. Its rows pass from the JVM to Python once, where they become Arrow files (see `frame_query`);
@@ -30,7 +30,7 @@ class DataFrameSource:
     schema: Schema
 
     def open(self, place: Place) -> FrameCursor:
-        """Start a query that puts the rows down as files in the place's folder, which the tasks must see too."""
+        """Start a query that writes the rows to files in the place's folder, which the tasks must see too."""
         return FrameCursor(self.frame, place)
 
     def read(
@@ -40,7 +40,7 @@ class DataFrameSource:
         event_time: str | None = None,
         columns: Collection[str] | None = None,
     ) -> Decoded:
-        """The rows of a file that was put down; the given columns alone, if any are given."""
+        """The rows of a file that the query wrote; the given columns alone, if any are given."""
         target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
         return read_part(stream, part, "arrow", target, None, "error")
 

@@ -24,7 +24,7 @@ import pyarrow.json as pj
 
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import DataType, Field
-from weft.sources.columns import Column, assemble, located
+from weft.sources.columns import Column, assemble, locate_bad_rows
 from weft.sources.lines import RETURN, Positions, Spans, as_bytes, line_ends, spans_between
 from weft.sources.records import Decoded, SourceFile, Target
 from weft.sources.texts import doubles_to, integers_to, read_texts
@@ -56,7 +56,7 @@ def decode_json(file: SourceFile, target: Target) -> Decoded:
     columns = [_column(_merged(table, keys, field), field.type) for field in target.schema]
     batch, reasons = assemble(columns, target)
     wrong |= {int(kept[row]): reason for row, reason in reasons.items()}
-    return located(file, batch, dict(sorted(wrong.items())), spans.places)
+    return locate_bad_rows(file, batch, dict(sorted(wrong.items())), spans.places)
 
 
 def _read_lines(spans: Spans, keys: Spellings) -> tuple[pa.Table, Positions, dict[int, str]]:
@@ -150,7 +150,7 @@ def _spellings(content: bytes, lowered: bytes, key: str) -> set[str]:
 
 
 def _first_keys(spans: Spans) -> Sequence[str]:
-    """The keys of the first of the first lines that is an object."""
+    """The keys of the first object, if there is one among the first lines."""
     for line in range(min(len(spans), _FEW)):
         try:
             record = json.loads(spans.text(line).decode())
@@ -230,7 +230,7 @@ def _told(error: ValueError) -> str:
 
 
 def _at_first_sight(spans: Spans, lines: Positions, keys: Spellings) -> dict[int, str]:
-    """Of some lines those that are no JSON, no object, or have a value of another kind: not all that are wrong."""
+    """The lines that are no JSON, no object, or have a value of another kind; others may be wrong, too."""
     kinds = [(key, field, _KINDS.get(field.type.name, str)) for key, field in keys]
     reasons = {int(line): _reason(spans.text(line), kinds) for line in lines}
     return {line: reason for line, reason in reasons.items() if reason is not None}

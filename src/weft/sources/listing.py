@@ -27,7 +27,7 @@ _COARSE = 2_500_000_000  # the same on file systems that count seconds
 
 
 def is_passed_over(name: str) -> bool:
-    """Whether a file is none of the stream's, as its name (without folders) says: hidden, or being written.
+    """Whether a file is not read, as its name (without folders) says that it is hidden or being written.
 
     >>> is_passed_over("part-1.parquet.inprogress"), is_passed_over("part-1.parquet")
     (True, False)
@@ -79,7 +79,7 @@ class Listing:
         self._folders: dict[str, _Folder] = {}
 
     def refresh(self) -> bool:
-        """Look again; whether anything was listed anew (otherwise `names` are as before)."""
+        """Look again; True if a folder was listed anew, otherwise `names` are as before."""
         folders = dict(self._walk())
         if folders.keys() == self._folders.keys() and all(
             folders[name] is self._folders[name] for name in folders
@@ -136,7 +136,7 @@ class Listing:
     def _sorted_out(
         self, entries: Iterable[os.DirEntry[str] | _Entry]
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """The names of files and of folders that count."""
+        """The names of the files that are the stream's, and of the folders that are looked into."""
         files, folders = set[str](), set[str]()
         for entry in entries:
             name = entry.name
@@ -150,7 +150,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An entry of a folder of which only the name is known, asked in the same way as one that was scanned."""
+    """An entry of a folder of which only the name is known; it answers what is asked of an `os.DirEntry`."""
 
     folder: str
     name: str

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from weft.logical.schema import Schema
-from weft.sources.columns import assemble, located, whole_file
+from weft.sources.columns import assemble, locate_bad_rows, whole_file
 from weft.sources.conform import check_types, conform
 from weft.sources.records import Decoded, SourceFile, Target
 
@@ -55,7 +55,7 @@ def decode_parquet(file: SourceFile, target: Target) -> Decoded:
 def decode_parquet_file(
     file: SourceFile, target: Target, first: int = 0, count: int | None = None
 ) -> Decoded:
-    """Some row groups of a Parquet file that is opened by its path and not read as a whole; None: all that follow."""
+    """So many row groups (None: all) from the first on of a Parquet file, which is not read into memory as a whole."""
     with pa.OSFile(file.path) as opened:
         try:
             reader = pq.ParquetFile(opened, **_CHECKED)
@@ -80,7 +80,7 @@ def _decode_row_groups(
 
 
 def _raise_if_from_the_system(error: BaseException) -> None:
-    """A disk or a share that fails says nothing of the file: it is not damaged, and may be read later."""
+    """Raise errors of the file system again: they do not mean that the file is damaged, and it may be read later."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
 
@@ -141,12 +141,12 @@ def _decode(
 def decode_table(
     file: SourceFile, target: Target, table: pa.Table | pa.RecordBatch, before: int = 0
 ) -> Decoded:
-    """Rows that Arrow has typed already as the declared columns; so many rows come before them in the file."""
+    """The rows of a table as the declared columns; ``before`` is how many rows come before them in the file."""
     places = check_types(table.schema, target, file)
     fields = target.schema.fields
     columns = [conform(table.column(place), field.type) for place, field in zip(places, fields, strict=True)]
     batch, reasons = assemble(columns, target)
-    return located(
+    return locate_bad_rows(
         file, batch, reasons, lambda rows: [_place(table, places, target.schema, row, before) for row in rows]
     )
 

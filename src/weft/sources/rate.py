@@ -49,7 +49,7 @@ class _Sequence:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """One of some values; `bounds` are the cumulated weights, or None if all weigh the same."""
+    """Draws one of some values; `bounds` are the cumulated weights, or None if all weigh the same."""
 
     count: int
     bounds: tuple[float, ...] | None
@@ -86,7 +86,7 @@ def sequence(start: int = 0, step: int = 1) -> Kind:
 
 
 def uniform(count: int) -> Kind:
-    """Whole numbers from 0 to `count` - 1, each as often."""
+    """Whole numbers from 0 to `count` - 1, all equally often."""
     return _Drawn(_positive("uniform", count), None)
 
 
@@ -97,7 +97,7 @@ def zipf(count: int, exponent: float = 1.0) -> Kind:
 
 
 def choice(values: Sequence[str] | Mapping[str, float]) -> Kind:
-    """One of some texts, each as often or by its weight."""
+    """One of some texts, all equally often or each in proportion to its weight."""
     names = tuple(values)
     if not names:
         raise SourceError("choice needs at least one value")
@@ -129,7 +129,7 @@ def _cumulated(weights: NDArray[np.float64]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RateSource:
-    """So many generated rows a second."""
+    """Rows that are generated at a fixed rate."""
 
     rows_per_second: int
     columns: tuple[tuple[str, Kind], ...]
@@ -180,7 +180,7 @@ def rate(rows_per_second: int, *, seed: int = 0, **columns: Kind) -> RateSource:
 
 
 def _random(rows: Numbers, seed: int, column: int) -> Numbers:
-    """A word for each row number: SplitMix64, as a hash."""
+    """A random word for each row number, by SplitMix64 used as a hash."""
     offset = (seed * 0x9E3779B97F4A7C15 + (column + 1) * 0xD1B54A32D192ED03) % 2**64
     word = rows * np.uint64(0x9E3779B97F4A7C15) + np.uint64(offset)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -13,7 +13,7 @@ from weft.ports.source import Offer, Part, Place
 
 __all__ = ["RateCursor"]
 
-_MOST_ROWS = 1 << 15  # of one part
+_MOST_ROWS = 1 << 15  # in one part
 
 
 class RateCursor:
@@ -51,10 +51,10 @@ class RateCursor:
         return {"position": self._position, "blobs": []}
 
     def release(self, parts: Sequence[Part]) -> None:
-        """Rows can be generated at any time: nothing is kept."""
+        """Do nothing: rows can be generated again at any time, so nothing is kept."""
 
     def catch_up(self) -> None:
-        """What the clock has brought is seen at once."""
+        """Do nothing: the next look sees what the clock has brought."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

@@ -43,7 +43,7 @@ class Target:
     columns: frozenset[str] | None = None
 
     def needed(self) -> Target:
-        """What the needed columns must look like; of no columns, one tells how many rows there are."""
+        """The target of the needed columns alone; if none is, one is read to know how many rows there are."""
         if self.columns is None:
             return self
         wanted = self.columns | {self.event_time}

@@ -1,7 +1,7 @@
 """What a stream is read from.
 
 Guarantees: a description that exists is valid: its format, options and schema were checked when it was made, and
-nothing was read or started. Only `resolve`, `count`, `open` and `read` touch files.
+nothing was read or started. Only `resolve`, `first_files`, `count`, `open` and `read` touch files.
 """
 
 from __future__ import annotations

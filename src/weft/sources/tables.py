@@ -123,7 +123,7 @@ class TableCursor:
         self._source.drop([part.what["table"] for part in parts])
 
     def catch_up(self) -> None:
-        """What was offered is seen at once."""
+        """Do nothing: the next look sees what was offered."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

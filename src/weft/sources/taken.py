@@ -24,16 +24,15 @@ _FORGET_AFTER = 600.0  # seconds for which a file must have been gone
 
 
 class TakenNames:
-    """A set of names that is kept in blobs and in a short list of those since."""
+    """A set of names that is kept in blobs, and in a short list of those that were added since the last blob."""
 
     def __init__(self, state: Mapping[str, Any], blobs: Blobs, most: int | None = None) -> None:
         self._blobs, self._most = blobs, _MOST_IN_STATE if most is None else most
         self._pieces = [(name, _unpacked(name, blobs.get(name))) for name in state.get("blobs", ())]
         self._since: list[str] = list(state.get("since", ()))
         self._all = {name for _, piece in self._pieces for name in piece} | set(self._since)
-        self._gone: dict[
-            str, float
-        ] = {}  # names that were missed when names were last moved to a blob: since when
+        # The names of files that were gone when names were last moved to a blob, and since when they have been gone.
+        self._gone: dict[str, float] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._all
@@ -41,8 +40,8 @@ class TakenNames:
     def __len__(self) -> int:
         return len(self._all)
 
-    def among(self, names: AbstractSet[str]) -> AbstractSet[str]:
-        """Those of the names of all files there are that have not been taken."""
+    def not_taken(self, names: AbstractSet[str]) -> AbstractSet[str]:
+        """Those of ``names``, the names of all files there are, that have not been taken."""
         for name in self._gone.keys() & names:  # it is back
             del self._gone[name]
         return names - self._all
@@ -54,7 +53,7 @@ class TakenNames:
             self._since.append(name)
 
     def state(self, present: Collection[str] | None, now: float) -> dict[str, Any]:
-        """As plain data; ``present`` are the files that are there (None: not known), at a time."""
+        """The set as plain data; ``present`` are the files that are there ``now`` (None: not known)."""
         if len(self._since) > self._most:
             self._move_to_blob(present, now)
         return {"blobs": [name for name, _ in self._pieces], "since": list(self._since)}
@@ -72,7 +71,7 @@ class TakenNames:
         self._since = []
 
     def _missed(self, present: Collection[str], now: float) -> frozenset[str]:
-        """Names that may be forgotten: those that have been missed for long enough."""
+        """The names that may be forgotten: those whose files have been gone for long enough."""
         gone = self._all.difference(present)
         self._gone = {name: min(self._gone.get(name, now), now) for name in gone}
         return frozenset(name for name, since in self._gone.items() if now - since >= _FORGET_AFTER)

@@ -1,4 +1,4 @@
-"""A statement and a catalog to a `Query`.
+"""Turns a statement into a `Query`, with the streams of a catalog.
 
 Guarantees: `parse_query` gives a query in normal form or a `SqlError`, whatever the text;
 `parse_query(str(query), catalog, cross=query.cross)` is that query again. A cross product is accepted only where the
@@ -49,7 +49,8 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False, limits: Limi
 
 def input_order(query: str | Statement, catalog: Catalog) -> tuple[str, ...]:
     """The names of a query's inputs in the order of FROM, which a `Query` does not keep."""
-    statement = read_statement(query, UNLIMITED) if isinstance(query, str) else query  # it has been accepted
+    # The size of a text was checked when the query was parsed.
+    statement = read_statement(query, UNLIMITED) if isinstance(query, str) else query
     return tuple(input_.alias for input_ in _inputs(statement, catalog).values())
 
 
@@ -81,7 +82,7 @@ def bind(
     crossing: str = _CROSS_JOIN,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Query:
-    """The query that a statement means; ``crossing`` is how a cross product is asked for where it comes from."""
+    """The query that a statement means; ``crossing`` is what an error tells its author to do for a cross product."""
     inputs = _inputs(statement, catalog)
     bound = _Joins(tuple(inputs.values()), inputs, statement.is_tree, catalog.functions).all(
         statement.relations
@@ -167,9 +168,10 @@ def _refs(statement: Statement) -> Iterator[StreamRef]:
 class _Bound:
     """A relation with its names looked up.
 
-    ``inputs`` are those to be seen from above, ``tested`` those that semi and anti joins only look for.
-    ``pool`` has the conditions of ON where the place of a join does not matter; ``crosses`` the pairs of inputs that a
-    CROSS JOIN brings together; ``shown`` the columns that it gives to ``*``, in SQL's order.
+    ``inputs`` are those whose columns the joins above may name; ``tested`` are those to the right of semi and anti
+    joins, whose columns they may not name. ``pool`` has the conditions of ON where the place of a join does not matter.
+    ``crosses`` has the pairs of inputs that a CROSS JOIN brings together, ``shown`` the columns that the relation gives
+    to ``*``, in SQL's order.
     """
 
     tree: Join | str
@@ -182,13 +184,13 @@ class _Bound:
 
     @property
     def conditions(self) -> tuple[Expr, ...]:
-        """All that ON and USING say."""
+        """All conditions of ON and USING."""
         return (*self.pool, *(self.tree.conditions if isinstance(self.tree, Join) else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Joins:
-    """Binds FROM."""
+    """Looks up the names in FROM and builds its joins."""
 
     every: tuple[Input, ...]
     inputs: dict[StreamRef, Input]
@@ -196,7 +198,7 @@ class _Joins:
     functions: tuple[UserFunction, ...]
 
     def all(self, relations: Sequence[Relation]) -> _Bound:
-        """What stands between commas, joined."""
+        """All relations of FROM, which commas separate, joined into one."""
         first, *rest = (self.relation(relation) for relation in relations)
         for right in rest:
             first = _united(first, right)
@@ -210,7 +212,7 @@ class _Joins:
         return _Bound(input_.alias, (input_,), shown=input_.columns)
 
     def join(self, join: JoinRef) -> _Bound:
-        """A join, its condition on it or in the pool."""
+        """A join; its condition stays with it if the place of the join matters, and else goes into the pool."""
         left, right = self.relation(join.left), self.relation(join.right)
         both = _united(left, right)
         merged, on = self._using(join, left, right)
@@ -233,7 +235,7 @@ class _Joins:
         return replace(seen, tree=tree, tested=unseen)
 
     def _without(self) -> str:
-        """What a query is without the partners that ON gives."""
+        """What an error says follows from a condition of ON that is never true."""
         return "nothing is joined" if self.is_tree else "the query gives no results"
 
     def _scope(self, both: _Bound) -> Scope:
@@ -257,7 +259,7 @@ class _Joins:
             if any(name.text.lower() == other.text.lower() for other in join.using[:place]):
                 raise name.error(f"USING names {name.text} twice", "leave it out once")
             try:
-                one, equality = Scope(left.inputs, merged).united(
+                one, equality = Scope(left.inputs, merged).merge_using(
                     Scope(right.inputs, merged), name.text, join.kind
                 )
             except QueryError as error:
@@ -290,7 +292,7 @@ def _check_crosses(
     crossing: str,
 ) -> None:
     """Refuse a cross product that nobody asked for, at the first stream it concerns."""
-    if statement.is_tree and crossing == _CROSS_JOIN:  # which would not keep rows without a partner
+    if statement.is_tree and crossing == _CROSS_JOIN:  # CROSS JOIN would not keep rows without a partner
         crossing = "give cross=True"
     aliases = {ref: input_.alias for ref, input_ in inputs.items()}
     first = next(iter(aliases.values()))

@@ -41,7 +41,7 @@ def from_(stream: str, *, alias: str | None = None, window: WindowLike | None = 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Builder:
-    """A query in the making."""
+    """A query that is not finished; every call gives a new one with something added."""
 
     items: tuple[Item, ...] = ()
     relations: tuple[Relation, ...] = ()
@@ -107,7 +107,7 @@ class Builder:
         return Statement(self.items, self.relations, self.conditions, Source(texts))
 
     def build(self, catalog: Catalog, limits: Limits = DEFAULT_LIMITS) -> Query:
-        """The query; all names are looked up now. Each text has been read within the limits that are the default."""
+        """The query, with all names looked up; ``limits`` holds for it as a whole, the default limits for each text."""
         if not self.items:
             raise QueryError("the query selects nothing", hint='select("*") gives all')
         if not self.relations:

@@ -1,4 +1,4 @@
-"""Constants and types: numbers, strings, intervals, and what CAST names.
+"""Constants and types: numbers, strings, intervals, and the types of CAST.
 
 Guarantees: a constant that Weft cannot hold exactly is an error, never a rounded value; months and years are no
 intervals.
@@ -64,7 +64,7 @@ def _number(text: str) -> Literal:
 
 
 def _is_rounded(text: str, value: float) -> bool:
-    """Whether a whole number, written with a point, became another one."""
+    """Whether a whole number that is written with a point was rounded to another number."""
     whole, point, fraction = text.partition(".")
     if not point or not whole.lstrip("-").isdigit() or fraction.strip("0"):
         return False

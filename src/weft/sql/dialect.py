@@ -1,7 +1,7 @@
 """Spark's SQL as sqlglot reads it, with nothing rewritten.
 
 Guarantees: a function call stays a name with arguments, because `weft.logical.functions` decides what there is;
-a comma in FROM stays apart from JOIN; nothing is read as an opaque command; every node knows its last word's
+a comma in FROM can be told from JOIN; nothing is read as an opaque command; every node knows its last word's
 position.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["WeftSql"]
 
 Node = TypeVar("Node", bound=exp.Expr)
 
-# Those that are written with keywords between their arguments, and so cannot be read as plain calls.
+# Functions that are written with keywords between their arguments, and so cannot be read as plain calls.
 _KEYWORD_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "OVERLAY")
 
 
@@ -42,7 +42,7 @@ class WeftSql(Spark):
     """The dialect that `weft.sql.parse` reads."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Spark's words; none of them swallows the rest of the text."""
+        """Spark's tokenizer, in which no word makes the rest of the text an opaque command."""
 
         COMMANDS: ClassVar = set()
 

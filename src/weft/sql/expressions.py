@@ -1,7 +1,7 @@
-"""A syntax tree's expressions to typed ones.
+"""Turns the expressions of a syntax tree into typed ones.
 
 Guarantees: a node is understood in full or refused; an error points at the innermost node it is about. Nesting
-has a limit, and nothing that is written once and meant twice (BETWEEN, CASE x WHEN) can grow without one.
+has a limit, and so has the size of an operand that its operator repeats (BETWEEN, CASE x WHEN).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class _Binder:
         return literal_of(node)
 
     def _refuse_doubt(self, node: exp.Literal) -> None:
-        """Refuse ``"k"`` where k is a column: Spark reads a text, all others a name."""
+        """Refuse ``"k"`` where k is a column: Spark reads it as a text, other databases as a name."""
         span = self.source.span(node)
         if self.source.text[span[0]] == '"':
             column, text = f"`{node.name}`", f"'{node.name}'"
@@ -259,7 +259,7 @@ class _Binder:
         return call(name, *(self.bind(arg, depth) for arg in node.expressions))
 
     def _repeated(self, node: exp.Expr, depth: int, times: int) -> Expr:
-        """An operand that its operator repeats; nested repetition would grow without limit."""
+        """An operand that its operator repeats; a large one is refused, since nested repetition has no limit."""
         expr = self.bind(node, depth)
         if times * count_terms([expr]) > _LARGEST:
             raise self.source.error(self.source.span(node), "this is too large to be compared several times")

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from weft.errors import QueryError, SqlError
 from weft.logical.expr import Column, Expr, columns
-from weft.logical.output import Output, numbered, star
+from weft.logical.output import Output, star, with_distinct_names
 from weft.logical.query import PRESENT
 from weft.sql.expressions import bind_expression
 from weft.sql.reject import refuse_arguments, unsupported
@@ -30,7 +30,7 @@ __all__ = ["bind_outputs"]
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A column of the result: the name that it must have, or the one that it would like."""
+    """A column of the result, with the name that it must have or the one that it has if no other column wants it."""
 
     item: Item
     expr: Expr
@@ -39,7 +39,7 @@ class _Draft:
 
     @property
     def taken(self) -> str:
-        """The name that others must keep away from."""
+        """The name that this column must or may have, in lower case; empty if there is none."""
         return (self.name or self.wish or "").lower()
 
 
@@ -65,7 +65,7 @@ def _final_name(draft: _Draft, position: int, taken: list[str]) -> str:
 
 
 def _wish(expr: Expr) -> str | None:
-    """The name of a column, as its stream spells it, whatever joins make of it."""
+    """The name of the column that an expression reads, as its stream spells it; None if it reads none."""
     plain = next(columns(expr), None)
     if plain is None:
         return None
@@ -118,4 +118,4 @@ def _star(shown: Sequence[Shown]) -> tuple[Output, ...]:
         expr = column.expr if isinstance(column, Merged) else column
         first = next(columns(expr))
         named.append((first.name if rivals[name] == 1 else f"{first.alias}_{first.name}", expr))
-    return numbered(named)
+    return with_distinct_names(named)

@@ -1,4 +1,4 @@
-"""Text to syntax tree, and the windows that stand in it.
+"""Reads a text into a syntax tree, and finds the windows in it.
 
 Guarantees: whatever the text, the outcome is a tree or a `SqlError`. The windows are CQL's brackets after a
 stream's name, `FROM videos [RANGE 10 MINUTES] AS v`, which sqlglot cannot read: their tokens are taken out
@@ -18,7 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError, TokenError
 from weft.errors import QueryError, SqlError
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.sql.dialect import WeftSql
-from weft.sql.quotes import with_names
+from weft.sql.quotes import mark_names
 from weft.sql.source import Piece, Source, Span
 
 __all__ = ["Bracket", "Parsed", "parse_fragment", "parse_select"]
@@ -57,7 +57,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A SELECT; ``brackets`` by the position where the word before each ends."""
+    """A SELECT statement, and its brackets by the position at which the word before each of them ends."""
 
     select: Piece
     brackets: dict[int, Bracket]
@@ -96,7 +96,7 @@ def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> Source:
     if not text.isprintable() and any(0xD800 <= ord(char) < 0xE000 for char in text):
         raise Source("").error((0, 0), "the text is not valid Unicode: it contains half a surrogate pair")
     try:
-        source = Source(text, with_names(text, _DIALECT.tokenize(text)), limits)
+        source = Source(text, mark_names(text, _DIALECT.tokenize(text)), limits)
     except TokenError as error:
         end = min(error.end or len(text), len(text))
         raise Source(text).error(
@@ -115,7 +115,7 @@ def _check_size(source: Source, name: str, count: int, units: str) -> None:
 
 
 def _unclosed(text: str, end: int) -> Span:
-    """The last quote or comment that was opened; what comes before it can be read."""
+    """Where the quote or comment begins that is never closed: the text before it can be read."""
     candidates = (start for start in range(end - 1, -1, -1) if text[start] in "'\"`/")
     for start in islice(candidates, 100):
         if _is_readable(text[:start]):
@@ -271,7 +271,7 @@ def _syntax_error(source: Source, error: ParseError) -> SqlError:
     return source.error(span, f"cannot make sense of {what}" if what else "the text ends too early")
 
 
-# Where sqlglot says what it would like to see.
+# What is missing, by what sqlglot says it expects.
 _WANTED = {"Expecting )": ")", "Expected END after CASE": "END", "Expected AS after CAST": "AS"}
 _WANTED |= {"Expected TYPE after CAST": "a type"}
 

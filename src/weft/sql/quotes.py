@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import Token, TokenType
 
-__all__ = ["is_double_quoted", "with_names"]
+__all__ = ["is_double_quoted", "mark_names"]
 
 _BEFORE = (
     TokenType.DOT,
@@ -31,8 +31,8 @@ def is_double_quoted(text: str, token: Token) -> bool:
     return token.token_type is TokenType.STRING and text[token.start] == '"'
 
 
-def with_names(text: str, tokens: Sequence[Token]) -> tuple[Token, ...]:
-    """The tokens of a text, those in double quotes that are names as names."""
+def mark_names(text: str, tokens: Sequence[Token]) -> tuple[Token, ...]:
+    """The tokens of a text, in which those in double quotes that stand where only a name can are identifiers."""
     if '"' not in text:
         return tuple(tokens)
     found: list[Token] = []
@@ -67,7 +67,7 @@ def _end_of_quoted(text: str, tokens: Sequence[Token], place: int) -> int:
 
 
 def _begins_list(token: Token, before: Token | None, in_brackets: bool) -> bool:
-    """Whether names are listed after a token."""
+    """Whether a list of names follows a token."""
     if token.token_type is TokenType.L_PAREN:
         return before is not None and before.token_type is TokenType.USING
     return in_brackets and token.token_type is not TokenType.IDENTIFIER and token.text.upper() == "PER"

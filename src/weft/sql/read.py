@@ -1,4 +1,4 @@
-"""A syntax tree to a `Statement`.
+"""Turns a syntax tree into a `Statement`.
 
 Guarantees: every clause and every part of FROM is either taken over or refused by name.
 """
@@ -20,7 +20,7 @@ from weft.sql.windows import read_bracket
 
 __all__ = ["read_item", "read_statement"]
 
-# By side and kind, as sqlglot calls the words before JOIN.
+# The kinds of joins by the words before JOIN, which sqlglot calls side and kind.
 _KINDS = {("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "cross"}
 _KINDS |= {(side, kind): side.lower() for side in ("LEFT", "RIGHT", "FULL") for kind in ("", "OUTER")}
 _KINDS |= {(side, kind): kind.lower() for side in ("", "LEFT") for kind in ("SEMI", "ANTI")}

@@ -1,6 +1,6 @@
-"""What Weft does not do, by name.
+"""What SQL has and Weft does not support, and the errors that say so.
 
-Guarantees: a part of the syntax tree that nobody understands is refused, never dropped; the error names it,
+Guarantees: a part of the syntax tree that is not supported is refused, never dropped; the error names it,
 points at it and, where there is one, says the remedy.
 """
 
@@ -115,7 +115,7 @@ _VOLATILE = frozenset(
 
 
 def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
-    """The error for a function that there is not, or not here; ``own`` are those that users registered."""
+    """The error for a function that does not exist or is not supported; ``own`` are those that users registered."""
     name = written.lower()
     if name in _AGGREGATES:
         hint = "Weft only joins; aggregate the result with Spark"
@@ -126,7 +126,7 @@ def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
 
 
 def unsupported(source: Source, node: exp.Expr) -> SqlError:
-    """The error for a node that nobody understands."""
+    """The error for a node that is not supported."""
     span = source.span(node)
     for kind in type(node).__mro__:
         if kind in _NODES:
@@ -136,7 +136,7 @@ def unsupported(source: Source, node: exp.Expr) -> SqlError:
 
 
 def refuse_arguments(source: Source, node: exp.Expr, *understood: str) -> None:
-    """Raise if the node says anything but this."""
+    """Raise an error if a node has an argument other than those that are ``understood``."""
     for key, value in node.args.items():
         if key in understood or value is None or value is False or value == []:
             continue
@@ -151,8 +151,8 @@ def _listed(value: object) -> Iterable[object]:
 
 
 def _from_keyword(source: Source, name: str, span: Span) -> Span:
-    """The span with the clause's keyword, where that stands on its own."""
+    """The span, beginning with its clause's keyword if that stands outside parentheses."""
     keyword = source.clause(_SIGNS.get(name, name.split()[0]))
     if keyword is None or keyword[0] > span[1]:
         return span
-    return source.closed((keyword[0], max(keyword[1], span[1])))
+    return source.close_span((keyword[0], max(keyword[1], span[1])))

@@ -25,7 +25,7 @@ _TESTED = "a SEMI or ANTI JOIN asks whether its right side has a partner, and gi
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A column that USING made one of several inputs' columns."""
+    """The one column that USING makes of columns of several inputs."""
 
     name: str
     aliases: frozenset[str]
@@ -44,7 +44,7 @@ Shown = Merged | Column
 
 
 def using_first(using: Sequence[Merged], others: Iterable[Shown]) -> tuple[Shown, ...]:
-    """The columns of a join: those that its USING made, as it names them, and then all that are not among them."""
+    """The columns of a join: first those of its USING, in the order in which it names them, then all others."""
     rest = (one for one in others if not any(merged.takes_in(one) for merged in using))
     return (*using, *rest)
 
@@ -54,9 +54,10 @@ class Scope:
     """The inputs that an expression may name.
 
     ``beyond`` are the other inputs of the query, which ON may also name as long as all joins are inner: its conditions
-    are then one pool with those of WHERE. Otherwise the others are ``hidden``, and those of them ``tested`` that a semi
-    or anti join below only looks for. Rows that may be ``padded`` have a `provenance`. ``functions`` are the users'.
-    ``shown`` are the columns that ``*`` gives, in their order.
+    are then one pool with those of WHERE. If some joins are not inner, the other inputs are ``hidden``; ``tested`` are
+    those to the right of a semi or anti join below, which has no columns of them. Where outer joins pad rows with NULLs
+    (``padded``), rows have a `provenance`. ``functions`` are those that users registered. ``shown`` are the columns
+    that ``*`` gives, in their order.
     """
 
     inputs: tuple[Input, ...]
@@ -87,7 +88,7 @@ class Scope:
         raise QueryError(f"there is no {name} in FROM", hint=hint)
 
     def function(self, name: str) -> UserFunction | None:
-        """The function of a user's that goes by this name."""
+        """The function that a user registered under this name, if there is one."""
         folded = name.lower()
         return next((function for function in self.functions if function.name == folded), None)
 
@@ -102,7 +103,7 @@ class Scope:
         return input_.column(name)
 
     def has_column(self, name: str) -> bool:
-        """Whether a stream that is to be seen here has such a column."""
+        """Whether a stream that can be named here has a column of that name."""
         return any(input_.stream.schema.find(name) for input_ in (*self.inputs, *self.beyond))
 
     def unqualified(self, name: str) -> Expr:
@@ -130,8 +131,8 @@ class Scope:
                 found.append(merged.expr)
         return found + [input_.column(name) for input_ in having]
 
-    def united(self, right: Scope, name: str, kind: str) -> tuple[Merged, Expr]:
-        """What USING says of a column here and to the right: the one column it becomes, and the equality."""
+    def merge_using(self, right: Scope, name: str, kind: str) -> tuple[Merged, Expr]:
+        """The one column that USING makes of those of a name here and to the right, and the equality of the two."""
         sides = self.unqualified(name), right.unqualified(name)
         both = (*self.inputs, *right.inputs)
         owners = frozenset(input_.alias for input_ in both if input_.stream.schema.find(name))

@@ -63,7 +63,7 @@ class Source:
         return SqlError(message, text=self.text, start=span[0], end=span[1], hint=hint)
 
     def blame(self, node: exp.Expr, error: WeftError) -> SqlError:
-        """The error, shown where the node stands."""
+        """The same error, with a caret under the node."""
         return self.error(self.span(node), error.message, error.hint)
 
     @property
@@ -72,12 +72,12 @@ class Source:
         return len(self.text) - len(self.text.lstrip()), len(self.text.rstrip())
 
     def text_of(self, span: Span, limit: int = 40) -> str:
-        """What stands there, on one line and not too long."""
+        """The text of a span on one line, cut where it is longer than ``limit``."""
         words = " ".join(self.text[slice(*span)].split())
         return words if len(words) <= limit else words[: limit - 1] + "…"
 
     def span(self, *nodes: exp.Expr) -> Span:
-        """From the first character of the nodes to the last."""
+        """From the first character of the nodes to the last; the whole text if their places are not known."""
         return _union(found for node in nodes if (found := self._span(node))) or self.whole
 
     def _span(self, node: exp.Expr) -> Span | None:
@@ -130,8 +130,8 @@ class Source:
                 return index
         return last
 
-    def closed(self, span: Span) -> Span:
-        """The span and the parenthesis that closes what is open at its end."""
+    def close_span(self, span: Span) -> Span:
+        """The span, up to the parenthesis that closes what is open at its end."""
         last = self._closing(self._index(span[0]), self._index(span[1] - 1))
         return span[0], max(span[1], self.tokens[last].end + 1)
 
@@ -161,7 +161,7 @@ class Piece:
 
     @property
     def span(self) -> Span:
-        """Where it stands."""
+        """Where the expression stands in its text."""
         return self.source.span(self.node)
 
     def error(self, message: str, hint: str | None = None) -> SqlError:

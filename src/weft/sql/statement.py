@@ -25,7 +25,7 @@ class Name:
 
     @classmethod
     def plain(cls, text: str) -> Name:
-        """A name that was given on its own."""
+        """A name that is a text of its own, as the builder takes them."""
         return cls(text, Source(text), (0, len(text)))
 
     def error(self, message: str, hint: str | None = None) -> SqlError:

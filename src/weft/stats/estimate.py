@@ -28,7 +28,7 @@ from weft.stats.statistics import DEFAULTS, Statistics
 
 __all__ = ["Estimator", "bits"]
 
-# Event times that must be equal, but by no equality that has a selectivity, are so close, in seconds.
+# The least length of a span of event times, in seconds, where bounds say that times are equal.
 INSTANT = 1e-3
 
 
@@ -73,15 +73,15 @@ class Estimator:
             found = self._tuples[start, mask] = self.rates[start] * product / (unbounded + 1)
         return found
 
-    def met(self, start: int, known: int, store: int) -> float:
-        """How many stored results a tuple meets within windows and time bounds, whatever joins them with it."""
+    def tuples_met(self, start: int, known: int, store: int) -> float:
+        """How many results of a store a tuple meets within windows and time bounds, before conditions are checked."""
         both = known | store
         alone = self.tuples(start, known) * self.selectivity(both)
         separately = self.selectivity(known) * self.selectivity(store)
         return self.tuples(start, both) * separately / alone if alone else 0.0
 
-    def looked_up(self, start: int, known: int, store: int) -> float:
-        """Pairs per second that equalities let meet, before conditions other than these are checked."""
+    def pairs_looked_up(self, start: int, known: int, store: int) -> float:
+        """Pairs per second that fulfil the equalities, before other conditions are checked."""
         both = frozenset(self.query.aliases[i] for i in bits(known | store))
         inside = [frozenset(self.query.aliases[i] for i in bits(mask)) for mask in (known, store)]
         new = [f for names, f in self._theta if names <= both and not any(names <= one for one in inside)]
@@ -175,7 +175,7 @@ class Estimator:
         return [[self.content(a, b)[1] for b in names] for a in names]
 
     def content(self, start: str, other: str) -> tuple[float, bool]:
-        """How many tuples of ``other`` a tuple of ``start`` meets, and whether they are ever more."""
+        """How many tuples of ``other`` a tuple of ``start`` meets, and whether their number grows without limit."""
         i = self._index[other]
         window = self.query.inputs[i].window
         counts = [self._counted(i, window)] if isinstance(window, Rows) else []
@@ -185,7 +185,7 @@ class Estimator:
         return (min(counts), False) if counts else (self.rates[i] * self._horizon, True)
 
     def _counted(self, i: int, window: Rows) -> float:
-        """How many tuples a `ROWS` window holds: so many, or so many of every key."""
+        """How many tuples a `ROWS` window holds: its count, times the number of keys if it counts per key."""
         known = self.statistics.stream(self.query.inputs[i].stream.name).distinct
         keys = math.prod(known.get(name, DEFAULTS.distinct) for name in window.per)
         return window.count * keys * self._passed[i]
@@ -216,7 +216,7 @@ class Estimator:
         }
 
     def _together(self, start: int, mask: int) -> float:
-        """The part of what a tuple meets in two inputs that lies close enough to each other."""
+        """The part of the pairs that a tuple meets in two other inputs whose times are close enough to each other."""
         found = 1.0
         for i, j, width in self._widths:
             if mask >> i & 1 and mask >> j & 1 and start not in (i, j):

@@ -17,9 +17,9 @@ from weft.stats.skew import HeavyShares, HeavyValue
 
 __all__ = ["EVERY", "Counted", "next_heavy"]
 
-EVERY = 4  # One batch of so many is sampled.
-SAMPLE = 20_000  # So many values of a column a task counts at most.
-TOLD = 32  # So many values of a column a task reports, and the driver remembers, at most.
+EVERY = 4  # One of every so many batches is sampled.
+SAMPLE = 20_000  # A task counts at most so many values of a column.
+TOLD = 32  # A task reports, and the driver remembers, at most so many values of a column.
 LEAST = 0.005  # A value with a smaller share than this is forgotten.
 SEVERAL = 5  # A value must occur so often in a sample to be reported; fewer occurrences may be chance.
 NEWEST = 0.5  # The weight of a new sample; all earlier ones together have the rest.
@@ -84,5 +84,5 @@ def _merged(
 
 
 def _short(share: float) -> float:
-    """A share in few digits, rounded down: together they are never more than all."""
+    """A share in few digits, rounded down, so that the sum of all shares never exceeds 1."""
     return math.floor(share * 1e6) / 1e6

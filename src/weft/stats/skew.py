@@ -1,9 +1,9 @@
 """How values of a key are spread over tuples: a few heavy values, each with its share, and many light ones.
 
-Guarantees: shares are of the tuples that have a value, NULL joins nothing. What is joined on a key has the product of
-its inputs' shares, so a value that is a fifth of both sides of a join is most of its results: that is why heavy values
-matter more than their shares suggest. Light values are taken to be equally frequent, and those of the input that has
-fewer of them to occur in the others too, as in `Statistics`.
+Guarantees: shares are parts of the tuples that have a value, since NULL joins nothing. The results of a join on a key
+have the product of its inputs' shares, so a value that a fifth of the tuples on both sides have is in most results:
+that is why heavy values matter more than their shares suggest. Light values are assumed to be equally frequent, and
+those of the input that has the fewest are assumed to occur in all others, as in `Statistics`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = [
     "agreement",
     "check_heavy",
     "fits",
-    "joined",
+    "joined_distribution",
     "key_column",
 ]
 
 HeavyValue = int | str
 
-# Of a stream's columns, the heavy values and their shares.
+# The heavy values of a stream's columns, with their shares.
 Heavy = Mapping[str, Mapping[HeavyValue, float]]
 
-# By stream and column: values and their shares, the largest first. Plain data, since values may be numbers.
+# By stream and column: values and their shares, the largest first. Pairs and no mapping, since keys are texts in JSON.
 HeavyShares = Mapping[str, Mapping[str, tuple[tuple[HeavyValue, float], ...]]]
 
 
@@ -55,7 +55,7 @@ def check_heavy(heavy: Heavy) -> None:
 
 
 def key_column(expr: Expr | None) -> Column | None:
-    """The column whose values a key has, if heavy ones are looked for: of whole numbers, however wide, and of texts."""
+    """The column that a key is, if heavy values are looked for in it: it has whole numbers, cast or not, or texts."""
     if isinstance(expr, Call) and expr.function == "cast" and expr.type.is_integer:
         found = key_column(expr.args[0])
         return found if found is not None and found.type.is_integer else None
@@ -96,8 +96,8 @@ def agreement(parts: Sequence[Distribution]) -> float:
     return math.fsum(_weights(parts).values()) + _light(parts)
 
 
-def joined(parts: Sequence[Distribution]) -> Distribution:
-    """How the values are spread over the combinations that have one in common."""
+def joined_distribution(parts: Sequence[Distribution]) -> Distribution:
+    """How the values are spread over the combinations of tuples that have one value in common."""
     if len(parts) == 1:
         return parts[0]
     weights = _weights(parts)

@@ -22,14 +22,14 @@ __all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What is assumed of what is not known."""
+    """The figures that are assumed where none are known."""
 
     rate: float = 1_000.0  # tuples per second of a stream
     distinct: float = 10_000.0  # values of a column
     horizon: timedelta = timedelta(hours=1)  # how long an unbounded window is expected to grow
     equal: float = 0.1  # selectivity of column = constant, where the distinct count is unknown
     compare: float = 1 / 3  # of <, ≤
-    band: float = 0.01  # of two bounds that are always as far apart
+    band: float = 0.01  # of two bounds at a fixed distance
     like: float = 0.1
     null: float = 0.05
     other: float = 0.5  # of any other condition
@@ -95,9 +95,9 @@ class Statistics:
         return self.streams.get(name) or StreamStatistics()
 
     def given(self, predicate: Expr, value: float) -> Statistics:
-        """These figures with what is said of a predicate over streams; its conditions get an equal part of it.
+        """These figures with the selectivity that a user gives for a predicate over streams.
 
-        Bounds of one value belong together, so that what is said of a band is not what each of them lets through.
+        If it consists of n conditions, as the two bounds of a band, each gets the n-th root of the value.
         """
         parts = conjuncts(predicate) or (predicate,)
         each = value ** (1 / len(parts)) if 0 <= value <= 1 else value
@@ -125,7 +125,7 @@ class Statistics:
         return self.costs.get(name, DEFAULTS.call)
 
     def with_heavy(self, heavy: Mapping[str, Heavy]) -> Statistics:
-        """These figures with heavy values that were measured, by stream, in place of those given of a column."""
+        """These figures with measured heavy values, by stream, in place of those known of the same columns."""
         found = {
             name: replace(self.stream(name), heavy={**self.stream(name).heavy, **columns})
             for name, columns in heavy.items()
@@ -144,7 +144,7 @@ class Statistics:
 
     def selectivity(self, query: Query, predicate: Expr) -> float:
         """The part of tuples, or of pairs, that a predicate lets through."""
-        known = self.selectivities  # where there are none, names are not worth their making
+        known = self.selectivities  # if there are none, no name need be made
         given = known.get(predicate_name(query, predicate)) if known else None
         return self._guess(query, predicate) if given is None else given
 
@@ -196,7 +196,7 @@ class Statistics:
         return DEFAULTS.equal if constant else 1 / DEFAULTS.distinct
 
     def _skewed(self, query: Query, predicate: Call) -> float | None:
-        """The same where heavy values are known: of two columns, or of a column and the constant it is compared to."""
+        """The selectivity of an equality with a column whose heavy values are known; None if there are none."""
         if predicate.function == "in":
             return None
         found = [self.distribution(query, arg) for arg in predicate.args if isinstance(arg, Column)]

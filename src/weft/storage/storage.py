@@ -22,7 +22,7 @@ class Storage(Protocol):
     """A place for named bytes."""
 
     def put(self, name: str, data: bytes, *, flush: bool = True) -> None:
-        """Keep bytes under a name, in place of what was there; flushed, they also survive the end of the machine."""
+        """Keep bytes under a name, in place of earlier ones; with ``flush``, they survive a crash of the machine."""
         ...
 
     def get(self, name: str) -> bytes | None:
@@ -94,7 +94,7 @@ class LocalDisk:
             ) from error
 
     def list(self, folder: str) -> list[str]:
-        """The files of a directory, those aside that are still being written."""
+        """The files of a directory, without those that are still being written."""
         try:
             return [name for name in os.listdir(self.root / folder) if not name.startswith(".")]
         except FileNotFoundError:
@@ -116,7 +116,7 @@ class LocalDisk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """Entries in the memory of this process, which end with it; ``objects`` are those that need not be bytes."""
+    """Entries in the memory of this process, which end with it; ``objects`` are entries that are not bytes."""
 
     entries: dict[str, bytes] = field(default_factory=dict)
     objects: dict[str, Any] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Memory:
         self.objects.pop(name, None)
 
     def path(self, name: str) -> None:  # noqa: ARG002
-        """None: it is in no file."""
+        """None, since an entry in memory is in no file."""
         return
 
     def locate(self, name: str) -> str:

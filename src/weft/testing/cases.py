@@ -102,7 +102,7 @@ def _band(rng: random.Random, left: Input, right: Input) -> list[Expr]:
 
 
 def _residual(rng: random.Random, inputs: list[Input]) -> Expr:
-    """r.a + s.b = t.c"""
+    """A condition over three inputs, as in r.a + s.b = t.c."""
     a, b, c = (input_.column(f"c{rng.randrange(4)}") for input_ in rng.sample(inputs, 3))
     return call("=", call("+", a, b), c)
 

@@ -29,7 +29,7 @@ class KeptResults:
         """Nothing is kept beyond the process, so there is nothing to forget."""
 
     def begin(self, batch_id: int) -> None:
-        """Results of a batch follow."""
+        """Do nothing: a batch needs no preparation."""
 
     def commit(self, batch_id: int, rows: Rows) -> None:
         """Keep the results of a batch."""
@@ -41,11 +41,11 @@ class KeptResults:
         self.commit(batch_id, rows)
         self.marks.append(punctuations)
 
-    def of(self, batch_id: int) -> pa.Table:
-        """What a batch gave."""
+    def results_of(self, batch_id: int) -> pa.Table:
+        """The results of a batch; none if it gave none."""
         return self.tables.get(batch_id, self.schema.empty_table())
 
     def all(self) -> pa.Table:
-        """What all batches gave, oldest first."""
+        """The results of all batches, oldest first."""
         tables = [self.tables[number] for number in sorted(self.tables)]
         return pa.concat_tables(tables) if tables else self.schema.empty_table()

@@ -69,7 +69,7 @@ class _Given(Decider):
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """What a partition holds."""
+    """The stores of a partition."""
 
     loop: Loop
     number: int
@@ -126,19 +126,19 @@ class LocalRunner:
 
     @property
     def program(self) -> ExecutableGraph:
-        """What runs."""
+        """The graph of the next batch, prepared for execution."""
         active_queries = self._decider.given[0] if self._decider.given else self.loop.active_queries
         assert active_queries.program is not None
         return active_queries.program
 
     @property
     def graph(self) -> PhysicalGraph:
-        """What runs."""
+        """The graph of the next batch."""
         return self.program.graph
 
     @property
     def metrics(self) -> list[BatchMetrics]:
-        """What every batch did."""
+        """The metrics of every batch so far."""
         return [metrics for _, metrics in self.loop.history.batches]
 
     @property
@@ -148,7 +148,7 @@ class LocalRunner:
 
     @property
     def states(self) -> list[_Partition]:
-        """What is stored, by partition."""
+        """The stores, by partition."""
         return [_Partition(self.loop, number) for number in range(self.partitions)]
 
     @property
@@ -171,10 +171,10 @@ class LocalRunner:
             if sink.marks or self.graph.member(name).ordering
         }
 
-    def resumed(self, graph: PhysicalGraph, number: int) -> LocalRunner:
-        """A runner that goes on with a batch after some in which no query ran: nothing is stored any more.
+    def resume_at(self, graph: PhysicalGraph, number: int) -> LocalRunner:
+        """A runner that goes on with the batch of that number, after batches in which no query ran.
 
-        What is known of the streams is still known.
+        Its stores are empty; what the manifest knows of the streams is kept.
         """
         last = self.loop.before
         before = replace(last, number=number - 1, runs={}, kept={}, evicted={}, held={}, dealt={}, metrics={})
@@ -244,10 +244,10 @@ class LocalRunner:
         for error in ended.ran.reports.answers.broken.values():
             raise error
         number = ended.ran.number
-        return {m.name: self._given_in(m, number) for m in self.graph.members}
+        return {m.name: self._results_of(m, number) for m in self.graph.members}
 
-    def _given_in(self, member: Member, number: int) -> pa.Table:
-        return self._kept[member.name].of(number)
+    def _results_of(self, member: Member, number: int) -> pa.Table:
+        return self._kept[member.name].results_of(number)
 
     def results(self, name: str | None = None) -> pa.Table:
         """The results of all batches so far, of a query or of the only one."""
@@ -259,7 +259,7 @@ class LocalRunner:
         self._give(graph, migration)
 
     def past(self, name: str) -> pa.Table:
-        """Of the last batch's results of a query, those that lie in the past it asked for and that are in no order."""
+        """The unordered results of a query in the last batch that lie in the stored past which it asked for."""
         return pa.Table.from_batches(
             self.loop.past.answers.results(name), result_schema(self.graph.member(name).query)
         )

@@ -31,7 +31,7 @@ from weft.logical.schema import DataType
 from weft.logical.user_functions import has_user_call, user_calls
 from weft.logical.window import Range, Rows
 
-__all__ = ["POSITION", "TIME", "groups_of", "inside_counts", "reference_join", "timely"]
+__all__ = ["POSITION", "TIME", "groups_of", "inside_counts", "join_within_times", "reference_join"]
 
 TIME, POSITION = "__time", "__position"
 
@@ -45,17 +45,17 @@ def reference_join(
 
     Without `ROWS` windows a table needs only the columns of its stream. ``functions`` are those that the query calls.
     """
-    found = timely(query, tables, functions)
+    found = join_within_times(query, tables, functions)
     if any(isinstance(input_.window, Rows) for input_ in query.inputs):
         positions = {alias: _column(tables, alias, POSITION) for alias in query.aliases}
         found = found.filter(pa.array(inside_counts(query, found, positions, groups_of(query, tables))))
     return found.select([output.name for output in query.projection])
 
 
-def timely(
+def join_within_times(
     query: Query, tables: Mapping[str, pa.Table], functions: Mapping[str, Callable[..., Any]] | None = None
 ) -> pa.Table:
-    """What fulfils all but the `ROWS` windows: the columns of the result, and per input the number of its row.
+    """The results before `ROWS` windows are applied: their columns, and per input the number of its row.
 
     That number is NULL where an outer join found no tuple. Inputs that a semi or anti join looks for have none.
     """
@@ -81,7 +81,7 @@ def _timely(connection: Any, query: Query, tables: Mapping[str, pa.Table]) -> pa
 
 
 def row_column(alias: str) -> str:
-    """The column of `timely` that says which row of an input a result has."""
+    """The column of `join_within_times` that says which row of an input a result has."""
     return f"{_ROW}.{alias}"
 
 

@@ -78,7 +78,7 @@ class LocalRun:
     def batch(
         self, tables: Mapping[str, Rows] | None = None, *, now: datetime | None = None
     ) -> dict[str, pa.Table]:
-        """Give the streams these rows as one batch; what every query gives for it, by name.
+        """Give the streams these rows as one batch; returns what every query gives for it, by name.
 
         Queries that the session has been given since the last batch begin with this one. Rows of outer joins that can
         be closed after it are among what it gives. ``now`` sets the clock, by which rows of streams without event time
@@ -96,11 +96,11 @@ class LocalRun:
         return self._run_batch()
 
     def advance(self, span: timedelta | str) -> dict[str, pa.Table]:
-        """Let time pass without input, and run a batch; what the queries give for it, by name."""
+        """Let time pass without input, and run a batch; returns what every query gives for it, by name."""
         return self.batch(now=self.now + duration_of(span, "advance"))
 
     def end(self) -> dict[str, pa.Table]:
-        """Say that nothing more will come; what the queries still give: rows that waited for a partner or an order."""
+        """Say that nothing more will come; returns the rows that waited for a partner or an order, by query."""
         self._loop.decider.ending = True
         return self.batch()
 
@@ -136,7 +136,7 @@ class LocalRun:
             for error in ended.ran.reports.answers.broken.values():
                 raise error
             for name, sink in self._sinks.items():
-                given[name].append(sink.of(ended.ran.number))
+                given[name].append(sink.results_of(ended.ran.number))
             more = self._loop.run_next()
         return {name: pa.concat_tables(tables) for name, tables in given.items()}
 

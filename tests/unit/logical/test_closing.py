@@ -12,7 +12,7 @@ from weft.logical.expr import aliases
 from weft.logical.outer import Closing, core_and_closing, joins, visible
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.logical.waiting import check_closing, never_closed, patient, reaches, spans, waits
+from weft.logical.waiting import check_closing, limit_waiting, never_closed, reaches, spans, waits
 from weft.sql.bind import parse_query
 
 SCHEMA = Schema.parse("a long, b long, s string, ts timestamp")
@@ -278,7 +278,7 @@ class TestPatience:
     def test_who_gets_a_window(self, sql: str, windowed: str) -> None:
         """Those whose rows would wait for ever, and those on whose partners these depend."""
         before = parse(sql)
-        after = patient(before, HOUR)
+        after = limit_waiting(before, HOUR)
         given = {i.alias: i.window for i in before.inputs}
         changed = "".join(i.alias for i in after.inputs if i.window != given[i.alias])
         assert changed == windowed
@@ -289,7 +289,7 @@ class TestPatience:
     def test_an_inner_query_stays_as_it_is(self) -> None:
         """A window would lose results that it was never meant to lose."""
         query = parse("r, s WHERE r.a = s.a")
-        assert patient(query, HOUR) == query
+        assert limit_waiting(query, HOUR) == query
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from weft.kernels.expr.select import holds
 from weft.logical.conversion import literal
 from weft.logical.expr import Column, Expr, all_of
 from weft.logical.functions import call
-from weft.logical.implies import implied
+from weft.logical.implies import is_implied
 from weft.logical.schema import Schema
 
 LONG, DOUBLE = (field.type for field in Schema.parse("x long, y double").fields)
@@ -46,7 +46,7 @@ def comparisons(draw: st.DrawFn) -> Expr:
 @examples(200)
 def test_what_is_implied_is_so(wanted: list[Expr], known: list[Expr]) -> None:
     """For every value, NULL and NaN included."""
-    if implied(wanted, known):
+    if is_implied(wanted, known):
         passing = holds(all_of(known), VALUES, ROWS)
         for one in wanted:
             assert not (passing & ~holds(one, VALUES, ROWS)).any()
@@ -70,12 +70,12 @@ X = COLUMNS["x"]
 )
 def test_bounds_follow_from_narrower_ones(wanted: Expr, known: Expr, answer: bool) -> None:
     """It would be no use if it always said no."""
-    assert implied([wanted], [known]) is answer
+    assert is_implied([wanted], [known]) is answer
 
 
 def test_what_is_requests_is_implied_by_itself_and_nothing_by_everything() -> None:
     """No filters let all pass: others' tuples are among them."""
     one = call("<>", X, literal(5))
-    assert implied([one], [one])
-    assert implied([], [one])
-    assert not implied([one], [])
+    assert is_implied([one], [one])
+    assert is_implied([], [one])
+    assert not is_implied([one], [])

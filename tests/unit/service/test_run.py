@@ -24,7 +24,7 @@ from weft.service.demo import PIPELINE, run_demo
 from weft.service.pipeline import load_pipeline
 from weft.service.run import RunOptions, run_pipeline
 from weft.service.startup import prepare
-from weft.service.watch import logged, stop_signals, watch
+from weft.service.watch import log_batches, stop_signals, watch
 from weft.session import Session
 
 
@@ -92,11 +92,11 @@ def test_a_signal_ends_a_run_and_a_second_one_at_once() -> None:
 def test_batches_are_logged_to_a_file(tmp_path: Path) -> None:
     """As the runtime words them, and only while the run lasts."""
     logger = logging.getLogger("weft")
-    with logged(tmp_path / "log", False):
+    with log_batches(tmp_path / "log", False):
         logger.info(json.dumps({"batch": 1}))
     logger.info("later")
     assert (tmp_path / "log").read_text() == '{"batch": 1}\n'
-    with pytest.raises(WeftError, match="cannot write the log"), logged(tmp_path / "a" / "b", False):
+    with pytest.raises(WeftError, match="cannot write the log"), log_batches(tmp_path / "a" / "b", False):
         pass
 
 

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 
 import weft
 from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StoreMetrics
-from weft.service.figures import figures, since
+from weft.service.figures import batches_after, figures
 from weft.service.view import line, probe_orders, screen, summary
 from weft.session import PlannedQuery
 
@@ -82,7 +82,7 @@ def test_rates_are_of_the_last_seconds(planned: list[PlannedQuery]) -> None:
 
 def test_only_this_run_counts(planned: list[PlannedQuery]) -> None:
     """A run that goes on where another stopped is told of that one's last batch."""
-    found = figures(planned, since(progress(4), {"first": 3, "second": 3}), 1004.0)
+    found = figures(planned, batches_after(progress(4), {"first": 3, "second": 3}), 1004.0)
     assert (found.batches, found.batch, found.queries[0].results) == (1, 3, 30)
 
 

@@ -11,7 +11,7 @@ import pytest
 from weft.errors import SinkError
 from weft.sinks import Sink, foreach_batch, to_console, to_memory, to_parquet
 from weft.sinks.count import CountSink, to_count
-from weft.sinks.describe import described, make_sink, same_place
+from weft.sinks.describe import describe_sink, make_sink, same_place
 
 ROWS = pa.table({"k": [1, 2, 3]})
 
@@ -40,27 +40,27 @@ def test_counts_are_of_committed_batches_each_once() -> None:
 def test_a_parquet_sink_is_made_again_as_it_was(tmp_path: Path, compression: str) -> None:
     """Another form would be refused by those who read the folder."""
     sink = to_parquet(tmp_path / "out", compression=compression)
-    found = described(sink)
+    found = describe_sink(sink)
     assert found is not None
     again = make_sink(json.loads(json.dumps(found)))
-    assert described(again) == found
+    assert describe_sink(again) == found
     assert same_place(sink, again)
 
 
 @pytest.mark.parametrize("sink", [to_memory(), to_count(), to_console(rows=3)])
 def test_other_sinks_are_made_again_empty(sink: Sink) -> None:
     """What was in memory is gone with its process."""
-    found = described(sink)
+    found = describe_sink(sink)
     assert found is not None
     again = make_sink(json.loads(json.dumps(found)))
     assert type(again) is type(sink)
-    assert described(again) == found
+    assert describe_sink(again) == found
     assert not isinstance(again, CountSink) or again.count() == 0
 
 
 def test_a_function_cannot_be_described() -> None:
     """The user has to give it again."""
-    assert described(foreach_batch(lambda *_: None)) is None
+    assert describe_sink(foreach_batch(lambda *_: None)) is None
 
 
 def test_a_sink_of_another_version_is_named() -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import weft
 from weft.logical.ordering import Ordering
 from weft.ports.punctuation import Punctuations
-from weft.sinks.describe import described, in_order, make_sink
+from weft.sinks.describe import describe_sink, make_sink, sink_for
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.protocol import OrderedSink
 
@@ -28,7 +28,7 @@ def marks_of(rows: int) -> Punctuations:
 
 def test_files_of_ordered_results_are_in_the_order_of_their_names(tmp_path: Path) -> None:
     """Readers sort by name; batch 10 must not come before batch 2."""
-    sink = in_order(weft.to_parquet(tmp_path / "out"), OUTER)
+    sink = sink_for(weft.to_parquet(tmp_path / "out"), OUTER)
     assert isinstance(sink, ParquetSink)
     sink.open(SCHEMA, "me")
     for batch in range(12):
@@ -45,15 +45,15 @@ def test_files_of_ordered_results_are_in_the_order_of_their_names(tmp_path: Path
 
 def test_a_sink_that_is_made_again_goes_on_in_order(tmp_path: Path) -> None:
     """After a crash, results of a query that was added later must not go to other places."""
-    sink = in_order(weft.to_parquet(tmp_path, compression="zstd"), OUTER)
+    sink = sink_for(weft.to_parquet(tmp_path, compression="zstd"), OUTER)
     assert sink is not None
-    assert make_sink(json.loads(json.dumps(described(sink)))) == sink
-    assert in_order(sink, OUTER) == sink
-    assert in_order(weft.to_parquet(tmp_path), None) == weft.to_parquet(tmp_path)
-    assert make_sink(described(weft.to_parquet(tmp_path)) or {}) != sink
+    assert make_sink(json.loads(json.dumps(describe_sink(sink)))) == sink
+    assert sink_for(sink, OUTER) == sink
+    assert sink_for(weft.to_parquet(tmp_path), None) == weft.to_parquet(tmp_path)
+    assert make_sink(describe_sink(weft.to_parquet(tmp_path)) or {}) != sink
     console = weft.to_console()
-    assert in_order(console, OUTER) is console
-    assert in_order(None, OUTER) is None
+    assert sink_for(console, OUTER) is console
+    assert sink_for(None, OUTER) is None
 
 
 def test_memory_keeps_punctuations_with_their_batches() -> None:

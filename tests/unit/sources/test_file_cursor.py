@@ -339,7 +339,7 @@ def test_a_file_that_may_not_be_read_is_said(
     with monkeypatch.context() as patched:
         patched.setattr("builtins.open", refuse)
         if not is_seen:
-            patched.setattr(FileStatus, "of", refuse)
+            patched.setattr(FileStatus, "read", refuse)
         for now in (time.time(), time.time() + 100):
             assert reasons(cursor.look(now)) == {"a.parquet": "it cannot be read: Permission denied"}
     assert take_all(cursor) == ["a.parquet"]

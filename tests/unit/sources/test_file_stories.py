@@ -117,7 +117,7 @@ def test_every_file_is_taken_once_and_as_a_whole(format_: str, steps: list[tuple
         cursor = source.open(Place("s", {}, blobs, Path(folder)))
         story = Story(Path(folder), source, cursor, blobs)
         patch.setattr(taken, "_MOST_IN_STATE", 0)
-        patch.setattr(FileStatus, "of", story.status)
+        patch.setattr(FileStatus, "read", story.status)
         story.restart(0, 0)
         for op, number, amount in steps:
             getattr(story, op)(number, amount)

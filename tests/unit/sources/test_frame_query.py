@@ -13,7 +13,7 @@ from weft.errors import SourceError
 from weft.logical.schema import Schema
 from weft.ports.source import MemoryBlobs, Place
 from weft.sources import frame_query
-from weft.sources.frame_query import FrameCursor, FrameFolder, put_down
+from weft.sources.frame_query import FrameCursor, FrameFolder, write_arrow_files
 from weft.sources.frames import DataFrameSource
 
 
@@ -103,7 +103,7 @@ def test_files_of_attempts_that_failed_are_left_out(tmp_path: Path) -> None:
     """A task that is believed dead may still write."""
 
     def straggle(folder: str) -> None:
-        list(put_down(iter([rows(7)]), folder, "part-00000-9"))
+        list(write_arrow_files(iter([rows(7)]), folder, "part-00000-9"))
 
     query, cursor = opened(tmp_path)
     query.run(Batch(rows(1), before=straggle), 0)
@@ -112,7 +112,7 @@ def test_files_of_attempts_that_failed_are_left_out(tmp_path: Path) -> None:
 
 def test_a_batch_that_fails_leaves_nothing_and_ends_the_stream(tmp_path: Path) -> None:
     def fail(folder: str) -> None:
-        straggler = put_down(iter([rows(7)]), folder, "part-00000-9")
+        straggler = write_arrow_files(iter([rows(7)]), folder, "part-00000-9")
         next(straggler)
         raise ValueError("this went wrong\nand so on")
 
@@ -154,7 +154,7 @@ def test_a_checkpoint_may_be_moved(tmp_path: Path) -> None:
 
 def test_files_are_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_query, "_FILE_BYTES", 16)
-    names = list(put_down(iter([rows(1, 2), rows(), rows(3), rows(4), rows(5)]), str(tmp_path), "p"))
+    names = list(write_arrow_files(iter([rows(1, 2), rows(), rows(3), rows(4), rows(5)]), str(tmp_path), "p"))
     assert names == ["p-000.arrow", "p-001.arrow", "p-002.arrow"]
     found = [pa.ipc.open_file(tmp_path / name).read_all()["k"].to_pylist() for name in names]
     assert found == [[1, 2], [3, 4], [5]]

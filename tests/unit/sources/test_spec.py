@@ -19,7 +19,7 @@ from tests.unit.sources import writers
 from weft.errors import SourceError, WeftError
 from weft.logical.schema import Schema
 from weft.ports.source import MemoryBlobs, Part, Place
-from weft.sources.frame_query import put_down
+from weft.sources.frame_query import write_arrow_files
 from weft.sources.frames import dataframe
 from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
 from weft.sources.spec import files
@@ -104,7 +104,7 @@ def test_a_dataframe_brings_its_schema(tmp_path: Path) -> None:
     )  # to a task, which reads what the DataFrame's rows were written to
     assert sent.frame is None
     rows = pa.record_batch({"k": [1], "m": [Decimal("1.50")], "ts": pa.array([0], pa.timestamp("us", "UTC"))})
-    names = list(put_down(iter([rows.slice(0, 0), rows, rows]), str(tmp_path), "part"))
+    names = list(write_arrow_files(iter([rows.slice(0, 0), rows, rows]), str(tmp_path), "part"))
     assert names == ["part-000.arrow"]
     cursor = files("arrow", str(tmp_path), schema=source.schema).open(Place("s", {}, MemoryBlobs(), tmp_path))
     (part,) = cursor.look(0.0).parts

@@ -22,8 +22,8 @@ def test_names_move_to_few_blobs_and_survive() -> None:
         assert len(state["blobs"]) <= 10
     again = TakenNames(state, blobs, most=10)
     assert len(again) == 2000
-    assert not again.among(frozenset(present))
-    assert again.among(frozenset(["new"])) == {"new"}
+    assert not again.not_taken(frozenset(present))
+    assert again.not_taken(frozenset(["new"])) == {"new"}
     assert len(blobs.kept) <= 2000 // 10
 
 
@@ -52,7 +52,7 @@ def test_a_file_that_was_back_in_between_is_remembered() -> None:
     taken = TakenNames({}, MemoryBlobs(), most=0)
     taken.add("there")
     taken.state([], 0.0)
-    taken.among(frozenset(["there"]))
+    taken.not_taken(frozenset(["there"]))
     taken.add("another")
     taken.state([], 700.0)
     assert "there" in taken

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.stats.queries import query
 from weft.errors import StatisticsError
 from weft.stats.estimate import Estimator
-from weft.stats.skew import Distribution, agreement, joined
+from weft.stats.skew import Distribution, agreement, joined_distribution
 from weft.stats.statistics import Statistics, StreamStatistics
 
 
@@ -19,12 +19,12 @@ def test_a_key_that_is_heavy_on_both_sides_is_most_of_the_join() -> None:
     """A fifth of either side is 77 % of the pairs if the others are many: the reason for all of this."""
     sides = [Distribution({42: 0.2}, 10_000)] * 2
     assert agreement(sides) == pytest.approx(0.04 + 0.64 / 10_000)
-    assert joined(sides).heavy[42] == pytest.approx(0.04 / (0.04 + 0.64 / 10_000))
+    assert joined_distribution(sides).heavy[42] == pytest.approx(0.04 / (0.04 + 0.64 / 10_000))
 
 
 def test_a_key_that_is_heavy_on_one_side_only_is_as_frequent_as_that_side_says() -> None:
     """The other side has it as often as any light value."""
-    found = joined([Distribution({42: 0.5}, 100), Distribution({}, 100)])
+    found = joined_distribution([Distribution({42: 0.5}, 100), Distribution({}, 100)])
     assert found.heavy[42] == pytest.approx(0.5, rel=0.02)
 
 
@@ -36,7 +36,7 @@ def test_agreement_is_that_of_tuples() -> None:
     pairs = sum(counts[0][v] * counts[1][v] for v in range(6)) / 400**2
     known = [Distribution({v: n / 400 for v, n in one.items()}, 1) for one in counts]
     assert agreement(known) == pytest.approx(pairs)
-    assert joined(known).heavy[0] == pytest.approx(counts[0][0] * counts[1][0] / 400**2 / pairs)
+    assert joined_distribution(known).heavy[0] == pytest.approx(counts[0][0] * counts[1][0] / 400**2 / pairs)
 
 
 def test_estimates_know_heavy_values() -> None:

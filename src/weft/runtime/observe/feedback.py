@@ -184,7 +184,7 @@ def _window_pairs(
     if unbounded or not estimator.tuples(start, known) * estimator.selectivity(known | store):
         return None
     return (
-        estimator.met(start, known, store)
+        estimator.tuples_met(start, known, store)
         * sum(step.tuples for step in _steps(rule, metrics))
         / probe_copies(graph, rule)
     )

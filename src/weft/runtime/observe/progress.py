@@ -187,7 +187,7 @@ def progress_of(
     closed = sum(one.closed.get(name, 0) for one in batches)
     keys = batches[-1].keys.get(name) if batches else None
     marks = [one.punctuated[name] for one in batches if name in one.punctuated]
-    mark = Punctuation.of(marks[-1]["rows"], marks[-1]["mark"], marks[-1]["timed"]) if marks else None
+    mark = Punctuation.from_mark(marks[-1]["rows"], marks[-1]["mark"], marks[-1]["timed"]) if marks else None
     more: dict[str, Any] = {"closed": closed, "keys": keys, "punctuation": mark}
     if name in active_queries.stopped:
         why = active_queries.stopped[name]

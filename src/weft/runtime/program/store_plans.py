@@ -15,7 +15,7 @@ from weft.logical.expr import Expr
 from weft.logical.join import TESTS
 from weft.logical.outer import Closing, joins
 from weft.logical.query import Query
-from weft.logical.waiting import completing, reaches, waits
+from weft.logical.waiting import completing_inputs, reaches, waits
 from weft.logical.window import Range
 from weft.plan.derive import closed_retention, retention_of
 from weft.plan.graph import Member, StoreNode
@@ -168,7 +168,7 @@ def sweep_plan(member: Member, homes: Mapping[str, StorePlan], entries: Mapping[
     }
     back = {alias: _span(span) for alias, span in reaches(member.query, closing.tree).items()}
     everywhere = place is None or place.everywhere
-    makers = completing(member.query, closing.tree)
+    makers = completing_inputs(member.query, closing.tree)
     return SweepPlan(member, closing, homes, found, windows, back, everywhere, entries, makers)
 
 

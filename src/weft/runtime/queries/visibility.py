@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft.logical.implies import implied
+from weft.logical.implies import is_implied
 from weft.logical.ordering import Ordering
 from weft.logical.outer import Closing
 from weft.logical.query import PRESENT, Query
@@ -158,7 +158,8 @@ def _visibility(
     covering = [
         m
         for m in users
-        if implied(filters_of(m.query, alias), filters) and _sees_as_far(m.query.input(alias).window, window)
+        if is_implied(filters_of(m.query, alias), filters)
+        and _sees_as_far(m.query.input(alias).window, window)
     ]
     visibilities = [_through(member, store, should_replan, alias, facts) for member in covering]
     return min(
