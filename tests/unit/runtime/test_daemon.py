@@ -16,7 +16,7 @@ ARCHIVE = f"{HOME}/python/lib/pyspark.zip"
 
 def test_loading_starts_no_thread() -> None:
     """A process with threads must not fork: workers would hang in locks that nobody gives back."""
-    code = "from weft.runtime import daemon; daemon._load(); print(daemon._threads())"
+    code = "from weft.runtime.spark import daemon; daemon._load(); print(daemon._threads())"
     code += "; import sys; print('weft.runtime.spark.resident_task' in sys.modules, 'pyspark.worker' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "True", "True"]
@@ -25,7 +25,7 @@ def test_loading_starts_no_thread() -> None:
 def test_with_threads_it_is_sparks_own_daemon() -> None:
     code = """
 import os, sys, threading
-from weft.runtime import daemon
+from weft.runtime.spark import daemon
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 os.execv = lambda program, arguments: (print(*arguments[1:], flush=True), os._exit(0))
 sys.argv = ["daemon", "pyspark.worker"]
