@@ -23,7 +23,7 @@ from weft.logical.window import UNBOUNDED
 from weft.testing.local import LocalRunner
 
 BLOCKS, SEEDS = 3, 20
-PAIR_SEEDS = 12
+PAIR_SEEDS = 24
 VARIANTS = 2
 
 # What part of all cases, at least, must have met each of these.

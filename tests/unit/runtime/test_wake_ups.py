@@ -13,7 +13,7 @@ from tests.unit.runtime.joins import SECOND, graph
 from weft.bucket.bounds import Bounds
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest, RunFile
-from weft.runtime.loop import deciding, wake_ups
+from weft.runtime.loop import wake_ups
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.wake_ups import closable, until_next
@@ -145,7 +145,7 @@ class TestDue:
     def test_after_a_pause_where_only_the_clock_is_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """And not before: batches would follow each other without end."""
         now = 100.0
-        monkeypatch.setattr(deciding, "time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(wake_ups, "time", SimpleNamespace(monotonic=lambda: now))
         decider = self.decider(ARRIVED)
         waiting = self.left(decider, u=1)
         decider.schedule(waiting, 0)
