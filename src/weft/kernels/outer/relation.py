@@ -1,9 +1,9 @@
 """Relations in memory, and rows that are made of their tuples.
 
-Guarantees: a row is the numbers of its tuples, so nothing is copied before it is asked for; a tuple that a row has not
-(-1) is NULL in all its columns. Of its times, a row knows the largest (`newest`) and the one until which all of its
-tuples are inside their windows (`until`); so two rows are inside each other's windows if either's `newest` is at most
-the other's `until`.
+Guarantees: a row is the numbers of its tuples, so no column is copied before somebody asks for its values. Where a row
+has no tuple of an input (the number is -1), all columns of that input are NULL. `Span` has, for each row, the largest
+time of its tuples (`newest`) and the time until which all of them are inside their windows (`until`); two rows are
+inside each other's windows if either's `newest` is at most the other's `until`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["FOREVER", "FURTHEST_APART", "Relation", "Rows", "Span", "TreeRows", 
 # Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
 FOREVER = 1 << 62
 
-# No two times are further apart.
+# No two timestamps are further apart than this.
 FURTHEST_APART = 2 * FARTHEST
 
 
@@ -37,7 +37,7 @@ FURTHEST_APART = 2 * FARTHEST
 class Relation:
     """The tuples of an input: columns named alias.column, times, the batches they came in.
 
-    ``reach`` is how long its window is, in microseconds; None: without end.
+    ``reach`` is how long its window is, in microseconds; None means that it has no end.
     """
 
     batch: pa.RecordBatch
@@ -48,11 +48,11 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows of a join tree: per input that is visible the number of its tuple, -1 where it has none.
+    """Rows of a join tree: for each visible input the number of the row's tuple, or -1 where it has none.
 
-    ``arrived`` is the first batch after which the row's tuples, and a partner for every semi join on it, were there;
-    ``final`` is the time after which nothing that it lacks can come: -FOREVER if it lacks nothing, FOREVER if that may
-    come at any time.
+    ``arrived`` is the batch with which the last of the row's tuples, and of the partners that its semi joins need, had
+    come. ``final`` is the time after which no tuple that the row lacks can come any more: -FOREVER if it lacks nothing,
+    FOREVER if one may come at any time.
     """
 
     numbers: Mapping[str, Longs]
@@ -77,7 +77,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeRows:
-    """The rows of a part of a join tree, with where their columns are; ``span`` is None where no window asks for it."""
+    """The rows of a part of a join tree, and the relations with their columns; ``span`` is None if nothing needs it."""
 
     rows: Rows
     span: Span | None

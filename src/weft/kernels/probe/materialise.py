@@ -1,4 +1,4 @@
-"""Columns from row numbers, at the end (design, D9).
+"""Columns gathered by row numbers, once all matches are known (design, D9).
 
 Guarantees: `stored_column` copies exactly the column asked for, once, in the order of the matches.
 """

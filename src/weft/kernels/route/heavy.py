@@ -1,8 +1,9 @@
 """Which tuples have a heavy value of a key, and where these are stored.
 
-Guarantees: whether a value is heavy is told by its word (`bucket/words.py`), so that all who ask agree, whatever the
-width of their columns; a text whose hash is that of a heavy one counts as heavy wherever it comes. NULL never is.
-Tuples are dealt out one by one, beginning with a partition that is given: the same batch is dealt out alike again.
+Guarantees: a value is heavy if its word (`bucket/words.py`) is that of a heavy value, so senders and stores agree
+whatever the width of their columns; a text with the same hash as a heavy one counts as heavy everywhere. NULL is never
+heavy. Heavy tuples are dealt to partitions one by one, beginning with a partition that is given, so that dealing the
+same batch again gives the same partitions.
 """
 
 from __future__ import annotations
