@@ -1,8 +1,8 @@
 """The integer program of some queries that may share steps: its variables and its rows.
 
-Guarantees: every plan of the queries, if it takes only the steps given, is a solution of the program, and costs what
-the program says plus what `forced` says; every solution is a plan. `optimizer/joint/ilp.py` says what the variables
-mean, `optimizer/joint/ilp_model.py` solves it.
+Guarantees: every plan of the queries that takes only the steps given is a solution of the program, and its cost is that
+of the program plus `forced`; every solution is a plan. `optimizer/joint/ilp.py` says what the variables mean, and
+`optimizer/joint/ilp_model.py` solves the program.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from weft.optimizer.joint.workspace import Step, Workspace
 
 __all__ = ["EQUAL", "Node", "SharingProgram", "forced", "is_choice"]
 
-# Costs that differ by less, relatively, are equal.
+# Costs that differ by a smaller part than this count as equal.
 EQUAL = 1e-7
-# Of so few queries what is stored decides the rest nearly always, so only that is asked to be whole.
+# For up to so many queries, what is stored nearly always decides the rest, so only its variables must be whole.
 FEW = 3
 
 
@@ -31,7 +31,7 @@ class Node(NamedTuple):
 
 
 def is_choice(workspace: Workspace, join: int) -> bool:
-    """Whether a sub-join can be laid out in several ways, and keeping it in one of them costs something."""
+    """Whether a sub-join has several layouts, at least one of which costs something to keep."""
     stores = workspace.layouts(join)
     return len(stores) > 1 and any(workspace.keeping(store) > 0 for store in stores)
 
@@ -54,7 +54,7 @@ class SharingProgram:
     def __init__(
         self, workspace: Workspace, names: Iterable[str], steps: list[Step], *, whole: bool = False
     ) -> None:
-        """``whole``: ask for whole steps even of few queries."""
+        """Make the program; with ``whole``, the variables of steps must be whole even for few queries."""
         self.workspace = workspace
         self.names = tuple(names)
         self.steps = usable_steps(workspace, steps)
@@ -66,7 +66,7 @@ class SharingProgram:
         self.stored = dict.fromkeys(
             join for step in self.steps if not self._is_input(join := workspace.join_of(step.store))
         )
-        # Variables: of steps, of intermediate results stored, of stores kept, and of flows by the node reached.
+        # The variables of steps, of stored intermediate results, of stores, and of flows by the node they reach.
         self.taken = {step: self.program.variable(step.cost, whole=self.whole) for step in self.steps}
         self.maintained = {join: self.program.variable(whole=True) for join in self.stored}
         self.kept = self._kept()
@@ -97,12 +97,12 @@ class SharingProgram:
         }
 
     def _goals(self) -> list[Node]:
-        """What flows lead to: whole queries, and what may be stored."""
+        """The nodes that flows lead to: whole queries, and sub-joins that may be stored."""
         inner = (Node(alias, join) for join in self.stored for alias in self.workspace.joins[join].aliases)
         return list(dict.fromkeys((*sorted(self.answers), *inner)))
 
     def _add_flow(self, goal: Node) -> None:
-        """Rows of a flow from an input to a goal: as much as leads into a node leads out of it."""
+        """Add the rows of a flow from an input to a goal: as much as leads into a node leads out of it."""
         program = self.program
         flow = self.flows[goal] = {step: program.variable() for step in self._below(goal)}
         entering: dict[int, list[int]] = {}
@@ -121,7 +121,7 @@ class SharingProgram:
         self._add_uses(flow)
 
     def _add_uses(self, flow: Mapping[Step, int]) -> None:
-        """Rows by which a flow visits a store only as far as it is kept, and a result only as far as it is computed."""
+        """Add rows by which a flow visits a store only as far as it is kept, and a result as far as it is computed."""
         by_store: dict[int, list[int]] = {}
         by_join: dict[int, list[int]] = {}
         for step, amount in flow.items():
@@ -147,7 +147,7 @@ class SharingProgram:
         return found
 
     def _add_stores(self) -> None:
-        """Rows by which only what is computed is kept, and every input in one layout at least: some walk visits it."""
+        """Add rows by which only computed results are kept, and every input in some layout, since a walk visits it."""
         inputs: dict[int, list[int]] = {}
         for store, kept in self.kept.items():
             join = self.workspace.join_of(store)
@@ -159,7 +159,7 @@ class SharingProgram:
             self.program.row(layouts, least=1)
 
     def _add_preferences(self, goal: Node) -> None:
-        """Rows that make a flow take the best last step to its goal.
+        """Add rows that make a flow take the best last step to its goal.
 
         Every whole solution does so anyhow, since another would cost more; the relaxation would not without these rows.
 
@@ -169,7 +169,7 @@ class SharingProgram:
         """
         whole = [] if goal in self.answers else [self.maintained[goal.join]]
         visiting: dict[int, list[int]] = {}
-        for step in self.into.get(goal, ()):  # there is none to a query of one input
+        for step in self.into.get(goal, ()):  # a query of one input has no last step
             join = self.workspace.join_of(step.store)
             if join in self.maintained and self._is_input(step.known):
                 visiting.setdefault(join, []).append(self.flows[goal][step])
@@ -180,7 +180,7 @@ class SharingProgram:
                     self.program.row((*worse, *visits), whole, most=0 if whole else 1)
 
     def _worse_than_through(self, join: int, goal: Node) -> list[int]:
-        """The flow by last steps to a goal that are worse than the one from a sub-join, if that is free to take."""
+        """The flows over last steps to a goal that are worse than one from the sub-join to a free store."""
         ranked = self._ranked(goal)
         best = self._through(join, ranked)
         return [] if best is None else [self.flows[goal][step] for step in ranked[best + 1 :]]

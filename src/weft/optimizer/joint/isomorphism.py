@@ -1,8 +1,9 @@
-"""Queries that differ in names only, so that what is the best plan of one is the best of all.
+"""Queries that differ in names only, so that the best plan of one, renamed, is the best of the others.
 
 Guarantees: two queries of one workspace have equal `Likeness.key` only if renaming inputs and layouts turns all steps
-of one, with their costs, into those of the other. Where rates are equal, as they are taken to be until they are
-measured, most queries of a workload are alike; and just those are hard to solve, because so much in them is equal.
+of one, with their costs, into those of the other. Where rates are equal, as they are assumed to be until they are
+measured, most queries of a workload are alike. These are also the hardest to solve, because so many of their steps have
+equal costs.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
 __all__ = ["Label", "Likeness", "likeness", "renamed"]
 
-# Orders of inputs that are tried; with more, comparing two queries would take longer than solving both.
+# How many orders of inputs are tried; with more, comparing two queries would take longer than solving both.
 MOST_ORDERS = 720
-# Costs that agree in so many digits are equal.
+# Costs that agree in so many digits count as equal.
 DIGITS = 9
-# A store in terms of places: its inputs, what it costs to keep, and its steps (start, known, cost).
+# A store, with inputs as numbers: its inputs, what it costs to keep, and its steps (start, known, cost).
 Label = tuple[int, float, tuple[tuple[int, int, float], ...]]
 
 
@@ -35,7 +36,7 @@ class Likeness:
 
 
 def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness | None:
-    """A query's steps with its inputs numbered in an order that is independent of names; None: that would take long."""
+    """A query's steps with its inputs numbered in an order independent of names; None if that would take too long."""
     found = list(steps)
     groups = _groups(workspace, found)
     if math.prod(math.factorial(len(group)) for group in groups) > MOST_ORDERS:
@@ -45,7 +46,7 @@ def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness | None:
 
 
 def _groups(workspace: Workspace, steps: list[Step]) -> list[tuple[str, ...]]:
-    """The inputs sorted by their own steps' sizes and costs; those whose steps are equal in these are in one group."""
+    """The inputs, sorted by the sizes and costs of their own steps; inputs that are equal in these form one group."""
     traits: dict[str, list[tuple[int, int, float]]] = {}
     for step in steps:
         known, target = (len(workspace.joins[join].aliases) for join in (step.known, step.target))
@@ -81,7 +82,7 @@ def _rounded(cost: float) -> float:
 def renamed(
     workspace: Workspace, plan: WorkloadPlan, one: Likeness, name: str, other: Likeness
 ) -> WorkloadPlan | None:
-    """The plan of one query turned into that of another that is like it; None if it takes other steps than these."""
+    """The plan of one query renamed to that of a query like it; None if it takes steps that the likeness lacks."""
     aliases = dict(zip(one.order, other.order, strict=True))
     stores = {label: store for store, label in other.labels.items()}
     if any(workspace.store_number(store) not in one.labels for store in plan.stores):

@@ -1,9 +1,9 @@
-"""What the walks of many queries pay for together, kept up to date while walks come and go.
+"""The steps and stores that the walks of many queries pay for together, kept up to date while walks come and go.
 
-Guarantees: `total` is what `Workspace.cost_of` says of the same walks: a step that is taken alike, after all alike, is
-paid once, and so is every store. An intermediate result is computed while a walk visits it and no longer; the walks
+Guarantees: `total` is the same as `Workspace.cost_of` of the same walks: a step that walks with the same beginning take
+is paid once, and so is every store. An intermediate result is computed while a walk visits it and no longer; the walks
 that compute it (its *upkeep*) pay like any other. `route` is the cheapest walk given all that is paid already: a paid
-beginning, then a shortest path through the lattice of sub-joins. Ties go to what comes first, so runs are alike.
+beginning, then a shortest path through the lattice of sub-joins. Ties go to the first, so all runs give the same plans.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.plan.workload import Answer, Upkeep, Walk
 
 __all__ = ["NoWayError", "Owner", "PaidWalks", "Path"]
 
-# Whose walks they are: a query, by name, or an intermediate result, by the number of its store.
+# The owner of walks: a query, by its name, or an intermediate result, by the number of its store.
 Owner = str | int
 Path = tuple[Step, ...]
 
@@ -29,7 +29,7 @@ class NoWayError(PlanError):
 
 
 class _Lattice(NamedTuple):
-    """The steps that a walk may take: by what it knows, most first, and again by where they lead."""
+    """The steps that a walk may take: by the sub-join known before, the largest first, and by the sub-join reached."""
 
     root: int
     levels: list[tuple[int, list[Step]]]
@@ -138,7 +138,7 @@ class PaidWalks:
     # -- Walks come and go ---------------------------------------------------------------------------------------
 
     def add(self, owner: Owner, start: str, path: Path) -> None:
-        """Let a walk pay; what it visits for the first time is computed from now on."""
+        """Add a walk and its cost; intermediate results that no walk visited before are computed from now on."""
         opened = [
             step.store for step in path if not self.users.get(step.store) and not self.is_input(step.store)
         ]
@@ -147,19 +147,19 @@ class PaidWalks:
             self.add_all(store)
 
     def add_all(self, owner: Owner) -> None:
-        """Route all walks of an owner, one after the other, and let them pay."""
+        """Route all walks of an owner, one after the other, and add them."""
         for start in self.starts(owner):
             self.add_routed(owner, start)
 
     def add_routed(self, owner: Owner, start: str) -> None:
-        """Route a walk of an owner and let it pay."""
+        """Route a walk of an owner, and add it."""
         cost, path = self.route(self.whole(owner), start)
         if cost == inf:
             raise NoWayError(f"no walk of {start} is left")
         self.add(owner, start, path)
 
     def remove(self, owner: Owner, start: str) -> None:
-        """Let a walk pay no more; what nobody visits then is computed no more."""
+        """Remove a walk and its cost; intermediate results that no walk visits any more are not computed any more."""
         path = self._take(owner, start)
         for step in path:
             if not self.users[step.store] and step.store in self.walks:
@@ -171,15 +171,15 @@ class PaidWalks:
             self.remove(owner, start)
 
     def mark(self) -> int:
-        """A point to return to."""
+        """The present state as a mark, to which `undo` can return."""
         return len(self._log)
 
     def touched(self, mark: int) -> set[str]:
-        """The inputs whose walks changed since a point."""
+        """The inputs whose walks have changed since a mark."""
         return {start for _, _, start, _ in self._log[mark:]}
 
     def undo(self, mark: int) -> None:
-        """Return to a point: everything is as it was then."""
+        """Return to the state of a mark."""
         while len(self._log) > mark:
             added, owner, start, path = self._log.pop()
             if added:
@@ -202,7 +202,7 @@ class PaidWalks:
         return path
 
     def pay_for(self, start: str, path: Path) -> None:
-        """Count what a walk costs as paid, whoever takes it; walks that begin alike then get that for nothing."""
+        """Count the steps of a walk as paid, without an owner; walks that begin alike then get them for nothing."""
         node = self._roots.setdefault(start, _Node())
         for step in path:
             node = node.next.setdefault((step.store, step.target), _Node())
@@ -241,7 +241,7 @@ class PaidWalks:
     def limit(
         self, allowed: Collection[int] = (), banned: Collection[int] = (), avoided: Step | None = None
     ) -> None:
-        """Let walks open stores of the ``allowed`` sub-joins only, visit no ``banned`` store, and not take one step."""
+        """Limit `route`: it opens stores of ``allowed`` sub-joins only, and avoids ``banned`` stores and one step."""
         self._allowed, self._banned, self._avoided = frozenset(allowed), frozenset(banned), avoided
         self._forget()
 
@@ -266,7 +266,7 @@ class PaidWalks:
         return best, path
 
     def _ahead(self, lattice: _Lattice, whole: int) -> dict[int, tuple[float, Step | None]]:
-        """From every sub-join on the way, the least cost of the rest if none of it is shared, and the next step."""
+        """For every sub-join on the way, the least cost of the remaining steps if none is shared, and the next step."""
         ahead: dict[int, tuple[float, Step | None]] = {whole: (0.0, None)}
         openings, avoided = self._openings, self._avoided
         for known, steps in lattice.levels:
@@ -295,7 +295,7 @@ class PaidWalks:
                     yield key[1], (*path, step)
 
     def _opening(self, store: int) -> float:
-        """What it adds to visit a store: nothing if it is there already."""
+        """What visiting a store adds to the cost beyond the step; 0 if it is open already."""
         if store in self._banned:
             return inf
         if self.users.get(store):

@@ -1,12 +1,12 @@
-"""The space of plans of many queries together (CLASH 7.1): what every joint optimiser asks.
+"""The space of plans of many queries together (CLASH 7.1), which every joint optimiser searches.
 
-Guarantees: sub-joins are numbered (`sub_joins.py`), and one that two queries have is one. What a step costs depends on
-the input that starts, on the sub-join known and on the store visited, not on how the sub-join was reached; so a walk
-is a path through a lattice of sub-joins. `cost_of` counts every step that walks have in common once, and every store
-once.
+Guarantees: sub-joins are numbered (`sub_joins.py`), and one that two queries have has one number. The cost of a step
+depends on the first input, on the sub-join known and on the store visited, not on how the sub-join was reached; so a
+walk is a path through a lattice of sub-joins. `cost_of` counts every step that walks have in common once, and every
+store once.
 
-Every step counts as shipped and hops do not count: where a tuple is depends on its way, which a lattice of sets
-does not know. `optimizer/single/evaluate.py` knows it for one query.
+Every step is priced as shipped, and hops are not priced: where a tuple is depends on its whole way, which a lattice of
+sets does not know. `optimizer/single/evaluate.py` knows it for one query.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from weft.stats.statistics import Statistics
 
 __all__ = ["PROBES_ONLY", "Step", "SubJoin", "Ways", "Workspace"]
 
-# The probe cost of 6.1 and nothing else: tuples sent, each once per copy.
+# Weights that count the probe cost of 6.1 and nothing else: tuples sent, each once per copy.
 PROBES_ONLY = Weights(ship=0.0, probe=1.0, store=0.0, keep=0.0, hop=0.0, match=0.0)
 
 
 class Step(NamedTuple):
-    """A step of a walk: tuples of ``start`` that know sub-join ``known`` visit a store, and know ``target`` then."""
+    """A step of a walk: tuples of ``start`` that know sub-join ``known`` visit a store, and then know ``target``."""
 
     start: str
     known: int
@@ -47,7 +47,7 @@ Ways = Mapping[str, tuple[int, ...]]
 
 
 class Workspace(SubJoins):
-    """Sub-joins, stores and steps of some queries, by number; what is asked twice is computed once."""
+    """The sub-joins, stores and steps of some queries, by number; each figure is computed only once."""
 
     def __init__(
         self,
@@ -59,7 +59,8 @@ class Workspace(SubJoins):
         intermediate: bool = True,
         known: Workspace | None = None,
     ) -> None:
-        """``replicated`` and ``intermediate``: whether stores may be replicated, and intermediate results stored.
+        """Make the space; ``replicated`` lets stores be replicated, ``intermediate`` lets intermediate results be
+        stored.
 
         ``known`` is a workspace with the same settings that has some of the queries already.
         """
@@ -67,8 +68,8 @@ class Workspace(SubJoins):
         self.replicated = replicated
         self.stores: list[SharedStore] = []
         self._store_numbers: dict[SharedStore, int] = {}
-        self._own: dict[int, int] = {}  # by the identity of a store in `stores`: its number
-        self._stored: list[int] = []  # by store: its sub-join
+        self._own: dict[int, int] = {}  # the number of a store in `stores`, by its `id`
+        self._stored: list[int] = []  # the sub-join of each store
         self._kept: list[float] = []
         self._layouts: dict[int, tuple[int, ...]] = {}
         self._steps: dict[tuple[str, str], list[Step]] = {}
@@ -99,7 +100,7 @@ class Workspace(SubJoins):
     # -- Stores --------------------------------------------------------------------------------------------------
 
     def layouts(self, join: int) -> tuple[int, ...]:
-        """The stores a sub-join may be kept in: by whatever leads outside in any query that has it, else scattered."""
+        """The stores a sub-join may be kept in: by any key that leads outside in a query with it, else scattered."""
         found = self._layouts.get(join)
         if found is None:
             every = dict.fromkeys(
@@ -130,7 +131,7 @@ class Workspace(SubJoins):
 
     def store_number(self, store: SharedStore) -> int:
         """The number of a store."""
-        # Most plans are made of the workspace's own stores, and hashing a store takes long.
+        # Most plans consist of the workspace's own stores, which `id` finds faster than hashing.
         known = self._own.get(id(store))
         if known is not None:
             return known
@@ -143,13 +144,13 @@ class Workspace(SubJoins):
         return self._stored[store]
 
     def work(self, name: str, start: str, known: Names, store: Names, layout: Layout, shipped: bool) -> float:
-        """What a step of a query costs, where it is known whether its tuples are ``shipped``."""
+        """The cost of a step of a query, given whether its tuples are ``shipped``."""
         space, tuples = self._lattices[name].space, self.tuples(start, self.find(name, known))
         mask, spread, i = space.estimator.mask, space.spread(layout), space.query.aliases.index(start)
         return space.work(i, mask(known), mask(store), spread, ANYWHERE, tuples, shipped)
 
     def keeping(self, store: int) -> float:
-        """The work of adding to a store and of keeping it, the walks that compute it aside."""
+        """The work of adding to a store and of keeping it, without that of the walks that compute it."""
         return self._kept[store]
 
     # -- Steps ---------------------------------------------------------------------------------------------------
@@ -263,12 +264,12 @@ class Workspace(SubJoins):
         return WorkloadPlan(plan.answers, plan.upkeep, cost)
 
     def cost_of(self, plan: WorkloadPlan) -> float:
-        """What a plan costs: every step that is shared once, every store once."""
+        """The cost of a plan; every shared step, and every store, counts once."""
         steps = math.fsum(step.cost for step in self._distinct(plan))
         return steps + math.fsum(self.keeping(self.store_number(store)) for store in plan.stores)
 
     def _distinct(self, plan: WorkloadPlan) -> list[Step]:
-        """The steps of a plan; two are one if they start alike and all before them is alike."""
+        """The distinct steps of a plan; steps of two walks are the same if the walks are the same up to there."""
         found: dict[tuple[Step, ...], Step] = {}
         walks = [(walk, self.whole(answer.name)) for answer in plan.answers for walk in answer.walks]
         for one in plan.upkeep:
