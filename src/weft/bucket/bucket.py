@@ -22,7 +22,7 @@ from weft.bucket.memory import take
 from weft.bucket.words import Words, flatten, key_words
 from weft.errors import StateError, nearest
 
-__all__ = ["FARTHEST", "Bucket", "build", "column", "finish", "gather", "laid_out", "words_of"]
+__all__ = ["FARTHEST", "Bucket", "build", "column", "finish", "gather", "lay_out", "words_of"]
 
 
 # In microseconds, some 36,000 years. Four such times can be added up in 64 bits, so no window overflows.
@@ -80,7 +80,7 @@ def build(
     rows = found.rows
     if words.valid is not None:
         rows = np.concatenate([rows, np.flatnonzero(~words.valid).astype(np.int32)])
-    batch, index = laid_out(batch, layout, words, found, rows)
+    batch, index = lay_out(batch, layout, words, found, rows)
     return assemble(batch, index, indexes, event_time)
 
 
@@ -112,7 +112,7 @@ def finish(batch: pa.RecordBatch, indexes: tuple[Index, ...], event_time: str | 
     return Bucket(batch, indexes, event_time, bounds)
 
 
-def laid_out(
+def lay_out(
     batch: pa.RecordBatch, order: Order, words: Words, found: Sorted, rows: Ints
 ) -> tuple[pa.RecordBatch, Index]:
     """A batch with its rows laid out in an order, and the index that this layout is.

@@ -5,10 +5,10 @@ merged: each run is read front to back, and rows that compare equal stay in the 
 Permutations are sorted anew, by the same counting sort that built them: it is linear too, and reads the rows in their
 new order instead of following the old permutations here and there.
 
-`due` keeps runs few: it merges the newest ones as soon as there are `fanout` of which none is larger than all the
-others together. So whenever a row is rewritten, its run at least doubles in size, and a store has O(log rows) runs for
-a probe to touch. A run that covers `reach` of event time is closed: it is not merged any more, so that it can expire as
-a whole.
+`first_to_merge` keeps runs few: it merges the newest ones as soon as there are `fanout` of which none is larger than
+all the others together. So whenever a row is rewritten, its run at least doubles in size, and a store has O(log rows)
+runs for a probe to touch. A run that covers `reach` of event time is closed: it is not merged any more, so that it can
+expire as a whole.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bounds import Bounds
-from weft.bucket.bucket import Bucket, event_times, finish, gather, laid_out, words_of
+from weft.bucket.bucket import Bucket, event_times, finish, gather, lay_out, words_of
 from weft.bucket.compiled import Array, Ints, frozen
 from weft.bucket.index import Index, Order, make_index, merge_rows, sort_rows
 from weft.bucket.memory import concatenate, take
 from weft.bucket.words import Words
 from weft.errors import StateError
 
-__all__ = ["due", "expired", "merge"]
+__all__ = ["expired", "first_to_merge", "merge"]
 
 
-def due(runs: Sequence[Bounds], *, fanout: int = 4, reach: int | None = None) -> int | None:
+def first_to_merge(runs: Sequence[Bounds], *, fanout: int = 4, reach: int | None = None) -> int | None:
     """The first of the runs (oldest first) that should be merged with all later ones now; None if there are few enough.
 
-    >>> [due([Bounds(rows, 0) for rows in sizes]) for sizes in ([900, 9, 9, 9], [900, 9, 9, 9, 9])]
+    >>> [first_to_merge([Bounds(rows, 0) for rows in sizes]) for sizes in ([900, 9, 9, 9], [900, 9, 9, 9, 9])]
     [None, 1]
     """
     total = largest = 0
@@ -79,7 +79,7 @@ def merge(runs: Sequence[Bucket], since: int | None = None) -> Bucket:
     listed, others = _listed(runs, first.layout, kept)
     found = merge_rows(first.layout, words, times, frozen(listed))
     rows = concatenate([found.rows, others])
-    batch, index = laid_out(batch, first.layout, words, found, rows)
+    batch, index = lay_out(batch, first.layout, words, found, rows)
     return _with_indexes(runs, batch, rows, (index,))
 
 

@@ -82,7 +82,7 @@ def _share(batch: pa.RecordBatch) -> None:
     columns = [Column("p", name, kind) for name, kind in kinds.items()]
     filters = [call("=", column, cast(literal("1"), column.type)) for column in columns]
     data = {("p", name): batch.column(name) for name in kinds}
-    sets = PredicateIndex.of({0: tuple(filters)}).query_sets(data, batch.num_rows)
+    sets = PredicateIndex.from_filters({0: tuple(filters)}).query_sets(data, batch.num_rows)
     set_bit(sets, 1, nonempty(sets))
     rows_per_query(sets, [0, 1])
     by_thresholds(batch.column("k").to_numpy(), *thresholds({0: 1}, 1))

@@ -16,7 +16,7 @@ from weft.logical.join import Join
 from weft.logical.outer import Closing
 from weft.logical.query import Query
 from weft.logical.user_functions import has_user_call
-from weft.plan.homes import located
+from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Layout, Store
 from weft.stats.statistics import Statistics
 
@@ -34,7 +34,7 @@ def choose_homes(
     options = [_options(closing.tree, alias, partitions) for alias in query.aliases]
     best: tuple[tuple[float, int, str], tuple[Layout, ...]] | None = None
     for layouts in product(*options):
-        if located(closing.tree, dict(zip(query.aliases, layouts, strict=True))) is None:
+        if locate_rows(closing.tree, dict(zip(query.aliases, layouts, strict=True))) is None:
             continue
         price = (
             sum(

@@ -15,10 +15,10 @@ from weft.plan.rules import ProbeRule
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics
 
-__all__ = ["ranked"]
+__all__ = ["rank_predicates"]
 
 
-def ranked(
+def rank_predicates(
     queries: Iterable[Query], statistics: Statistics, running: PhysicalGraph | None = None
 ) -> tuple[Expr, ...]:
     """The predicates between inputs of some queries, the one most worth searching by first."""

@@ -62,7 +62,7 @@ class Skew:
         return joined(parts) if any(part.heavy for part in parts) else None
 
     def _heavy(self, key: int, mask: int) -> dict[tuple[str, ...], tuple[Literal, ...]]:
-        """The sets of values that a store of these inputs, partitioned by a key, may scatter: as SQL and as literals."""
+        """The values that a store of these inputs, partitioned by a key, may scatter, as SQL and as literals."""
         found = self.of(key, mask) if self.is_known and self._scatters else None
         members = self._routing.members[key]
         by = next((members[a] for a in self._names(mask) if a in members), None)

@@ -15,7 +15,7 @@ from weft.logical.outer import joins, visible
 from weft.logical.waiting import waits
 from weft.logical.window import format_duration
 from weft.plan.graph import PhysicalGraph
-from weft.plan.homes import located
+from weft.plan.homes import locate_rows
 from weft.plan.observation import Observation
 
 __all__ = ["closing_lines"]
@@ -66,7 +66,7 @@ def _described(join: Join, side: Join | str) -> str:
 
 def _place(graph: PhysicalGraph, tree: Join, homes: tuple[str, ...]) -> str:
     stores = [graph.store(name) for name in homes]
-    place = located(tree, {store.aliases[0]: store.layout for store in stores})
+    place = locate_rows(tree, {store.aliases[0]: store.layout for store in stores})
     named = ", ".join(f"{store.name} ({store.layout})" for store in stores)
     where = "in one partition" if place is None or place.everywhere else "in every partition for itself"
     return f"looked for {where}, from {named}"

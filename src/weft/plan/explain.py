@@ -22,7 +22,7 @@ from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import CallCost, Cost
 from weft.plan.observation import FunctionSeen, Observation, StepSeen
 from weft.plan.rules import ProbeRule, StoreRule
-from weft.plan.search import what_is_searched
+from weft.plan.search import describe_searches
 
 __all__ = ["compare", "explain"]
 
@@ -141,7 +141,7 @@ def _store_row(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
     return (
         store.name,
         str(store.layout),
-        ", ".join((*map(str, store.indexes), *what_is_searched(graph, store))) or "-",
+        ", ".join((*map(str, store.indexes), *describe_searches(graph, store))) or "-",
         str(store.complete),
         _kept(graph, store),
         number(estimate.size) if estimate else "?",

@@ -1,9 +1,10 @@
 """Where the rows of a tree of joins are, given how its inputs are stored.
 
-Guarantees: if `located` gives a place, then every row of the tree is in that partition, together with all tuples that
-decide whether it is a row; this includes rows that miss an input. So every partition can evaluate the tree by itself.
+Guarantees: if `locate_rows` gives a place, then every row of the tree is in that partition, together with all tuples
+that decide whether it is a row; this includes rows that miss an input. So every partition can evaluate the tree by
+itself.
 
-A row has one place if one of its inputs is not replicated. `Place.by` are expressions whose value, where it is not
+A row has one place if one of its inputs is not replicated. `RowPlace.by` are expressions whose value, where it is not
 NULL, decides the partition of a row. Rows with equal values are in one partition, so rows that an ON makes equal in
 such values meet there.
 """
@@ -17,26 +18,26 @@ from weft.logical.expr import Call, Expr
 from weft.logical.join import Join
 from weft.plan.join_plan import Layout
 
-__all__ = ["Place", "located"]
+__all__ = ["RowPlace", "locate_rows"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RowPlace:
     """Where rows are: all of them in every partition, or each in one, which the values of ``by`` decide."""
 
     everywhere: bool
     by: frozenset[Expr] = frozenset()
 
 
-def located(side: Join | str, layouts: Mapping[str, Layout]) -> Place | None:
+def locate_rows(side: Join | str, layouts: Mapping[str, Layout]) -> RowPlace | None:
     """Where the rows of a tree are; None if tuples that decide about them may be in another partition."""
     if isinstance(side, str):
         layout = layouts[side]
         if layout.heavy:  # partners with a heavy value may be in any partition
             return None
         by = frozenset() if layout.by is None else frozenset({layout.by})
-        return Place(layout.kind == "replicated", by)
-    left, right = located(side.left, layouts), located(side.right, layouts)
+        return RowPlace(layout.kind == "replicated", by)
+    left, right = locate_rows(side.left, layouts), locate_rows(side.right, layouts)
     if left is None or right is None:
         return None
     if left.everywhere and right.everywhere:
@@ -47,7 +48,7 @@ def located(side: Join | str, layouts: Mapping[str, Layout]) -> Place | None:
         return left if side.kind != "full" else None
     if not any(_meet(term, left.by, right.by) for term in side.on):
         return None
-    return Place(False, left.by if side.kind in ("semi", "anti") else left.by | right.by)
+    return RowPlace(False, left.by if side.kind in ("semi", "anti") else left.by | right.by)
 
 
 def _meet(term: Expr, left: frozenset[Expr], right: frozenset[Expr]) -> bool:

@@ -22,12 +22,12 @@ from weft.plan.placing import (
     EdgeChoice,
     Home,
     TuplePlace,
-    entering,
+    entry_edge,
     first_step,
     is_foreign,
     keeps_nulls,
     next_step,
-    storing,
+    storing_edge,
 )
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.plan.schedule import GROUP_BY, LOCAL
@@ -147,7 +147,7 @@ class _Lowering:
 
     def _keep(self, store: SharedStore, root: _Node) -> None:
         """Add the edge that brings tuples of an input into one of its stores."""
-        way = entering(store.layout)
+        way = entry_edge(store.layout)
         name = self._store(store, root, way)
         self.complete[store] = 1
         self.homes.setdefault(root.start, []).append((Home(name, store.layout), self.users[store]))
@@ -158,7 +158,7 @@ class _Lowering:
         ends = [self._walk(walk, self.queries[min(self.users[store])]) for walk in walks]
         hops = []
         for end in ends:
-            way = storing(self._representative(self.users[store]), _placed(end), store.layout)
+            way = storing_edge(self._representative(self.users[store]), _placed(end), store.layout)
             self._store(store, end, way)
             hops.append(way.hop)
         self.complete[store] = max(hops)

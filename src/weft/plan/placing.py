@@ -33,12 +33,12 @@ __all__ = [
     "EdgeChoice",
     "Home",
     "TuplePlace",
-    "entering",
+    "entry_edge",
     "first_step",
     "is_foreign",
     "keeps_nulls",
     "next_step",
-    "storing",
+    "storing_edge",
 ]
 
 # Stands for a key by which no tuple is placed.
@@ -105,7 +105,7 @@ def keeps_nulls(queries: Iterable[Query], layout: Layout, past: bool) -> bool:
     return past or any(is_foreign(query, layout) for query in queries)
 
 
-def entering(layout: Layout) -> EdgeChoice:
+def entry_edge(layout: Layout) -> EdgeChoice:
     """The edge of an arriving tuple into a store of its input."""
     kind = {"partitioned": GROUP_BY, "scattered": SHUFFLE, "replicated": ALL}[layout.kind]
     by = layout.by if kind == GROUP_BY else None
@@ -154,7 +154,7 @@ def _sent(query: Query, kind: str, hop: int, known: frozenset[str], target: Layo
     return EdgeChoice(kind, hop, (None,), None, TuplePlace(hop, None) if kind == SHUFFLE else at)
 
 
-def storing(query: Query, at: TuplePlace, layout: Layout) -> EdgeChoice:
+def storing_edge(query: Query, at: TuplePlace, layout: Layout) -> EdgeChoice:
     """The edge of matches into the store that keeps them."""
     known = _routing(query).spread(layout)
     spread = known._replace(key=_key(query, layout.by) if layout.by is not None else NO_KEY)

@@ -5,7 +5,7 @@ or more inputs (`t.c` in `r.a + s.b = t.c`), which only tuples that know the oth
 alike wherever a query is planned, priced or lowered.
 
 Where no equality leads to a store, a band may: its route is the number of the *cell* of the stored value. Cells are
-some times as wide as the band, so a tuple that knows the bounds knows the one or two cells between them (a `Span`).
+some times as wide as the band, so a tuple that knows the bounds knows the one or two cells between them (a `CellSpan`).
 Bounds of event times are not used for this, since all tuples that arrive together would be in one cell.
 """
 
@@ -24,7 +24,7 @@ from weft.logical.user_functions import has_user_call
 from weft.plan.join_plan import Layout
 from weft.plan.schedule import CELL, NO_KEY, Spread
 
-__all__ = ["Equality", "Routing", "Span", "equalities"]
+__all__ = ["CellSpan", "Equality", "Routing", "equalities"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Equality:
         return f"{self.probe} = {self.stored}"
 
 
-class Span(NamedTuple):
+class CellSpan(NamedTuple):
     """Two expressions between whose cells the partners are, and the inputs that must be known to compute them."""
 
     needed: frozenset[str]
@@ -58,7 +58,7 @@ class Routing:
             if len(aliases(one)) == 1 and self.number(one) == NO_KEY:
                 self.members.append({next(iter(aliases(one))): one})
         self.bands: dict[int, Range] = {}
-        self.spans: dict[int, list[Span]] = {}
+        self.spans: dict[int, list[CellSpan]] = {}
         for alias, other in permutations(query.aliases, 2):
             for band in _bands(query, other, alias):
                 self._add_band(alias, other, band)
@@ -71,7 +71,7 @@ class Routing:
         route = self.number(by)
         ends = (last_cell(band.low.limit, width), last_cell(band.high.limit, width))
         self.bands.setdefault(route, band)
-        self.spans.setdefault(route, []).append(Span(frozenset({other}), *ends))
+        self.spans.setdefault(route, []).append(CellSpan(frozenset({other}), *ends))
 
     def number(self, expr: Expr) -> int:
         """The route an expression belongs to."""
@@ -94,7 +94,7 @@ class Routing:
             return ()
         return tuple(expr for needed, expr in self.sources(route) if needed <= known)
 
-    def span(self, route: int, known: frozenset[str]) -> Span | None:
+    def span(self, route: int, known: frozenset[str]) -> CellSpan | None:
         """The span of a route's cells in which partners of tuples with these inputs are; None if they cannot tell."""
         return next((span for span in self.spans.get(route, ()) if span.needed <= known), None)
 

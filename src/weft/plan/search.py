@@ -15,7 +15,7 @@ from weft.logical.window import UNBOUNDED
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.rules import ProbeRule
 
-__all__ = ["band_of", "grid_of", "timely", "what_is_searched"]
+__all__ = ["band_of", "describe_searches", "grid_of", "time_bounds"]
 
 
 def grid_of(found: Sequence[Bound]) -> tuple[Range, ...]:
@@ -36,12 +36,12 @@ def band_of(found: Sequence[Bound], windowed: bool) -> tuple[Bound, ...]:
     return () if windowed else tuple(found[:1])
 
 
-def timely(found: Sequence[Bound], time: Expr | None) -> list[Bound]:
+def time_bounds(found: Sequence[Bound], time: Expr | None) -> list[Bound]:
     """The bounds of a store's event time; they are checked together with the window."""
     return [one for one in found if time is not None and one.stored == time]
 
 
-def what_is_searched(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
+def describe_searches(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
     """Descriptions of how probes without an equality find rows of a store, each once."""
     probes = (rule for rule in graph.rules if isinstance(rule, ProbeRule) and rule.store == store.name)
     return tuple(dict.fromkeys(_way(graph, store, rule) for rule in probes if not rule.equalities))
@@ -51,7 +51,7 @@ def _way(graph: PhysicalGraph, store: StoreNode, rule: ProbeRule) -> str:
     found = list(bounds(rule.predicates, frozenset(rule.known), frozenset(store.aliases)))
     windows = [graph.member(name).query.input(alias).window for name in rule.users for alias in store.aliases]
     time = graph.input(store.aliases[0]).event_time if len(store.aliases) == 1 else None
-    bounded = timely(found, time)
+    bounded = time_bounds(found, time)
     others = [one for one in found if one not in bounded]
     if grid := grid_of(others):
         return f"grid of {grid[0].stored} and {grid[1].stored}"

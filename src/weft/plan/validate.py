@@ -18,18 +18,18 @@ from weft.logical.expr import columns
 from weft.logical.outer import Closing
 from weft.logical.query import Query
 from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
-from weft.plan.homes import located
+from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Names
 from weft.plan.placing import (
     EdgeChoice,
     Home,
     TuplePlace,
-    entering,
+    entry_edge,
     first_step,
     is_foreign,
     keeps_nulls,
     next_step,
-    storing,
+    storing_edge,
 )
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import GROUP_BY, LOCAL
@@ -144,7 +144,7 @@ def _check_sweeps(graph: PhysicalGraph) -> None:
         if any(member.name not in store.users for store in stores):
             raise PlanError(f"query {member.name} is closed from a store that is not for it")
         layouts = {store.aliases[0]: store.layout for store in stores}
-        if member.closing and located(member.closing.tree, layouts) is None:
+        if member.closing and locate_rows(member.closing.tree, layouts) is None:
             raise PlanError(f"no partition alone can close the rows of {member.name}")
 
 
@@ -188,11 +188,11 @@ class _Replay:
         if rule.users != store.users or not frozenset(rule.users) <= point.users:
             raise PlanError(f"edge {edge.name} does not store for those who use {store.name}")
         if point.at is None:
-            way = entering(store.layout)
+            way = entry_edge(store.layout)
             home = Home(edge.name, store.layout)
             self.homes.setdefault(point.start, []).append((home, frozenset(store.users)))
         else:
-            way = storing(self._query(rule.users), point.at, store.layout)
+            way = storing_edge(self._query(rule.users), point.at, store.layout)
         self._must_be(edge, way)
         self._must_keep_nulls(edge, store)
         self.stored[store.name][point.start] = way.hop

@@ -16,7 +16,7 @@ from weft.logical.canonical import joined_on
 from weft.logical.expr import Expr, to_sql
 from weft.logical.outer import Closing
 from weft.logical.query import Query
-from weft.plan.homes import located
+from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Cost, JoinPlan, Layout, Names, check_store, store_name
 
 __all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of", "share", "store_identity"]
@@ -118,7 +118,7 @@ class Answer:
         if [store.aliases for store in self.homes] != [(a,) for a in self.query.aliases if self.closing]:
             raise PlanError(f"query {self.name} is not closed from one store of each of its inputs")
         layouts = {store.aliases[0]: store.layout for store in self.homes}
-        if self.closing and located(self.closing.tree, layouts) is None:
+        if self.closing and locate_rows(self.closing.tree, layouts) is None:
             raise PlanError(f"no partition alone can close the rows of {self.name}")
 
     @property

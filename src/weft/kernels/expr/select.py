@@ -29,7 +29,7 @@ from weft.logical.expr import Call, Column, Expr, Literal, all_of
 from weft.logical.expr import columns as columns_of
 from weft.logical.user_functions import has_user_call
 
-__all__ = ["ColumnKey", "Columns", "evaluate", "holds", "passing"]
+__all__ = ["ColumnKey", "Columns", "evaluate", "holds", "passing_rows"]
 
 ColumnKey = tuple[str, str]  # the alias of an input and the name of one of its columns
 Columns = Mapping[ColumnKey, Values]
@@ -67,7 +67,7 @@ def holds(predicate: Expr, columns: Columns, rows: int, *, counted: Expr | None 
     return mask
 
 
-def passing(predicates: Iterable[Expr], columns: Columns, rows: int) -> Mask:
+def passing_rows(predicates: Iterable[Expr], columns: Columns, rows: int) -> Mask:
     """For which rows all predicates are true; users' functions are called only for rows that pass all others."""
     every = tuple(predicates)
     plain = all_of(one for one in every if not has_user_call(one))

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.bucket.compiled import Array, Bytes, Integer, Longs, Mask, compiled, inner
 
-__all__ = ["copy_pieces", "distances", "like", "pieces", "related", "replaced"]
+__all__ = ["copy_pieces", "distances", "like", "pieces", "relate", "replace"]
 
 
 @inner
@@ -33,7 +33,7 @@ def _find(text: Bytes, start: Integer, end: Integer, part: Bytes, at: Integer, s
 
 
 @compiled
-def related(
+def relate(
     starts: Array,
     text: Bytes,
     step: int,
@@ -132,7 +132,7 @@ def copy_pieces(text: Bytes, low: Longs, high: Longs, out_starts: Longs, out: By
 
 
 @compiled
-def replaced(
+def replace(
     starts: Array,
     text: Bytes,
     step: int,

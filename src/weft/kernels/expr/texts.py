@@ -74,7 +74,7 @@ def _relation(how: int, constant: Callable[..., Any]) -> ColumnFunction:
         if isinstance(part, pa.Scalar) and part.is_valid:
             return constant(text, part.as_py())
         out = fresh(_rows(args), np.bool_)
-        text_kernels.related(*_text(text), *_text(part), how, out)
+        text_kernels.relate(*_text(text), *_text(part), how, out)
         return with_nulls(out, valid_rows([text, part]), kind)
 
     return rule
@@ -135,10 +135,10 @@ def _replace(args: Sequence[Any], _kind: pa.DataType) -> Any:
         return pc.replace_substring(text, old.as_py(), new.as_py())
     parts = (*_text(text), *_text(old), *_text(new))
     offsets = zeros(rows + 1, np.int64)
-    text_kernels.replaced(*parts, offsets, np.empty(0, np.uint8))
+    text_kernels.replace(*parts, offsets, np.empty(0, np.uint8))
     check_sizes("replace", np.diff(offsets))
     out = fresh(int(offsets[-1]), np.uint8)
-    text_kernels.replaced(*parts, offsets, out)
+    text_kernels.replace(*parts, offsets, out)
     valid = valid_rows([text, old, new])
     return _built(offsets, out) if valid is None else null_unless(pa.array(valid), _built(offsets, out))
 

@@ -27,7 +27,7 @@ from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.memory import take
 from weft.kernels.expr.select import holds
-from weft.kernels.outer.relation import FURTHEST_APART, Span, TreeRows
+from weft.kernels.outer.relation import FURTHEST_APART, TimeSpan, TreeRows
 from weft.kernels.probe.band import Band, band_portions
 from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.probe.ranges import Window
@@ -37,7 +37,7 @@ from weft.logical.conversion import literal
 from weft.logical.expr import BOOLEAN, Call, Expr, Literal, aliases, all_of, columns
 from weft.logical.functions import call
 
-__all__ = ["Pairs", "matching"]
+__all__ = ["Pairs", "matching_pairs"]
 
 Pairs = tuple[Ints, Ints]
 
@@ -45,7 +45,7 @@ _ROW, _CLOCK, _VALUE = "$row", "$clock", "$value"
 _TRUE = Literal(True, BOOLEAN)
 
 
-def matching(on: Sequence[Expr], left: TreeRows, right: TreeRows) -> Iterator[Pairs]:
+def matching_pairs(on: Sequence[Expr], left: TreeRows, right: TreeRows) -> Iterator[Pairs]:
     """The pairs (left row, right row) that match."""
     terms = _sorted_out(on, left.aliases, right.aliases)
     ours, theirs = _Side.of(left, terms.left), _Side.of(right, terms.right)
@@ -122,7 +122,7 @@ class _Side:
         return len(self.part) if self.chosen is None else self.chosen.size
 
     @property
-    def span(self) -> Span | None:
+    def span(self) -> TimeSpan | None:
         span = self.part.span
         return span if span is None or self.chosen is None else span.chosen(self.chosen)
 
@@ -145,7 +145,7 @@ class _Reach(NamedTuple):
     most: int
 
     @classmethod
-    def of(cls, span: Span) -> _Reach:
+    def of(cls, span: TimeSpan) -> _Reach:
         ahead = span.until - span.newest
         return cls(int(ahead.min()), int(ahead.max()))
 
@@ -240,8 +240,8 @@ class _Search:
 class _Windows:
     """The windows of both sides; ``exact`` says that checking the clock checks all of them."""
 
-    left: Span
-    right: Span
+    left: TimeSpan
+    right: TimeSpan
     clock: _Clock
     exact: bool
 
@@ -255,7 +255,7 @@ class _Windows:
             yield ours[inside], theirs[inside]
 
 
-def _windows(left: Span | None, right: Span | None) -> _Windows | None:
+def _windows(left: TimeSpan | None, right: TimeSpan | None) -> _Windows | None:
     """The windows of both sides; None if no window is bounded, so that they rule nothing out.
 
     The search takes the longest reach of all right rows. Where right rows have several tuples their reaches differ, so

@@ -17,8 +17,8 @@ import numpy as np
 from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.memory import copy, fresh, take
 from weft.errors import PlanError
-from weft.kernels.outer.pairs import Pairs, matching
-from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Relation, Rows, Span, TreeRows, leaf
+from weft.kernels.outer.pairs import Pairs, matching_pairs
+from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Relation, Rows, TimeSpan, TreeRows, leaf
 from weft.kernels.probe.ranges import NO_INTS, join_matches
 from weft.logical.join import Join
 from weft.logical.outer import joins
@@ -57,7 +57,7 @@ class _Tree:
             return leaf(tree, self.relations, spanned=self.windowed)
         number = next(numbers)
         left, right = self.part(tree.left, numbers), self.part(tree.right, numbers)
-        found = matching(tree.on, left, right)
+        found = matching_pairs(tree.on, left, right)
         if tree.kind == "semi":
             return self._semi(number, tree, left, right.rows, found)
         if tree.kind == "anti":
@@ -113,11 +113,11 @@ class _Tree:
         return result
 
 
-def _span(places: _Places, left: Span | None, right: Span | None) -> Span | None:
+def _span(places: _Places, left: TimeSpan | None, right: TimeSpan | None) -> TimeSpan | None:
     if left is None or right is None:
         return None
     until = np.minimum(places.of_left(left.until, FOREVER), places.of_right(right.until, FOREVER))
-    return Span(places.latest(left.newest, right.newest), until)
+    return TimeSpan(places.latest(left.newest, right.newest), until)
 
 
 def _matched(left: TreeRows, right: Rows, found: Iterable[Pairs]) -> tuple[TreeRows, Ints]:

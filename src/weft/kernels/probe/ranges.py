@@ -103,7 +103,7 @@ class Matches:
     def __len__(self) -> int:
         return self.probe.size
 
-    def of(self, run: int) -> tuple[Ints, Ints]:
+    def of_run(self, run: int) -> tuple[Ints, Ints]:
         """The pairs of one run."""
         part = slice(self.splits[run], self.splits[run + 1])
         return self.probe[part], self.stored[part]

@@ -87,7 +87,7 @@ class Cutting:
     data: Bytes
 
     @classmethod
-    def of(cls, attribute: Expr, predicates: Iterable[Expr]) -> Cutting:
+    def from_predicates(cls, attribute: Expr, predicates: Iterable[Expr]) -> Cutting:
         """The constants of predicates on the attribute."""
         constants = dict.fromkeys(c for predicate in predicates for c in _constants(predicate, attribute))
         keys = {constant: _key(constant) for constant in constants}

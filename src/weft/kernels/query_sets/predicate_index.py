@@ -64,13 +64,13 @@ class PredicateIndex:
     used: Mask  # (attributes, words): whether the filters of any query in a word use the attribute
 
     @classmethod
-    def of(cls, filters: Mapping[int, tuple[Expr, ...]], words: int = 1) -> PredicateIndex:
+    def from_filters(cls, filters: Mapping[int, tuple[Expr, ...]], words: int = 1) -> PredicateIndex:
         """The index of the filters of every slot, all of which must hold; its sets have at least so many words."""
         words = max(words, words_for(max(filters, default=-1) + 1))
         attributes, tables = [], [np.empty((words, 0), np.int64)]
         first = 0
         for (expr, compared), predicates in _by_attribute(filters).items():
-            cutting = Cutting.of(expr, predicates) if compared else None
+            cutting = Cutting.from_predicates(expr, predicates) if compared else None
             slots = tuple(sorted({slot for found in predicates.values() for slot in found}))
             attributes.append(_Attribute(expr, cutting, first, slots))
             tables.append(_table(cutting, predicates, words))

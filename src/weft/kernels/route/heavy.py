@@ -18,7 +18,7 @@ from weft.bucket.words import Column, key_words
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.expr import Literal
 
-__all__ = ["dealt", "heavy_rows", "heavy_words"]
+__all__ = ["deal_rows", "heavy_rows", "heavy_words"]
 
 
 def heavy_words(literals: Sequence[Literal]) -> Longs:
@@ -37,7 +37,7 @@ def heavy_rows(column: Column, words: Longs) -> Mask:
     return mask if found.valid is None else mask & found.valid
 
 
-def dealt(partition: Ints, rows: Mask, count: int, first: int) -> Ints:
+def deal_rows(partition: Ints, rows: Mask, count: int, first: int) -> Ints:
     """The partition of every row, after those of the mask have been dealt to all partitions in turn."""
     places = partition.copy()
     places[rows] = (np.arange(np.count_nonzero(rows)) + first) % count

@@ -20,7 +20,7 @@ from weft.bucket.memory import fresh
 from weft.bucket.words import Column, key_words
 from weft.errors import StateError
 
-__all__ = ["by_cell", "by_hash", "everywhere", "partitions", "round_robin", "spanned", "split"]
+__all__ = ["by_cell", "by_hash", "everywhere", "partitions", "round_robin", "split", "split_by_cells"]
 
 
 def by_hash(
@@ -65,7 +65,7 @@ def by_cell(cells: Sequence[Column], count: int, *, nulls: bool = False) -> Ints
     return out
 
 
-def spanned(batch: pa.RecordBatch, first: Column, last: Column, count: int) -> list[pa.RecordBatch]:
+def split_by_cells(batch: pa.RecordBatch, first: Column, last: Column, count: int) -> list[pa.RecordBatch]:
     """Every row in the partitions of all cells from its first to its last; in none if one of the two is NULL."""
     _check(count)
     (low, high), rows = (key_words([side]) for side in (first, last)), batch.num_rows

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.ilp_model import Model, Piece
 from weft.optimizer.joint.ilp_program import EQUAL, forced, is_choice
-from weft.optimizer.joint.isomorphism import Label, Likeness, likeness, renamed
+from weft.optimizer.joint.isomorphism import Label, Likeness, likeness, rename_plan
 from weft.optimizer.joint.step_pruning import relevant_steps
 from weft.optimizer.joint.workspace import Workspace
 from weft.plan.workload import WorkloadPlan
@@ -128,7 +128,7 @@ class _Known:
         if like is None or like.key not in self._pieces:
             return None
         other, piece = self._pieces[like.key]
-        plan = renamed(self._workspace, piece.plan, other, model.names[0], like)
+        plan = rename_plan(self._workspace, piece.plan, other, model.names[0], like)
         return replace(own, plan=plan, bound=piece.bound) if plan else None
 
     def learn(self, model: Model, piece: Piece) -> None:

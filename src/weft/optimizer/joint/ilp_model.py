@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from weft.optimizer.joint.ilp_program import EQUAL, Node, SharingProgram, forced
 from weft.optimizer.joint.single_query_plan import best_alone, best_ways
-from weft.optimizer.joint.workspace import Step, Ways, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
 
 __all__ = ["Model", "Piece"]
@@ -92,9 +92,9 @@ class Model(SharingProgram):
         for one in plan.upkeep:
             join = self.workspace.join_of(self.workspace.store_number(one.store))
             walks += [(walk, join) for walk in one.walks]
-        last: dict[Node, Step] = {}
+        last: dict[Node, WalkStep] = {}
         for walk, join in walks:
-            for step in self.workspace.taken(walk, join):
+            for step in self.workspace.steps_of(walk, join):
                 steps = self.into.get(Node(walk.start, step.target), ())
                 alike = [s for s in steps if s.known == step.known and self._same_relation(s, step)]
                 if not alike:
@@ -105,10 +105,10 @@ class Model(SharingProgram):
             self._prefer(last, goals)
         return self._values(last, goals)
 
-    def _same_relation(self, one: Step, other: Step) -> bool:
+    def _same_relation(self, one: WalkStep, other: WalkStep) -> bool:
         return self.workspace.join_of(one.store) == self.workspace.join_of(other.store)
 
-    def _prefer(self, last: dict[Node, Step], goals: Iterable[Node]) -> None:
+    def _prefer(self, last: dict[Node, WalkStep], goals: Iterable[Node]) -> None:
         """Replace last steps by those that `_add_preferences` demands, none of which is dearer."""
         changed = True
         while changed:
@@ -125,7 +125,7 @@ class Model(SharingProgram):
                         last[node] = ranked[better]
                         changed = True
 
-    def _values(self, last: Mapping[Node, Step], goals: Iterable[Node]) -> dict[int, float] | None:
+    def _values(self, last: Mapping[Node, WalkStep], goals: Iterable[Node]) -> dict[int, float] | None:
         values: dict[int, float] = {}
         for goal in goals:
             if goal not in self.flows:
@@ -171,7 +171,7 @@ class Model(SharingProgram):
 
     def _ways(self, values: tuple[float, ...]) -> dict[Node, tuple[int, ...]]:
         """The ways to all nodes that the steps taken lead to."""
-        by_start: dict[str, list[Step]] = {}
+        by_start: dict[str, list[WalkStep]] = {}
         for step in sorted(self.steps, key=lambda step: len(self.workspace.joins[step.known].aliases)):
             stored = self.maintained.get(self.workspace.join_of(step.store))
             if values[self.taken[step]] > EQUAL and (stored is None or values[stored] > 0.5):

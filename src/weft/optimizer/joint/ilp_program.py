@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from weft.optimizer.joint.solver import MilpModel
 from weft.optimizer.joint.step_pruning import usable_steps
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 
 __all__ = ["EQUAL", "Node", "SharingProgram", "forced", "is_choice"]
 
@@ -52,7 +52,7 @@ class SharingProgram:
     """The integer program of some queries that may share steps."""
 
     def __init__(
-        self, workspace: Workspace, names: Iterable[str], steps: list[Step], *, whole: bool = False
+        self, workspace: Workspace, names: Iterable[str], steps: list[WalkStep], *, whole: bool = False
     ) -> None:
         """Make the program; with ``whole``, the variables of steps must be whole even for few queries."""
         self.workspace = workspace
@@ -60,7 +60,7 @@ class SharingProgram:
         self.steps = usable_steps(workspace, steps)
         self.program = MilpModel()
         self.whole = whole or len(self.names) > FEW
-        self.into: dict[Node, list[Step]] = {}
+        self.into: dict[Node, list[WalkStep]] = {}
         for step in self.steps:
             self.into.setdefault(Node(step.start, step.target), []).append(step)
         self.stored = dict.fromkeys(
@@ -75,7 +75,7 @@ class SharingProgram:
             for name in self.names
             for alias in workspace.queries[name].aliases
         }
-        self.flows: dict[Node, dict[Step, int]] = {}
+        self.flows: dict[Node, dict[WalkStep, int]] = {}
         for node in self._goals():
             self._add_flow(node)
         self._add_stores()
@@ -120,7 +120,7 @@ class SharingProgram:
                 program.row(amounts, [self.maintained[join]], least=0, most=0)
         self._add_uses(flow)
 
-    def _add_uses(self, flow: Mapping[Step, int]) -> None:
+    def _add_uses(self, flow: Mapping[WalkStep, int]) -> None:
         """Add rows by which a flow visits a store only as far as it is kept, and a result as far as it is computed."""
         by_store: dict[int, list[int]] = {}
         by_join: dict[int, list[int]] = {}
@@ -135,7 +135,7 @@ class SharingProgram:
         for join, amounts in by_join.items():
             self.program.row(amounts, [self.maintained[join]], most=0)
 
-    def _below(self, goal: Node) -> list[Step]:
+    def _below(self, goal: Node) -> list[WalkStep]:
         """The steps on the ways to a node."""
         waiting, seen, found = [goal.join], {goal.join}, []
         for join in waiting:
@@ -185,14 +185,14 @@ class SharingProgram:
         best = self._through(join, ranked)
         return [] if best is None else [self.flows[goal][step] for step in ranked[best + 1 :]]
 
-    def _ranked(self, goal: Node) -> list[Step]:
+    def _ranked(self, goal: Node) -> list[WalkStep]:
         """The last steps to a goal, best first."""
         return sorted(self.into[goal], key=lambda step: step.cost)
 
-    def _through(self, join: int, ranked: list[Step]) -> int | None:
+    def _through(self, join: int, ranked: list[WalkStep]) -> int | None:
         """The place of the first step from a sub-join to a store that costs nothing to keep."""
         places = (i for i, step in enumerate(ranked) if step.known == join and self._is_free(step))
         return next(places, None)
 
-    def _is_free(self, step: Step) -> bool:
+    def _is_free(self, step: WalkStep) -> bool:
         return step.store not in self.kept and self.workspace.join_of(step.store) not in self.maintained

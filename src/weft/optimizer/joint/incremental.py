@@ -16,7 +16,7 @@ from typing import NamedTuple
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.local_search import improve
 from weft.optimizer.joint.shared_cost import PaidWalks, Path
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
 __all__ = ["Choice", "add_query", "changed_too_much", "plan_all", "shared_order"]
@@ -189,7 +189,7 @@ def _known_part(workspace: Workspace, walk: Walk, whole: int) -> Path:
     """The steps of a walk up to the first store that the workspace does not know."""
     for count in range(len(walk.visits), 0, -1):
         with suppress(KeyError):
-            return tuple(workspace.taken(Walk(walk.start, walk.visits[:count]), whole))
+            return tuple(workspace.steps_of(Walk(walk.start, walk.visits[:count]), whole))
     return ()
 
 
@@ -242,7 +242,7 @@ def add_query(
     return plan.with_answers([paid.answer(name, name)], paid.upkeep())
 
 
-_Steps = Mapping[tuple[str, int, SharedStore], Step]
+_Steps = Mapping[tuple[str, int, SharedStore], WalkStep]
 
 
 def _common(workspace: Workspace, walk: Walk, whole: int, steps: _Steps, name: str) -> Path:

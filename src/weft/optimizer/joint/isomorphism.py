@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, permutations, product
 
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
-__all__ = ["Label", "Likeness", "likeness", "renamed"]
+__all__ = ["Label", "Likeness", "likeness", "rename_plan"]
 
 # How many orders of inputs are tried; with more, comparing two queries would take longer than solving both.
 MOST_ORDERS = 720
@@ -35,7 +35,7 @@ class Likeness:
     key: tuple[Label, ...]
 
 
-def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness | None:
+def likeness(workspace: Workspace, steps: Iterable[WalkStep]) -> Likeness | None:
     """A query's steps with its inputs numbered in an order independent of names; None if that would take too long."""
     found = list(steps)
     groups = _groups(workspace, found)
@@ -45,7 +45,7 @@ def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness | None:
     return min(placed, key=lambda one: one.key)
 
 
-def _groups(workspace: Workspace, steps: list[Step]) -> list[tuple[str, ...]]:
+def _groups(workspace: Workspace, steps: list[WalkStep]) -> list[tuple[str, ...]]:
     """The inputs, sorted by the sizes and costs of their own steps; inputs that are equal in these form one group."""
     traits: dict[str, list[tuple[int, int, float]]] = {}
     for step in steps:
@@ -61,7 +61,7 @@ def _orders(groups: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
         yield tuple(alias for part in parts for alias in part)
 
 
-def _placed(workspace: Workspace, steps: list[Step], order: tuple[str, ...]) -> Likeness:
+def _placed(workspace: Workspace, steps: list[WalkStep], order: tuple[str, ...]) -> Likeness:
     places = {alias: 1 << i for i, alias in enumerate(order)}
     joins = dict.fromkeys(join for step in steps for join in (step.known, workspace.join_of(step.store)))
     masks = {join: sum(places[alias] for alias in workspace.joins[join].aliases) for join in joins}
@@ -79,7 +79,7 @@ def _rounded(cost: float) -> float:
     return float(f"{cost:.{DIGITS}g}")
 
 
-def renamed(
+def rename_plan(
     workspace: Workspace, plan: WorkloadPlan, one: Likeness, name: str, other: Likeness
 ) -> WorkloadPlan | None:
     """The plan of one query renamed to that of a query like it; None if it takes steps that the likeness lacks."""

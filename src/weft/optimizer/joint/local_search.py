@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 
 from weft.optimizer.joint.shared_cost import NoWayError, Owner, PaidWalks
-from weft.optimizer.joint.workspace import Step
+from weft.optimizer.joint.workspace import WalkStep
 
 __all__ = ["improve"]
 
@@ -87,7 +87,7 @@ class _Search:
             self._changed[start] = self._clock
         return True
 
-    def _begin_with(self, step: Step) -> None:
+    def _begin_with(self, step: WalkStep) -> None:
         walks = [(owner, step.start) for owner in self.paid.walks if step.start in self.paid.walks[owner]]
         self._try(step[:-1], walks, partial(_reroute_with_step_paid, self.paid, step, walks))
 
@@ -120,17 +120,17 @@ class _Search:
             if other != store and self._try(("swap", store, other), visitors, move):
                 return
 
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[WalkStep]:
         """All steps taken, those first that cost most."""
         every = {step for paths in self.paid.walks.values() for path in paths.values() for step in path}
         return sorted(every, key=lambda step: (-step.cost, step))
 
-    def _avoid(self, step: Step) -> None:
+    def _avoid(self, step: WalkStep) -> None:
         takers = self.paid.takers(step)
         move = partial(_reroute, self.paid, takers, (), _inner(self.paid, takers), step)
         self._try(("avoid", step), takers, move)
 
-    def _first_steps(self) -> list[Step]:
+    def _first_steps(self) -> list[WalkStep]:
         """The steps to open stores, or to inputs, that walks might begin with."""
         every = {step for owner in self.paid.walks for step in self.paid.first_steps(owner)}
         return sorted(s for s in every if self.paid.users.get(s.store) or self.paid.is_input(s.store))
@@ -156,7 +156,7 @@ def _reroute(
     walks: _Walks,
     banned: Collection[int] = (),
     allowed: Collection[int] | None = None,
-    avoided: Step | None = None,
+    avoided: WalkStep | None = None,
 ) -> None:
     """Take walks away and route them anew; stores that they visited may be opened again unless they are banned."""
     if paid.deadline.over:
@@ -224,7 +224,7 @@ def _reroute_with_store_open(
     _close_unused(paid, store)
 
 
-def _reroute_with_step_paid(paid: PaidWalks, step: Step, walks: _Walks) -> None:
+def _reroute_with_step_paid(paid: PaidWalks, step: WalkStep, walks: _Walks) -> None:
     """Route walks of one input anew while a first step of theirs costs nothing."""
     paid.pay_for(step.start, (step,))
     try:

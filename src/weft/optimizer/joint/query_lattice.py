@@ -23,7 +23,7 @@ from weft.stats.statistics import Statistics
 
 __all__ = ["QueryLattice", "SubJoin", "is_wide"]
 
-# If a query has more connected sets of inputs than the first number, it stores only sets of as many inputs as the second.
+# (count, size): a query with more than ``count`` connected sets of inputs stores only those of up to ``size`` inputs.
 MANY = ((256, 1), (64, 2))
 
 # A query is wide if its walks can reach more sets of inputs than this; a star of more than nine inputs is, for example.
@@ -47,7 +47,9 @@ class QueryLattice:
     passed: Mapping[str, float]
 
     @classmethod
-    def of(cls, query: Query, statistics: Statistics, options: Options, intermediate: bool) -> QueryLattice:
+    def from_query(
+        cls, query: Query, statistics: Statistics, options: Options, intermediate: bool
+    ) -> QueryLattice:
         """The lattice of a query; ``intermediate`` says whether intermediate results may be stored."""
         space = Space(query, statistics, options)
         stores = _storable(space) if intermediate else [1 << i for i in range(space.count)]

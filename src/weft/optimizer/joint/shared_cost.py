@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from weft.errors import PlanError
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 from weft.plan.workload import Answer, Upkeep, Walk
 
 __all__ = ["NoWayError", "Owner", "PaidWalks", "Path"]
 
 # The owner of walks: a query, by its name, or an intermediate result, by the number of its store.
 Owner = str | int
-Path = tuple[Step, ...]
+Path = tuple[WalkStep, ...]
 
 
 class NoWayError(PlanError):
@@ -32,8 +32,8 @@ class _Lattice(NamedTuple):
     """The steps that a walk may take: by the sub-join known before, the largest first, and by the sub-join reached."""
 
     root: int
-    levels: list[tuple[int, list[Step]]]
-    by: dict[int, dict[tuple[int, int], Step]]
+    levels: list[tuple[int, list[WalkStep]]]
+    by: dict[int, dict[tuple[int, int], WalkStep]]
 
 
 class _Node:
@@ -67,7 +67,7 @@ class PaidWalks:
         self._computing: dict[int, float] = {}
         self._allowed: frozenset[int] = frozenset()
         self._banned: frozenset[int] = frozenset()
-        self._avoided: Step | None = None
+        self._avoided: WalkStep | None = None
         self._log: list[tuple[bool, Owner, str, Path]] = []
 
     # -- What there is -------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class PaidWalks:
             found = self._reachable[whole] = frozenset(every)
         return found
 
-    def first_steps(self, owner: Owner) -> list[Step]:
+    def first_steps(self, owner: Owner) -> list[WalkStep]:
         """The steps that walks of an owner might begin with."""
         lattices = [self._lattice(self.whole(owner), start) for start in self.starts(owner)]
         return [step for lattice in lattices for step in lattice.by.get(lattice.root, {}).values()]
@@ -114,7 +114,7 @@ class PaidWalks:
             if any(step.store == store for step in path)
         ]
 
-    def takers(self, step: Step) -> list[tuple[Owner, str]]:
+    def takers(self, step: WalkStep) -> list[tuple[Owner, str]]:
         """The walks that take a step, whatever they did before."""
         return [
             (owner, step.start) for owner, paths in self.walks.items() if step in paths.get(step.start, ())
@@ -239,7 +239,7 @@ class PaidWalks:
     # -- The cheapest walk ---------------------------------------------------------------------------------------
 
     def limit(
-        self, allowed: Collection[int] = (), banned: Collection[int] = (), avoided: Step | None = None
+        self, allowed: Collection[int] = (), banned: Collection[int] = (), avoided: WalkStep | None = None
     ) -> None:
         """Limit `route`: it opens stores of ``allowed`` sub-joins only, and avoids ``banned`` stores and one step."""
         self._allowed, self._banned, self._avoided = frozenset(allowed), frozenset(banned), avoided
@@ -265,9 +265,9 @@ class PaidWalks:
             path, known = (*path, step), step.target
         return best, path
 
-    def _ahead(self, lattice: _Lattice, whole: int) -> dict[int, tuple[float, Step | None]]:
+    def _ahead(self, lattice: _Lattice, whole: int) -> dict[int, tuple[float, WalkStep | None]]:
         """For every sub-join on the way, the least cost of the remaining steps if none is shared, and the next step."""
-        ahead: dict[int, tuple[float, Step | None]] = {whole: (0.0, None)}
+        ahead: dict[int, tuple[float, WalkStep | None]] = {whole: (0.0, None)}
         openings, avoided = self._openings, self._avoided
         for known, steps in lattice.levels:
             best, following = inf, None
@@ -318,14 +318,14 @@ class PaidWalks:
 
     def _make_lattice(self, whole: int, start: str) -> _Lattice:
         joins = self.workspace.joins
-        by: dict[int, dict[tuple[int, int], Step]] = {}
+        by: dict[int, dict[tuple[int, int], WalkStep]] = {}
         for step in self._steps(whole, start):
             by.setdefault(step.known, {})[step.store, step.target] = step
         ordered = sorted(by, key=lambda known: (-len(joins[known].aliases), known))
         levels = [(known, list(by[known].values())) for known in ordered]
         return _Lattice(self._find(whole, start), levels, by)
 
-    def _steps(self, whole: int, start: str) -> list[Step]:
+    def _steps(self, whole: int, start: str) -> list[WalkStep]:
         if self._query is None:
             return self.workspace.upkeep_steps(whole, start)
         inside = set(self.workspace.joins[whole].aliases)

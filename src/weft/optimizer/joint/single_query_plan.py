@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from weft.optimizer.joint.workspace import Step, Ways, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
 
 __all__ = ["best_alone", "best_ways"]
@@ -145,7 +145,9 @@ def _price(workspace: Workspace, name: str, allowed: Iterable[int]) -> tuple[flo
     return cost, {alias: way for alias, (_, way) in found.items()}
 
 
-def best_ways(steps: Iterable[Step] | Iterator[Step], start: int) -> dict[int, tuple[float, tuple[int, ...]]]:
+def best_ways(
+    steps: Iterable[WalkStep] | Iterator[WalkStep], start: int
+) -> dict[int, tuple[float, tuple[int, ...]]]:
     """The cheapest ways from a sub-join to all that steps lead to; these must come in the order of what they know."""
     best: dict[int, tuple[float, tuple[int, ...]]] = {start: (0.0, ())}
     for step in steps:

@@ -10,19 +10,19 @@ import math
 from collections.abc import Iterable, Mapping
 
 from weft.optimizer.joint.single_query_plan import best_ways
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 
 __all__ = ["relevant_steps", "usable_steps"]
 
 
-def relevant_steps(workspace: Workspace, names: Iterable[str]) -> list[Step]:
+def relevant_steps(workspace: Workspace, names: Iterable[str]) -> list[WalkStep]:
     """The steps of some queries that a best plan may need."""
     worthless = _worthless(workspace, names)
     steps = _undominated(workspace, _distinct(workspace, names))
     return [step for step in steps if workspace.join_of(step.store) not in worthless]
 
 
-def usable_steps(workspace: Workspace, steps: Iterable[Step]) -> list[Step]:
+def usable_steps(workspace: Workspace, steps: Iterable[WalkStep]) -> list[WalkStep]:
     """The steps that other steps lead to, and that visit sub-joins which other steps compute.
 
     Steps that were chosen from a solver's values may lack others that they need: a step that costs nothing, because a
@@ -37,7 +37,7 @@ def usable_steps(workspace: Workspace, steps: Iterable[Step]) -> list[Step]:
         kept = usable
 
 
-def _reached(workspace: Workspace, steps: list[Step]) -> set[tuple[str, int]]:
+def _reached(workspace: Workspace, steps: list[WalkStep]) -> set[tuple[str, int]]:
     """The ends of steps: an input, and the sub-join that its tuples then know."""
     found: set[tuple[str, int]] = set()
     for step in sorted(steps, key=lambda step: len(workspace.joins[step.known].aliases)):
@@ -46,7 +46,7 @@ def _reached(workspace: Workspace, steps: list[Step]) -> set[tuple[str, int]]:
     return found
 
 
-def _is_usable(workspace: Workspace, step: Step, reached: set[tuple[str, int]]) -> bool:
+def _is_usable(workspace: Workspace, step: WalkStep, reached: set[tuple[str, int]]) -> bool:
     stored = workspace.join_of(step.store)
     needed = [] if _is_input(workspace, step.known) else [(step.start, step.known)]
     if not _is_input(workspace, stored):
@@ -58,7 +58,7 @@ def _is_input(workspace: Workspace, join: int) -> bool:
     return len(workspace.joins[join].aliases) == 1
 
 
-def _distinct(workspace: Workspace, names: Iterable[str]) -> list[Step]:
+def _distinct(workspace: Workspace, names: Iterable[str]) -> list[WalkStep]:
     """The steps of some queries, each once."""
     every = (
         step
@@ -69,9 +69,9 @@ def _distinct(workspace: Workspace, names: Iterable[str]) -> list[Step]:
     return list(dict.fromkeys(every))
 
 
-def _undominated(workspace: Workspace, steps: list[Step]) -> list[Step]:
+def _undominated(workspace: Workspace, steps: list[WalkStep]) -> list[WalkStep]:
     """The steps without those for which another layout is no dearer, even if it is kept for this step alone."""
-    parallel: dict[tuple[str, int, int, int], list[Step]] = {}
+    parallel: dict[tuple[str, int, int, int], list[WalkStep]] = {}
     for step in steps:
         place = step.start, step.known, step.target, workspace.join_of(step.store)
         parallel.setdefault(place, []).append(step)
@@ -114,7 +114,7 @@ def _worthless(workspace: Workspace, names: Iterable[str]) -> set[int]:
 
 def _add_savings(
     workspace: Workspace,
-    steps: list[Step],
+    steps: list[WalkStep],
     plain: Mapping[int, int],
     saved: dict[int, dict[tuple[str, int, int], float]],
 ) -> None:

@@ -40,7 +40,7 @@ class SubJoins:
         self._lattices: dict[str, QueryLattice] = {
             name: known._lattices[name]
             if known is not None and known.queries.get(name) == query
-            else QueryLattice.of(query, statistics, self.options, intermediate)
+            else QueryLattice.from_query(query, statistics, self.options, intermediate)
             for name, query in self.queries.items()
         }
         self._numbers: dict[SubJoin, int] = {}

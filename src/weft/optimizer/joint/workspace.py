@@ -26,13 +26,13 @@ from weft.plan.schedule import ANYWHERE
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
 from weft.stats.statistics import Statistics
 
-__all__ = ["PROBES_ONLY", "Step", "SubJoin", "Ways", "Workspace"]
+__all__ = ["PROBES_ONLY", "SubJoin", "WalkStep", "Ways", "Workspace"]
 
 # Weights that count the probe cost of 6.1 and nothing else: tuples sent, each once per copy.
 PROBES_ONLY = Weights(ship=0.0, probe=1.0, store=0.0, keep=0.0, hop=0.0, match=0.0)
 
 
-class Step(NamedTuple):
+class WalkStep(NamedTuple):
     """A step of a walk: tuples of ``start`` that know sub-join ``known`` visit a store, and then know ``target``."""
 
     start: str
@@ -72,7 +72,7 @@ class Workspace(SubJoins):
         self._stored: list[int] = []  # the sub-join of each store
         self._kept: list[float] = []
         self._layouts: dict[int, tuple[int, ...]] = {}
-        self._steps: dict[tuple[str, str], list[Step]] = {}
+        self._steps: dict[tuple[str, str], list[WalkStep]] = {}
 
     def adding(self, queries: Mapping[str, Query]) -> Workspace:
         """The workspace with more queries."""
@@ -155,7 +155,7 @@ class Workspace(SubJoins):
 
     # -- Steps ---------------------------------------------------------------------------------------------------
 
-    def steps(self, name: str, start: str) -> list[Step]:
+    def steps(self, name: str, start: str) -> list[WalkStep]:
         """The steps that tuples of an input may take to answer a query, in the order of what they know."""
         found = self._steps.get((name, start))
         if found is None:
@@ -171,14 +171,14 @@ class Workspace(SubJoins):
 
     def _laid_out(
         self, part: QueryLattice, numbers: Mapping[int, int], i: int, known: int, mask: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[WalkStep]:
         start, space = part.space.query.aliases[i], part.space
         tuples = self.tuples(start, numbers[known])
         calls = self._calls(start, numbers[known], numbers[mask], numbers[known | mask])
         for store in self.layouts(numbers[mask]):
             layout = self.stores[store].layout
             cost = space.work(i, known, mask, space.spread(layout), ANYWHERE, tuples, True)
-            yield Step(start, numbers[known], store, numbers[known | mask], cost + calls)
+            yield WalkStep(start, numbers[known], store, numbers[known | mask], cost + calls)
 
     def _calls(self, start: str, known: int, stored: int, target: int) -> float:
         """The work of users' functions where two sub-joins meet, by the figures of the first query that has both."""
@@ -195,13 +195,13 @@ class Workspace(SubJoins):
         joins = (self.find(name, names) for names in (known, store, (*known, *store)))
         return self._calls(start, *joins) if self._lattices[name].space.calls_functions else 0.0
 
-    def upkeep_steps(self, join: int, start: str) -> list[Step]:
+    def upkeep_steps(self, join: int, start: str) -> list[WalkStep]:
         """The steps by which tuples of an input may compute a sub-join."""
         inside = set(self.joins[join].aliases)
         every = self.steps(self._members[join][0][0], start)
         return [step for step in every if inside.issuperset(self.joins[step.target].aliases)]
 
-    def taken(self, walk: Walk, whole: int) -> list[Step]:
+    def steps_of(self, walk: Walk, whole: int) -> list[WalkStep]:
         """The steps of a walk that computes a sub-join."""
         by = self._by(self._members[whole][0][0], walk.start)
         known, found = self.within(whole, (walk.start,)), []
@@ -211,13 +211,13 @@ class Workspace(SubJoins):
             known = step.target
         return found
 
-    def _by(self, name: str, start: str) -> dict[tuple[int, int], Step]:
+    def _by(self, name: str, start: str) -> dict[tuple[int, int], WalkStep]:
         if (name, start) not in self._index:
             self._index[name, start] = {(step.known, step.store): step for step in self.steps(name, start)}
         return self._index[name, start]
 
     @cached_property
-    def _index(self) -> dict[tuple[str, str], dict[tuple[int, int], Step]]:
+    def _index(self) -> dict[tuple[str, str], dict[tuple[int, int], WalkStep]]:
         return {}
 
     # -- Plans ---------------------------------------------------------------------------------------------------
@@ -268,14 +268,14 @@ class Workspace(SubJoins):
         steps = math.fsum(step.cost for step in self._distinct(plan))
         return steps + math.fsum(self.keeping(self.store_number(store)) for store in plan.stores)
 
-    def _distinct(self, plan: WorkloadPlan) -> list[Step]:
+    def _distinct(self, plan: WorkloadPlan) -> list[WalkStep]:
         """The distinct steps of a plan; steps of two walks are the same if the walks are the same up to there."""
-        found: dict[tuple[Step, ...], Step] = {}
+        found: dict[tuple[WalkStep, ...], WalkStep] = {}
         walks = [(walk, self.whole(answer.name)) for answer in plan.answers for walk in answer.walks]
         for one in plan.upkeep:
             walks += [(walk, self.join_of(self.store_number(one.store))) for walk in one.walks]
         for walk, whole in walks:
-            steps = tuple(self.taken(walk, whole))
+            steps = tuple(self.steps_of(walk, whole))
             for i, step in enumerate(steps):
                 found.setdefault(steps[: i + 1], step)
         return list(found.values())

@@ -13,8 +13,8 @@ from math import inf
 
 from weft.errors import PlanError
 from weft.optimizer.cost import hop_cost
-from weft.optimizer.single.evaluate import climb, kept, stored
-from weft.optimizer.single.partitioning import Rule, spread_by
+from weft.optimizer.single.evaluate import climb, keeping_cost, storing_routes
+from weft.optimizer.single.partitioning import PartitioningRule, spread_by
 from weft.optimizer.single.probe_order import Route
 from weft.optimizer.single.tree import line_up, make_tree, partitions
 from weft.optimizer.space import Space, Tree
@@ -38,7 +38,7 @@ class _Way:
     operators: tuple[tuple[int, ...], ...]
 
 
-def best_tree(space: Space, rule: Rule) -> Tree | None:
+def best_tree(space: Space, rule: PartitioningRule) -> Tree | None:
     """The best tree when every store is laid out by the rule; None if the deadline comes before it is found."""
     layouts = _Layouts(space, rule)
     ways = {1 << i: _leaf(space, i, layouts[1 << i]) for i in range(space.count)}
@@ -89,7 +89,7 @@ def _best_way(space: Space, mask: int, splits: Splits, ways: dict[int, _Way], la
 class _Layouts(dict[int, tuple[Spread, ...]]):
     """The layout that a rule gives to every store, computed when first asked for."""
 
-    def __init__(self, space: Space, rule: Rule) -> None:
+    def __init__(self, space: Space, rule: PartitioningRule) -> None:
         super().__init__()
         self._space, self._rule = space, rule
 
@@ -99,7 +99,7 @@ class _Layouts(dict[int, tuple[Spread, ...]]):
 
 
 def _leaf(space: Space, i: int, layout: tuple[Spread, ...]) -> _Way:
-    return _Way(kept(space, 1 << i, layout[0]), {i: Route(0.0, start(layout[0]), ())}, 1, ())
+    return _Way(keeping_cost(space, 1 << i, layout[0]), {i: Route(0.0, start(layout[0]), ())}, 1, ())
 
 
 def _join(
@@ -114,7 +114,7 @@ def _join(
     """One operator over the best ways to its blocks; None if it costs the bound or more."""
     complete = {block: ways[block].complete for block in blocks}
     root = mask == space.full
-    cost = base if root else base + kept(space, mask, layouts[mask][0])
+    cost = base if root else base + keeping_cost(space, mask, layouts[mask][0])
     hops, ends = max(complete.values()), {}
     for block in blocks:
         for i, entry in ways[block].routes.items():
@@ -122,7 +122,7 @@ def _join(
             pairs = (
                 [(route, route.place.hop) for route in found]
                 if root
-                else list(stored(space, i, mask, found, layouts[mask][0]))
+                else list(storing_routes(space, i, mask, found, layouts[mask][0]))
             )
             best, hop = min(pairs, key=lambda pair: pair[0].cost + hop_cost(space.weights, pair[1]))
             cost, hops, ends[i] = cost + best.cost, max(hops, hop), best

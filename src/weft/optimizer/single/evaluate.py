@@ -29,12 +29,12 @@ __all__ = [
     "cheapest",
     "climb",
     "fixed_cost",
-    "kept",
+    "keeping_cost",
     "lower_bound",
     "price",
     "settle_below",
     "settle_exactly",
-    "stored",
+    "storing_routes",
 ]
 
 Layouts = Mapping[int, Spread]
@@ -105,7 +105,7 @@ def _settle(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape |
             before = frontiers[i][0].cost
             frontiers[i] = climb(space, i, frontiers[i], operator, choices, complete)
             if mask != space.full:
-                pairs = stored(space, i, mask, frontiers[i], layouts[mask])
+                pairs = storing_routes(space, i, mask, frontiers[i], layouts[mask])
                 best, hop = min(pairs, key=lambda pair: pair[0].cost + hop_cost(space.weights, pair[1]))
                 frontiers[i] = [best]
                 hops.append(hop)
@@ -137,7 +137,7 @@ def settle_exactly(space: Space, tree: Tree, layouts: Layouts, bound: float) -> 
 def lower_bound(space: Space, tree: Tree, choices: Choices) -> float:
     """A cost that no scheme of these choices is below: every route takes the layouts that suit it best."""
     frontiers = [_relaxed(space, i, tuple(_above(tree, i)), choices) for i in range(space.count)]
-    least = sum(min(kept(space, mask, spread) for spread in choices[mask]) for mask in choices)
+    least = sum(min(keeping_cost(space, mask, spread) for spread in choices[mask]) for mask in choices)
     return least + _best_last_hop(space, frontiers, 1)[0] + _latency_cost(space, tree)
 
 
@@ -153,7 +153,7 @@ def _relaxed(space: Space, i: int, above: tuple[tuple[int, ...], ...], choices: 
         frontier = climb(space, i, frontier, operator, choices, complete, exhaustive=True)
         mask = sum(operator)
         if mask != space.full:
-            ends = [route for s in choices[mask] for route, _ in stored(space, i, mask, frontier, s)]
+            ends = [route for s in choices[mask] for route, _ in storing_routes(space, i, mask, frontier, s)]
             frontier = list({route.place: route for route in sorted(ends, reverse=True)}.values())
     space.relaxed[question] = frontier
     return frontier
@@ -176,10 +176,10 @@ def _deadlines(tree: Tree) -> Iterator[dict[int, int]]:
 
 def fixed_cost(space: Space, layouts: Layouts) -> float:
     """The cost that does not depend on probe orders: storing the inputs, and keeping all that is stored."""
-    return sum(kept(space, mask, spread) for mask, spread in layouts.items())
+    return sum(keeping_cost(space, mask, spread) for mask, spread in layouts.items())
 
 
-def kept(space: Space, mask: int, spread: Spread) -> float:
+def keeping_cost(space: Space, mask: int, spread: Spread) -> float:
     """The work of storing an input and of keeping any store."""
     rate = space.rates[mask.bit_length() - 1] if mask & (mask - 1) == 0 else 0.0
     return store_cost(space.weights, rate, space.size(mask), _stored_copies(space, spread), True)
@@ -189,7 +189,7 @@ def _stored_copies(space: Space, spread: Spread) -> int:
     return space.partitions if spread.kind == "replicated" else 1
 
 
-def stored(
+def storing_routes(
     space: Space, i: int, mask: int, frontier: Frontier, spread: Spread
 ) -> Iterator[tuple[Route, int]]:
     """The routes, with the work of storing their matches added, and the hop in which the matches are stored."""
@@ -234,7 +234,7 @@ def _in_time(space: Space, tree: Tree, layouts: Layouts, complete: dict[int, int
             frontier = climb(space, i, frontier, operator, choices, ready, exhaustive=True)
             mask = sum(operator)
             if mask != space.full:
-                pairs = stored(space, i, mask, frontier, layouts[mask])
+                pairs = storing_routes(space, i, mask, frontier, layouts[mask])
                 frontier = [route for route, hop in pairs if hop <= complete[mask]]
         if not frontier:
             return None
@@ -293,7 +293,9 @@ def price(space: Space, shape: Shape) -> Cost:
             steps += found
         if mask != space.full:
             entries = [(i, [Route(0.0, places[i], ())]) for i in bits(mask)]
-            arrivals = [next(stored(space, i, mask, entry, shape.layouts[mask])) for i, entry in entries]
+            arrivals = [
+                next(storing_routes(space, i, mask, entry, shape.layouts[mask])) for i, entry in entries
+            ]
             storing += sum(route.cost for route, _ in arrivals)
             complete[mask] = max(hop for _, hop in arrivals)
     hops = max(*complete.values(), *(place.hop for place in places))

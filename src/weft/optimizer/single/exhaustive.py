@@ -9,7 +9,7 @@ then is returned.
 from __future__ import annotations
 
 from weft.errors import PlanError
-from weft.optimizer.single.evaluate import Shape, kept, lower_bound, settle_exactly
+from weft.optimizer.single.evaluate import Shape, keeping_cost, lower_bound, settle_exactly
 from weft.optimizer.single.partitioning import stores
 from weft.optimizer.single.probe_order import Choices
 from weft.optimizer.single.tree import all_trees
@@ -58,6 +58,6 @@ def _search_layouts(space: Space, tree: Tree, choices: Choices, best: Shape) -> 
 
 def _affordable(space: Space, store: int, choices: Choices, slack: float) -> tuple[Spread, ...]:
     """The layouts of a store that do not cost, by themselves, more than the best plan leaves to gain."""
-    costs = {spread: kept(space, store, spread) for spread in choices[store]}
+    costs = {spread: keeping_cost(space, store, spread) for spread in choices[store]}
     cheapest = min(costs.values())
     return tuple(spread for spread, cost in costs.items() if cost - cheapest < slack)

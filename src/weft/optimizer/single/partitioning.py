@@ -14,10 +14,10 @@ from weft.optimizer.single.evaluate import Shape, settle_below
 from weft.optimizer.space import Space, Tree
 from weft.plan.schedule import Spread
 
-__all__ = ["Rule", "improve", "rules", "scheme", "spread_by", "stores"]
+__all__ = ["PartitioningRule", "improve", "rules", "scheme", "spread_by", "stores"]
 
 
-class Rule(NamedTuple):
+class PartitioningRule(NamedTuple):
     """A rule that partitions every store by ``key`` if it has that key.
 
     ``others`` is which of their candidate layouts the other stores get: the first (0), or the last, which is replicated
@@ -35,12 +35,14 @@ def stores(tree: Tree) -> list[int]:
     return sorted(store for operator in tree for store in operator)
 
 
-def rules(space: Space, tree: Tree, count: int) -> list[Rule]:
+def rules(space: Space, tree: Tree, count: int) -> list[PartitioningRule]:
     """At most ``count`` rules, those that suit a tree best first."""
-    ranked: list[tuple[float, Rule]] = []
+    ranked: list[tuple[float, PartitioningRule]] = []
     keys = _busiest_keys(space, tree)[: 2 * count + 1]
     ways = (False, True) if space.skew.is_known else (False,)
-    for rule in (Rule(key, others, heavy) for key in keys for others in (0, -1) for heavy in ways):
+    for rule in (
+        PartitioningRule(key, others, heavy) for key in keys for others in (0, -1) for heavy in ways
+    ):
         if ranked and space.deadline.over:
             break
         bound = ranked[count - 1][0] if len(ranked) >= count else inf
@@ -59,12 +61,12 @@ def _busiest_keys(space: Space, tree: Tree) -> list[int]:
     return sorted(traffic, key=lambda key: (-traffic[key], key))
 
 
-def scheme(space: Space, tree: Tree, rule: Rule) -> dict[int, Spread]:
+def scheme(space: Space, tree: Tree, rule: PartitioningRule) -> dict[int, Spread]:
     """The scheme a rule gives for a tree."""
     return {mask: spread_by(space, mask, rule) for mask in stores(tree)}
 
 
-def spread_by(space: Space, mask: int, rule: Rule) -> Spread:
+def spread_by(space: Space, mask: int, rule: PartitioningRule) -> Spread:
     """The layout a rule gives to a store."""
     found = space.spreads(mask)
     by_key = [spread for spread in found if spread[:2] == ("partitioned", rule.key)]

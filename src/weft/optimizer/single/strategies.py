@@ -21,7 +21,7 @@ from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.single.dynamic import WIDE, best_tree
 from weft.optimizer.single.evaluate import Layouts, Shape, cheapest, price
 from weft.optimizer.single.exhaustive import exhaustive
-from weft.optimizer.single.partitioning import Rule, improve, rules, scheme, stores
+from weft.optimizer.single.partitioning import PartitioningRule, improve, rules, scheme, stores
 from weft.optimizer.single.tree import (
     chain,
     dissolve,
@@ -64,7 +64,7 @@ def _effort(space: Space) -> Effort:
 
 
 @lru_cache(maxsize=1)
-def _rules(space: Space) -> list[Rule]:
+def _rules(space: Space) -> list[PartitioningRule]:
     tree = next(
         flat(space) if space.count <= WIDE else left_deep(space)
     )  # an operator of many stores takes long
