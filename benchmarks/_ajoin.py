@@ -225,8 +225,7 @@ def similar(
     streams: Sequence[str] = (),
     selections: Selections | None = RANDOM,
 ) -> Template:
-    """Draw a query with as many streams as the pattern, and the similarity nearest to that asked for (AJoin, Steps 1 to
-    3).
+    """Draw a query with as many streams as the pattern and about that similarity to it (AJoin, Steps 1 to 3).
 
     Which streams of the pattern are replaced by others is drawn at random; where there are too few others, more of the
     pattern's streams stay.

@@ -92,8 +92,7 @@ def visits(
     arrived: Mapping[int, float],
     delivered: Mapping[int, float],
 ) -> Iterator[Visit]:
-    """The visit of every file whose arrival is known; its batch is found by counting rows, since files are read in
-    order.
+    """The visit of every file whose arrival is known; files are read in order, so counting rows tells its batch.
 
     ``rows`` are those of each stream's files, ``arrived`` and ``delivered`` are times by file and by batch.
     """

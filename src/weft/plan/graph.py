@@ -38,8 +38,7 @@ __all__ = ["CODEC", "Member", "PhysicalGraph", "Source", "StoreNode", "Visibilit
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What a query sees of the stored past of an input: tuples that came in ``batch`` or later, with time ``since`` or
-    later.
+    """What a query sees of the stored past of an input: tuples of ``batch`` or later, with time ``since`` or later.
 
     Times are in microseconds, or numbers of tuples where windows count them. Results whose tuples are all at or after
     ``complete`` are complete; None means that all results are. ``store`` is the store in which the query saw the past

@@ -56,8 +56,7 @@ class TuplePlace:
 
 @dataclass(frozen=True, slots=True)
 class EdgeChoice:
-    """An edge to take: its kind, its hop, the values it may group by, and the edge it rides on; ``at`` is where it
-    leads.
+    """An edge to take: its kind, its hop, the values it may group by, and the edge it rides on; it leads to ``at``.
 
     A span ends at the value ``until``. Tuples with a value of ``heavy`` are routed apart (see `Edge`).
     """

@@ -50,8 +50,7 @@ _ONE = np.uint8(1)
 
 @compiled
 def order_probes(words: Array, rows: Places, bits: int, out_words: Longs, out_rows: Ints) -> None:
-    """Sort the probe tuples by the top bits of their hash, which is near enough to the order of the stored rows for
-    caches.
+    """Sort the probe tuples by the top bits of their hash, so that caches see them in the order of the stored rows.
 
     Empty `rows` stands for all tuples.
     """

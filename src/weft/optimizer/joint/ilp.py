@@ -64,12 +64,12 @@ def solve(
     warm: WorkloadPlan | None = None,
     deadline: Deadline = NEVER,
 ) -> Solution:
-    """The best plan of all queries; ``warm`` is a plan to begin with, and ``gap`` a part of the cost not worth more
-    time.
+    """The best plan of all queries.
 
-    The time limit counts the time of the solver alone, the deadline ends everything; either leaves the best plan found.
-    First every component gets a plan and a bound. The time that is left goes to proving them the best, small ones
-    first; each gets time in proportion to its size, and the others get what it does not use.
+    ``warm`` is a plan to begin with; a saving of less than the part ``gap`` of the cost is not searched for. The time
+    limit counts the time of the solver alone, the deadline ends everything; either leaves the best plan found. First
+    every component gets a plan and a bound. The time that is left goes to proving them the best, small ones first; each
+    gets time in proportion to its size, and the others get what it does not use.
     """
     models = [Model(workspace, names, relevant_steps(workspace, names)) for names in components(workspace)]
     models.sort(key=lambda model: len(model.steps))

@@ -53,8 +53,7 @@ def changed_too_much(since_fresh: int, total: int) -> bool:
 
 
 def shared_order(workspace: Workspace, groups: Iterable[tuple[str, ...]] | None = None) -> list[Choice]:
-    """The order of Figure 7b: in each iteration every query gets the sub-join that is cheapest for those that can share
-    it.
+    """The order of Figure 7b: in each iteration every query gets the cheapest sub-join of those it can share.
 
     The shared cost of a sub-join is its cardinality divided by the number of queries of one group that can make it from
     the parts they have at this point. The sub-join replaces its parts in all these queries, and they share no other

@@ -59,8 +59,7 @@ class Workspace(SubJoins):
         intermediate: bool = True,
         known: Workspace | None = None,
     ) -> None:
-        """Make the space; ``replicated`` lets stores be replicated, ``intermediate`` lets intermediate results be
-        stored.
+        """Make the space; ``replicated`` and ``intermediate`` allow replicated stores and stored intermediate results.
 
         ``known`` is a workspace with the same settings that has some of the queries already.
         """

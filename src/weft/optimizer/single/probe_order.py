@@ -44,8 +44,7 @@ def greedy_order(
     sent: Callable[[int, int], float],
     candidates: Callable[[int, tuple[int, ...]], Sequence[int]],
 ) -> Order:
-    """The order of Algorithm 1: the next store is the one that, with the best store after it, receives the fewest
-    copies.
+    """The order of Algorithm 1: the next store is the one that, with the best after it, receives the fewest copies.
 
     ``tuples(known)`` is the size of what is joined so far, ``sent(known, store)`` the copies per tuple to a store.
     """
