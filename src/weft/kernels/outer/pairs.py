@@ -27,7 +27,7 @@ from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.memory import take
 from weft.kernels.expr.select import holds
-from weft.kernels.outer.relation import FURTHEST_APART, TimeSpan, TreeRows
+from weft.kernels.outer.relation import FURTHEST_APART, TreeRows, WindowSpan
 from weft.kernels.probe.band import Band, band_portions
 from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.probe.ranges import Window
@@ -122,7 +122,7 @@ class _Side:
         return len(self.part) if self.chosen is None else self.chosen.size
 
     @property
-    def span(self) -> TimeSpan | None:
+    def span(self) -> WindowSpan | None:
         span = self.part.span
         return span if span is None or self.chosen is None else span.chosen(self.chosen)
 
@@ -145,7 +145,7 @@ class _Reach(NamedTuple):
     most: int
 
     @classmethod
-    def of(cls, span: TimeSpan) -> _Reach:
+    def of(cls, span: WindowSpan) -> _Reach:
         ahead = span.until - span.newest
         return cls(int(ahead.min()), int(ahead.max()))
 
@@ -240,8 +240,8 @@ class _Search:
 class _Windows:
     """The windows of both sides; ``exact`` says that checking the clock checks all of them."""
 
-    left: TimeSpan
-    right: TimeSpan
+    left: WindowSpan
+    right: WindowSpan
     clock: _Clock
     exact: bool
 
@@ -255,7 +255,7 @@ class _Windows:
             yield ours[inside], theirs[inside]
 
 
-def _windows(left: TimeSpan | None, right: TimeSpan | None) -> _Windows | None:
+def _windows(left: WindowSpan | None, right: WindowSpan | None) -> _Windows | None:
     """The windows of both sides; None if no window is bounded, so that they rule nothing out.
 
     The search takes the longest reach of all right rows. Where right rows have several tuples their reaches differ, so

@@ -1,7 +1,7 @@
 """Relations in memory, and rows that are made of their tuples.
 
 Guarantees: a row is the numbers of its tuples, so no column is copied before somebody asks for its values. Where a row
-has no tuple of an input (the number is -1), all columns of that input are NULL. `TimeSpan` has, for each row, the
+has no tuple of an input (the number is -1), all columns of that input are NULL. `WindowSpan` has, for each row, the
 largest time of its tuples (`newest`) and the time until which all of them are inside their windows (`until`); two rows
 are inside each other's windows if either's `newest` is at most the other's `until`.
 """
@@ -24,7 +24,7 @@ from weft.bucket.words import flatten, is_plain, plain_words
 from weft.kernels.expr.select import ColumnKey, Columns, evaluate
 from weft.logical.expr import Expr, columns
 
-__all__ = ["FOREVER", "FURTHEST_APART", "Relation", "Rows", "TimeSpan", "TreeRows", "leaf"]
+__all__ = ["FOREVER", "FURTHEST_APART", "Relation", "Rows", "TreeRows", "WindowSpan", "leaf"]
 
 # Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
 FOREVER = 1 << 62
@@ -64,15 +64,15 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TimeSpan:
+class WindowSpan:
     """The largest time of every row's tuples, and the time until which all of them are inside their windows."""
 
     newest: Longs
     until: Longs
 
-    def chosen(self, rows: Ints) -> TimeSpan:
+    def chosen(self, rows: Ints) -> WindowSpan:
         """The spans of some of the rows."""
-        return TimeSpan(_chosen(self.newest, rows), _chosen(self.until, rows))
+        return WindowSpan(_chosen(self.newest, rows), _chosen(self.until, rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ class TreeRows:
     """The rows of a part of a join tree, and the relations with their columns; ``span`` is None if nothing needs it."""
 
     rows: Rows
-    span: TimeSpan | None
+    span: WindowSpan | None
     relations: Mapping[str, Relation]
 
     def __len__(self) -> int:
@@ -123,7 +123,7 @@ def leaf(alias: str, relations: Mapping[str, Relation], *, spanned: bool) -> Tre
     reach = FURTHEST_APART if relation.reach is None else min(relation.reach, FURTHEST_APART)
     numbers = np.arange(size, dtype=np.int64)
     rows = Rows({alias: numbers}, frozen(relation.arrived), np.full(size, -FOREVER))
-    return TreeRows(rows, TimeSpan(times, times + reach) if spanned else None, relations)
+    return TreeRows(rows, WindowSpan(times, times + reach) if spanned else None, relations)
 
 
 def _chosen(values: Longs, chosen: Ints | None) -> Longs:

@@ -18,7 +18,7 @@ from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.memory import copy, fresh, take
 from weft.errors import PlanError
 from weft.kernels.outer.pairs import Pairs, matching_pairs
-from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Relation, Rows, TimeSpan, TreeRows, leaf
+from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Relation, Rows, TreeRows, WindowSpan, leaf
 from weft.kernels.probe.ranges import NO_INTS, join_matches
 from weft.logical.join import Join
 from weft.logical.outer import joins
@@ -113,11 +113,11 @@ class _Tree:
         return result
 
 
-def _span(places: _Places, left: TimeSpan | None, right: TimeSpan | None) -> TimeSpan | None:
+def _span(places: _Places, left: WindowSpan | None, right: WindowSpan | None) -> WindowSpan | None:
     if left is None or right is None:
         return None
     until = np.minimum(places.of_left(left.until, FOREVER), places.of_right(right.until, FOREVER))
-    return TimeSpan(places.latest(left.newest, right.newest), until)
+    return WindowSpan(places.latest(left.newest, right.newest), until)
 
 
 def _matched(left: TreeRows, right: Rows, found: Iterable[Pairs]) -> tuple[TreeRows, Ints]:
