@@ -1,7 +1,7 @@
 """The process of one scenario: `python -m benchmarks._adhoc_run TASK ANSWER`, both JSON files.
 
-Guarantees: a file of each stream appears every so many seconds, whatever the session does; changes are asked for at
-their moments, and what is asked for late, because an earlier request took long, is asked for at once.
+Guarantees: a file of each stream appears every so many seconds, whatever the session does. Every change is requested at
+its moment or, if an earlier request took longer than that, as soon as that has ended.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from weft.runtime.observe.metrics import BatchMetrics
 
 __all__ = ["BASE", "AdhocTask", "run_adhoc"]
 
-BASE = "base"  # the query that is always there, by which batches are told
+BASE = "base"  # the query that always runs, whose batches are counted
 POLL = 0.02  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class AdhocTask:
-    """What runs from the start, and what changes when."""
+    """A scenario: the queries that run from the start, and the changes with their moments."""
 
     data: str  # files that are ready to appear
     work: str
@@ -39,8 +39,8 @@ class AdhocTask:
     first: dict[str, str]
     changes: list[tuple[float, str, str]]  # moment, create or delete, name
     queries: dict[str, str]
-    seconds: float  # how long it runs once it is warm
-    warm_up: int  # batches before that
+    seconds: float  # how long the scenario runs once it is warm
+    warm_up: int  # how many batches warm it up
     interval: float  # seconds between files
     files_per_batch: int
     rate: float
@@ -49,7 +49,7 @@ class AdhocTask:
 
 
 def run_adhoc(task: AdhocTask) -> dict[str, Any]:
-    """Run the scenario: its batches, and for each request when it was made and which batch was the first to know it."""
+    """Run the scenario; give its batches, and for each request its time and the first batch that knew of it."""
     incoming = Path(task.work, "in")
     for name in task.streams:
         (incoming / name).mkdir(parents=True)
@@ -84,7 +84,7 @@ def _scenario(session: weft.Session, task: AdhocTask) -> dict[str, Any]:
 
 
 def _warm(batches: Sequence[BatchMetrics], least: int) -> bool:
-    """Whether so many batches are done and nothing waits; one that cannot keep up is warm after ten times as many."""
+    """Whether ``least`` batches are done and no input waits; a session that cannot keep up needs ten times as many."""
     if len(batches) < least:
         return False
     return not any(batches[-1].backlog.values()) or len(batches) >= 10 * least
@@ -93,7 +93,7 @@ def _warm(batches: Sequence[BatchMetrics], least: int) -> bool:
 def _change(
     session: weft.Session, task: AdhocTask, began: float
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Ask for all changes, each at its moment."""
+    """Request all changes, each at its moment."""
     requests: list[dict[str, Any]] = []
     handles: dict[str, Any] = {}
     for moment, kind, name in task.changes:
@@ -134,7 +134,7 @@ def _fill_in(session: weft.Session, requests: list[dict[str, Any]], handles: dic
 
 @contextmanager
 def _feeding(task: AdhocTask, incoming: Path) -> Iterator[None]:
-    """Files appear within the block."""
+    """Let files appear while the block runs."""
     enough = threading.Event()
     files = {name: sorted(Path(task.data, name).iterdir()) for name in task.streams}
 

@@ -1,12 +1,12 @@
-"""AJoin's workload: its streams, its query template (Figure 14), how alike queries are (Equation 3).
+"""AJoin's workload: its streams, its query template (Figure 14), and the similarity of queries (Equation 3).
 
 Guarantees: the same seed gives the same rows and the same queries. A query of the template is a chain: the streams in
 order, each joined with the one before it, all seen through one window, and each filtered by one selection.
 
-AJoin draws with Java's generator, this with NumPy's and Python's. Its ComSJA, the "common sources with common join
-attributes", is taken as its Step 2 takes it: a source counts once for every join attribute that both queries use of
-it, twice at most. A pattern whose inner streams join on two attributes would be more than equal to itself, so a
-similarity ends at 1.
+AJoin draws with Java's random generator, this module with NumPy's and Python's. AJoin's ComSJA, the "common sources
+with common join attributes", is understood as in its Step 2: a source counts once for every join attribute of it that
+both queries use, twice at most. By that, a pattern whose inner streams join on two attributes would have a similarity
+above 1 with itself, so similarities are limited to 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "write_streams",
 ]
 
-ATR_MAX = 500  # attributes are below it
+ATR_MAX = 500  # the values of attributes are below this
 ATTRIBUTES = tuple(f"a{i}" for i in range(6))
 SCHEMA = ", ".join(f"{name} long" for name in ATTRIBUTES) + ", ts timestamp"
 WINDOWS = (1, 2, 3)  # seconds
@@ -48,7 +48,7 @@ Used = tuple[str, str]  # a stream and an attribute it is joined on
 
 
 def stream_names(count: int) -> tuple[str, ...]:
-    """S1 to Sn.
+    """The names of that many streams.
 
     >>> stream_names(3)
     ('s1', 's2', 's3')
@@ -99,15 +99,15 @@ class Selection:
 class Selections:
     """How selections are drawn.
 
-    Without a ``selectivity``, operator and value are uniform, as in the template. With one, the value is chosen for
-    it, within ``spread`` either way so that queries differ; equality, which cannot be aimed, is not drawn then.
+    Without a ``selectivity``, operator and value are uniform, as in the template. With one, the value is chosen so that
+    the selectivity is within ``spread`` of it; equality, which cannot be chosen so, is not drawn then.
     """
 
     selectivity: float | None = None
     spread: float = 0.1
 
     def draw(self, rng: Random) -> Selection:
-        """One selection."""
+        """Draw a selection."""
         attribute = rng.choice(ATTRIBUTES)
         if self.selectivity is None:
             return Selection(attribute, rng.choice(OPERATORS), rng.randrange(ATR_MAX))
@@ -169,7 +169,7 @@ RANDOM = Selections()
 def draw(
     rng: Random, n_way: int, *, streams: Sequence[str] = (), selections: Selections | None = RANDOM
 ) -> Template:
-    """A random query: over S1 to Sn in order or, if more streams are given, over some of them in any order."""
+    """Draw a query: over S1 to Sn in order or, if more streams are given, over some of them in any order."""
     names = tuple(rng.sample(streams, n_way)) if streams else stream_names(n_way)
     joins = tuple((rng.choice(ATTRIBUTES), rng.choice(ATTRIBUTES)) for _ in names[1:])
     return _completed(rng, names, joins, selections)
@@ -178,7 +178,7 @@ def draw(
 def query(
     rng: Random, n_way: int, *, streams: Sequence[str] = (), selections: Selections | None = RANDOM
 ) -> str:
-    """A random query as text; without selections, as for AJoin's Figure 15, if they are None."""
+    """Draw a query as text; if ``selections`` is None it has none, as for AJoin's Figure 15."""
     return str(draw(rng, n_way, streams=streams, selections=selections))
 
 
@@ -188,13 +188,13 @@ def _completed(
     joins: tuple[tuple[str, str], ...],
     selections: Selections | None,
 ) -> Template:
-    """Window and selections, which the similarity does not look at."""
+    """The query with a random window and random selections, which do not matter for the similarity."""
     window = rng.choice(WINDOWS)
     return Template(names, joins, window, tuple(selections.draw(rng) for _ in names) if selections else ())
 
 
 def similarity(one: Template, pattern: Template) -> float:
-    """How alike a query and a pattern are (Equation 3).
+    """The similarity of a query and a pattern (Equation 3).
 
     >>> pattern = Template(("a", "b"), (("a0", "a1"),), 1)
     >>> similarity(Template(("a", "b"), (("a0", "a0"),), 1), pattern)
@@ -225,10 +225,10 @@ def similar(
     streams: Sequence[str] = (),
     selections: Selections | None = RANDOM,
 ) -> Template:
-    """A random query with as many streams as the pattern, as alike as whole numbers permit (AJoin, Steps 1 to 3).
+    """Draw a query with as many streams as the pattern and about that similarity to it (AJoin, Steps 1 to 3).
 
-    Of the streams, the pattern's own included, those in whose place others come are drawn; where there are too few
-    others, more of the pattern's stay.
+    Which streams of the pattern are replaced by others is drawn at random; where there are too few others, more of the
+    pattern's streams stay.
     """
     if not 0 <= percent <= 100:
         raise ValueError(f"a similarity of {percent} % cannot be")
@@ -250,18 +250,18 @@ def similar(
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Neighbours of the pattern, and how many streams come before and after them in the query."""
+    """Neighbouring streams of the pattern that are kept, and how many others are before and after them in the query."""
 
     kept: tuple[str, ...]
     before: int
     after: int
 
     def streams(self, others: Sequence[str]) -> tuple[str, ...]:
-        """The query's streams, with others around those kept."""
+        """The query's streams: those kept, with others before and after them."""
         return (*others[: self.before], *self.kept, *others[self.before :])
 
     def places(self, place: int) -> int:
-        """In how many joins of the query a kept stream is."""
+        """How many joins of the query a kept stream takes part in."""
         first, last = place + self.before, len(self.kept) - 1 - place + self.after
         return (first > 0) + (last > 0)
 
@@ -270,7 +270,7 @@ class _Layout:
         return sum(min(self.places(i), len(_of(pattern, name))) for i, name in enumerate(self.kept))
 
     def chosen(self, rng: Random, pattern: Template, count: int) -> set[Used]:
-        """So many of the pattern's join attributes, no more of a stream than it has joins."""
+        """Draw ``count`` of the pattern's join attributes, at most as many of a stream as it has joins."""
         free = {name: self.places(i) for i, name in enumerate(self.kept)}
         candidates = [(name, attribute) for name in self.kept for attribute in _of(pattern, name)]
         rng.shuffle(candidates)
@@ -298,7 +298,7 @@ def _of(pattern: Template, stream: str) -> list[str]:
 def _joins(
     rng: Random, names: tuple[str, ...], pattern: Template, chosen: set[Used]
 ) -> tuple[tuple[str, str], ...]:
-    """Joins on all the chosen attributes; every other place has one that the pattern does not use of its stream."""
+    """Joins on all the chosen attributes; elsewhere, streams are joined on attributes that the pattern does not use."""
     waiting = {name: sorted(attribute for one, attribute in chosen if one == name) for name in names}
     places = {name: (i > 0) + (i < len(names) - 1) for i, name in enumerate(names)}
     attributes: dict[str, list[str]] = {}

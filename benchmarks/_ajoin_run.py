@@ -1,7 +1,7 @@
-"""Weft over AJoin's streams: sessions, and what their batches say of all queries together.
+"""Weft over AJoin's streams: sessions, and the figures of their batches for all queries together.
 
-Guarantees: what several queries share is counted once. A stream's rows are those of the query that read most of them,
-and a store that several queries name, with the same content, is one.
+Guarantees: rows and stores that several queries share are counted once. A stream's rows are those of the query that
+read the most of them, and stores of several queries with the same name and the same content count as one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def make_session(
     files_per_batch: int,
     keep: float = weft.Weights().keep,
 ) -> weft.Session:
-    """A session that knows the streams, and how fast and varied they are; ``keep`` is the price of a stored tuple."""
+    """A session with the streams and their rates and distinct values; ``keep`` is the weight of a stored tuple."""
     known = weft.StreamStatistics(rate=rate, distinct=dict.fromkeys(ATTRIBUTES, ATR_MAX))
     session = weft.Session(
         checkpoint=checkpoint,
@@ -56,7 +56,7 @@ def input_rows(progress: Progress) -> list[int]:
     for batches in progress.values():
         for batch in batches:
             rows = found.setdefault(batch.number, {})
-            for alias, one in batch.inputs.items():  # an alias of the template is its stream's name
+            for alias, one in batch.inputs.items():  # queries of the template use stream names as aliases
                 rows[alias] = max(rows.get(alias, 0), one.rows)
     return [sum(found[number].values()) for number in sorted(found)]
 

@@ -1,7 +1,8 @@
-"""When results were there to be read, and what they are.
+"""When results could be read, and a summary of them.
 
-Guarantees: times are those at which a sink made results visible, from what it left on disk, and so the same for all who
-write there. Two directories of results are alike only if, but for a chance in 2^64, they hold the same rows as often.
+Guarantees: times are those at which a sink made results visible, as told by the files it wrote, so all contenders are
+measured alike. Two directories have equal summaries only if, up to a chance of 1 in 2^64, they hold the same rows
+equally often.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ __all__ = [
     "summary",
 ]
 
-Arrivals = list[tuple[float, int]]  # seconds since 1970, results that were there from then on
+Arrivals = list[tuple[float, int]]  # seconds since 1970, and how many results could be read from then on
 
-# Results by the sources that have their id ("101": the first and the third), and a checksum of all columns.
+# How many results have an id in which sources ("101": the first and the third), and a checksum of all columns.
 Summary = tuple[dict[str, int], str]
 
 
 def of_weft(out: Path) -> Arrivals:
-    """Weft renames a directory into place for every batch, which the kernel notes as its change."""
+    """The arrivals of Weft's results; it renames a directory for every batch, which sets its change time."""
     return sorted((folder.stat().st_ctime, _rows(folder.glob("*.parquet"))) for folder in out.glob("batch=*"))
 
 
 def of_spark_stream(out: Path) -> Arrivals:
-    """Spark's file sink lists the files of a batch in its log; every tenth entry repeats those before it."""
+    """The arrivals of Spark's streaming results; its sink logs the files of a batch, every tenth entry all before."""
     logs = (out / "_spark_metadata").glob("[0-9]*")
     seen: set[Path] = set()
     found = []
@@ -50,12 +51,12 @@ def of_spark_stream(out: Path) -> Arrivals:
 
 
 def at_end(out: Path, now: float) -> Arrivals:
-    """Of a batch job, whose results are all there when it is done and not before."""
+    """The arrivals of a batch job's results, which can all be read when it is done and not before."""
     return [(now, _rows(result_files(out)))]
 
 
 def moments(arrivals: Arrivals, began: float) -> dict[str, float] | None:
-    """After how many seconds the first result was there, half of them, and the last; None without any."""
+    """After how many seconds the first result, half of them, and the last could be read; None if there are none."""
     total, so_far = sum(rows for _, rows in arrivals), 0
     found: dict[str, float] = {}
     for moment, rows in arrivals:
@@ -74,7 +75,7 @@ def result_files(out: Path) -> Iterator[Path]:
 
 
 def summary(out: Path, columns: Mapping[str, str]) -> Summary:
-    """What the results are: columns by name, and the types they are compared as."""
+    """The summary of the results in a directory; ``columns`` are compared as these types."""
     import duckdb
 
     files = [str(file) for file in result_files(out)]

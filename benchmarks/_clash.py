@@ -1,6 +1,6 @@
 """CLASH's random queries: over simulated relations (7.3.3) and over TPC-H (7.3.1).
 
-Guarantees: the same arguments give the same queries. No two queries of a workload join the same things, whatever their
+Guarantees: the same arguments give the same queries. No two queries of a workload are the same join, whatever their
 spelling; every query is connected, and no relation is in it twice.
 """
 
@@ -31,7 +31,7 @@ TRIES = 1_000  # how often in a row the same query may be drawn again
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Queries, and what they are planned by."""
+    """Queries, with the statistics they are planned by."""
 
     queries: tuple[Query, ...]
     statistics: Statistics
@@ -52,7 +52,7 @@ def random_queries(
     """Queries that each join ``span`` of the relations along a random tree of equalities (7.3.3).
 
     All relations have the same rate, and every attribute has so many values that an equality's selectivity is 1 / rate.
-    With unbounded windows and the horizon of a second, a relation holds as many tuples as arrive in one, so that a
+    With unbounded windows and a horizon of one second, a relation holds as many tuples as arrive in a second, so that a
     tuple finds one partner; with a longer horizon it finds more.
     """
     columns = tuple(f"a{i}" for i in range(attributes))
@@ -72,13 +72,13 @@ def random_queries(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of TPC-H: rows at scale factor 1, and of each column that joins its domain and distinct values."""
+    """A table of TPC-H: its rows at scale factor 1, and the domain and distinct values of each column that can join."""
 
     rows: int
     columns: dict[str, tuple[str, int]]
 
 
-# Columns of one domain contain equal values. All keys count from 0 or 1, so each of them has values of any other.
+# Columns of one domain have values in common. All keys count from 0 or 1, so any two of them have.
 TABLES = {
     "region": Table(5, {"regionkey": ("key", 5)}),
     "nation": Table(25, {"nationkey": ("key", 25), "regionkey": ("key", 5)}),
@@ -136,9 +136,9 @@ def tpch_queries(
     window: Window = UNBOUNDED,
     horizon: timedelta = timedelta(hours=1),
 ) -> Workload:
-    """Queries that begin with a random table and add random joins until they span so many (7.3.1).
+    """Queries that begin with a random table and add random joins until they span so many tables (7.3.1).
 
-    The rates bring in the scale factor within the horizon.
+    Rates are such that all rows of the scale factor arrive within the horizon.
     """
     catalog = Catalog(tuple(Stream(name, _schema(table)) for name, table in TABLES.items()))
     joins = tpch_joins()
@@ -164,8 +164,8 @@ def _schema(table: Table) -> Schema:
 
 
 def _known(table: Table, scale: float, horizon: timedelta) -> StreamStatistics:
-    """Keys grow with the scale, except where the rows do not; other domains stay."""
-    grows = table.rows > 25  # regions and nations are always as many
+    """The statistics of a table: rows and keys grow with the scale, except in tables of fixed size."""
+    grows = table.rows > 25  # the numbers of regions and nations are fixed
     distinct = {
         name: float(count * scale if domain == "key" and count > 25 else count)
         for name, (domain, count) in table.columns.items()
@@ -177,7 +177,7 @@ def _known(table: Table, scale: float, horizon: timedelta) -> StreamStatistics:
 def _distinct(
     seed: int, count: int, catalog: Catalog, window: Window, edges: Callable[[Random], Iterator[Edge]]
 ) -> tuple[Query, ...]:
-    """So many queries, each joining something else."""
+    """So many queries, no two of which are the same join."""
     rng = Random(seed)
     found: dict[str, Query] = {}
     tries = 0

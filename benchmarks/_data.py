@@ -20,12 +20,12 @@ __all__ = ["BEGIN", "SCHEMA", "Shape", "link_streams", "write_file", "write_stre
 # Five columns of eight bytes each: two keys, the time, two payloads.
 SCHEMA = "vid long, uid long, ts timestamp, n long, price double"
 
-BEGIN = 1_767_225_600  # the first row's time, in seconds since 1970; at 1970 itself Spark's first watermark stands
+BEGIN = 1_767_225_600  # the first row's time, in seconds since 1970; not 1970 itself, which is Spark's first watermark
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many rows a stream has, in how many a file, how many a second of event time, over how many keys."""
+    """How many rows a stream has, in a file, and in a second of event time, and how many keys."""
 
     rows: int
     file_rows: int
@@ -51,7 +51,7 @@ def write_streams(root: Path, names: tuple[str, ...], shape: Shape, seed: int = 
 
 
 def link_streams(source: Path, target: Path, names: tuple[str, ...], files: int) -> None:
-    """The first files of every stream once more, in another directory."""
+    """Link the first files of every stream into another directory."""
     for name in names:
         (target / name).mkdir(parents=True)
         for file in sorted((source / name).iterdir())[:files]:
@@ -61,7 +61,7 @@ def link_streams(source: Path, target: Path, names: tuple[str, ...], files: int)
 def write_file(rows: pa.Table, file: Path, number: int) -> None:
     """Write a stream's file of that number."""
     pq.write_table(rows, file)
-    # Spark takes files in the order of their age; written within a moment, all would be of one age.
+    # Spark reads files in the order of their ages, which are set apart here, since all are written within a moment.
     os.utime(file, (BEGIN + number, BEGIN + number))
 
 
@@ -72,6 +72,7 @@ def _rows(random: Any, shape: Shape, first: int, last: int) -> pa.Table:
         "uid": random.integers(0, shape.keys, numbers.size),
         "ts": pa.array(BEGIN * 1_000_000 + numbers * 1_000_000 // shape.rate).cast(pa.timestamp("us", "UTC")),
         "n": numbers,
-        "price": random.integers(0, 4_000, numbers.size) / 4,  # quarters: sums do not depend on the order
+        "price": random.integers(0, 4_000, numbers.size)
+        / 4,  # multiples of 1/4, so that sums do not depend on the order
     }
     return pa.table(columns)

@@ -1,7 +1,8 @@
-"""Results of contenders, compared.
+"""Digests by which the results of contenders are compared.
 
-Guarantees: two directories of results have the same digest only if, but for a chance in 2^64, they hold the same rows
-as often, in whatever order and files. Results of a prefix of the streams are told by the row numbers in them.
+Guarantees: two directories of results have the same digest only if, up to a chance of 1 in 2^64, they hold the same
+rows equally often, in whatever order and files. The results of a prefix of the streams are recognised by their row
+numbers.
 """
 
 from __future__ import annotations

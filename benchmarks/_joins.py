@@ -1,4 +1,4 @@
-"""The joins that are measured, and what a contender is told.
+"""The joins that are measured, and the task that a contender is given.
 
 Guarantees: every contender answers the same question: all tuples of a result lie within five seconds of event time of
 each other, which is what `[RANGE 5 SECONDS]` on every input means. The results carry the row numbers of their tuples.
@@ -23,12 +23,12 @@ class Join:
     name: str
     streams: tuple[str, ...]
     on: tuple[tuple[str, str, str], ...]  # (stream, next stream, column)
-    state_target: float | None = None  # times the faster state store
-    batch_target: float | None = None  # times the batch join
+    state_target: float | None = None  # how many times as fast as Spark's faster state store Weft shall be
+    batch_target: float | None = None  # how many times as fast as the batch join Weft shall be
 
     @property
     def outputs(self) -> tuple[tuple[str, str], ...]:
-        """What is selected: the row number of every tuple, and a payload of the first."""
+        """The selected columns: the row number of every tuple, and a payload of the first."""
         return (*((stream, "n") for stream in self.streams), (self.streams[0], "price"))
 
     def weft_sql(self) -> str:
@@ -61,17 +61,17 @@ JOINS = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one contender is to do."""
+    """The task of one contender."""
 
     join: str
     contender: str
     data: str  # the directory with a directory of files for each stream
-    work: str  # where results, in `out`, and checkpoints may go
+    work: str  # the directory for results, in `out`, and checkpoints
     rows: int  # per stream
     files_per_batch: int
     cores: int
     memory: str
-    join_state_format: int  # of Spark's RocksDB state
+    join_state_format: int  # the format of Spark's RocksDB state
     keys: int = KEYS
     rate: int = RATE
     launched: float = 0.0  # when the process was started, in seconds since 1970

@@ -35,7 +35,7 @@ class ManyTask:
 
 
 def run_many(task: ManyTask, queries: Mapping[str, str], label: str) -> dict[str, Any]:
-    """Join all that is there, and say what it took."""
+    """Join all input that there is, and give the figures of the run."""
     work = Path(task.work, label)
     session = make_session(
         task.data,
@@ -72,7 +72,7 @@ def _results(task: ManyTask, sink: Any, batches: list[Any]) -> int:
 
 
 def run_separately(task: ManyTask) -> dict[str, Any]:
-    """Each query in a session of its own, one after the other; only the state and the results are comparable."""
+    """Run each query in a session of its own, one after the other; only state and results can be compared."""
     found = []
     for name, sql in task.queries.items():
         found.append(run_many(task, {name: sql}, name))

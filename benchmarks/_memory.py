@@ -1,8 +1,9 @@
-"""The most memory that a process and all it started had at a time.
+"""The most memory that a process and all processes it started had at a time.
 
-Guarantees: what is summed is resident memory as the kernel counts it, of the whole session of processes: Python, the
-JVM, and Spark's Python workers, which leave their parent's group but not its session. Pages that forked workers share
-are counted for each of them. Taken ten times a second; None where there is no /proc.
+Guarantees: the figure is the sum of resident memory, as the kernel counts it, over the whole session of processes:
+Python, the JVM, and Spark's Python workers, which leave their parent's group but not its session. Pages that forked
+workers share are counted for each of them. Samples are taken ten times a second. The figure is None where there is no
+/proc.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def resident(session: int, root: Path = Path("/proc")) -> int:
     for entry in root.glob("[0-9]*/stat"):
         try:
             fields = entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
         if int(fields[_SESSION]) == session:
             total += int(fields[_RESIDENT]) * _PAGE
@@ -31,7 +32,7 @@ def resident(session: int, root: Path = Path("/proc")) -> int:
 
 
 class PeakMemory:
-    """Measures while it is entered."""
+    """Measures memory while its `with` block runs."""
 
     def __init__(self) -> None:
         self.bytes: int | None = None

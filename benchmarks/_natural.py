@@ -1,12 +1,13 @@
 """Queries over relations that join by the names of their attributes, as CLASH writes them: R(b), S(b, c), T(c).
 
-Guarantees: the same arguments give the same queries. Every relation has as many attributes, and every attribute is in
-as many relations. A query is a connected set of relations, joined on all they have in common; drawn twice, it is one.
+Guarantees: the same arguments give the same queries. All relations have the same number of attributes, and every
+attribute is in the same number of relations. A query is a connected set of relations, joined on all attributes they
+have in common; a query that is drawn twice counts once.
 
 7.3.3 does not say what joins its relations. If each query chose attributes at random (`_clash.random_queries`), hardly
 two would have a join in common: over 100 relations 50 queries could save nothing, where the thesis saves 15 %. If a
-relation's attributes decide what it joins with, as in all examples of the thesis, its figures come out: duplicates are
-frequent over 10 relations and rare over 100, and the savings are what it says.
+relation's attributes decide what it joins with, as in all examples of the thesis, its figures are reproduced:
+duplicates are frequent over 10 relations and rare over 100, and the savings are those of the thesis.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def natural_queries(
     attributes: int = 3,
     rate: float = 100.0,
 ) -> tuple[tuple[Query, ...], Statistics]:
-    """So many queries of ``span`` relations, less those drawn twice, and what is known of their streams.
+    """So many queries of ``span`` relations, without those drawn twice, and the statistics of their streams.
 
-    All have the same rate; an equality's selectivity is 1 / rate.
+    All streams have the same rate; an equality's selectivity is 1 / rate.
     """
     rng = Random(seed)
     names = tuple(f"r{i:0{len(str(relations - 1))}}" for i in range(relations))
@@ -53,7 +54,7 @@ def natural_queries(
 
 
 def _dealt(rng: Random, names: tuple[str, ...], attributes: int) -> Attributes:
-    """As many attributes as relations, dealt out so that no relation has one twice."""
+    """The attributes of each relation, dealt out so that none has one twice; there are as many as relations."""
     deck = [f"a{i}" for i in range(len(names)) for _ in range(attributes)]
     rng.shuffle(deck)
     while twice := [i for i in range(len(deck)) if deck[i] in _hand(deck, i, attributes)]:
@@ -64,7 +65,7 @@ def _dealt(rng: Random, names: tuple[str, ...], attributes: int) -> Attributes:
 
 
 def _hand(deck: list[str], i: int, attributes: int) -> list[str]:
-    """What a relation was dealt before its ``i``-th attribute."""
+    """The attributes that a relation was dealt before its ``i``-th."""
     return deck[i - i % attributes : i]
 
 

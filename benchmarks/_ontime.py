@@ -2,8 +2,8 @@
 
 Guarantees: a flight is a function of its id and the seed, whatever others are asked for with it, so files of any rows
 in any order agree. Columns agree with each other: flights that were cancelled never departed, delays are differences of
-times, and the causes of a delay of 15 minutes or more add up to it. Numbers are `int`, all else text; NULLs are where
-the real data has them.
+times, and the causes of a delay of 15 minutes or more add up to it. Numbers are `int`, all other columns are texts, and
+NULLs are where the real data has them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class OnTime:
     # Randomness
 
     def share(self, what: str) -> Shares:
-        """Uniform over [0, 1), for each flight and anything that is to be drawn (splitmix64)."""
+        """Uniform numbers over [0, 1), by flight and by the name of what is drawn (splitmix64)."""
         salt = zlib.crc32(f"{self._seed} {what}".encode()) * _GOLDEN % 2**64
         mixed = (self._ids.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + np.uint64(salt)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -96,47 +96,47 @@ class OnTime:
         return np.asarray((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11), np.float64) * 2.0**-53
 
     def below(self, what: str, limit: int) -> Numbers:
-        """Uniform whole numbers from 0."""
+        """Uniform whole numbers from 0 to below the limit."""
         return (self.share(what) * limit).astype(np.int64)
 
     def often_first(self, what: str, limit: int) -> Numbers:
-        """Whole numbers from 0, small ones more often: large carriers and airports come first."""
+        """Whole numbers from 0, small ones more often, since large carriers and airports come first."""
         return (self.share(what) ** 2 * limit).astype(np.int64)
 
     def waiting(self, what: str, mean: float) -> Numbers:
-        """Minutes, exponentially distributed."""
+        """Exponentially distributed minutes with that mean."""
         return (-mean * np.log1p(-self.share(what))).astype(np.int64)
 
     # What columns have in common
 
     @cached_property
     def date(self) -> npt.NDArray[np.datetime64]:
-        """The day; 2008 had 366."""
+        """The day of the flight; 2008 had 366."""
         return _AT_FIRST + self.below("date", 366).astype("timedelta64[D]")
 
     @cached_property
     def cancelled(self) -> Mask:
-        """About one in fifty."""
+        """Whether the flight was cancelled, as about one in fifty was."""
         return self.share("cancelled") < 0.0196
 
     @cached_property
     def diverted(self) -> Mask:
-        """Few."""
+        """Whether the flight was diverted, as few were."""
         return ~self.cancelled & (self.share("diverted") < 0.0025)
 
     @cached_property
     def origin(self) -> Numbers:
-        """The first airport's number."""
+        """The number of the airport of departure."""
         return self.often_first("origin", len(_AIRPORTS))
 
     @cached_property
     def destination(self) -> Numbers:
-        """Another airport's number."""
+        """The number of the airport of arrival, which is another one."""
         return (self.origin + 1 + self.often_first("destination", len(_AIRPORTS) - 1)) % len(_AIRPORTS)
 
     @cached_property
     def distance(self) -> Numbers:
-        """In miles, the same both ways; airports are scattered over a rectangle."""
+        """The distance in miles, the same both ways; airports are scattered over a rectangle."""
         east, north = (np.arange(len(_AIRPORTS)) * step % 1 for step in (0.7548776662, 0.5698402910))
         apart: Shares = np.hypot(
             2_400 * (east[self.origin] - east[self.destination]),
@@ -146,12 +146,12 @@ class OnTime:
 
     @cached_property
     def planned_departure(self) -> Numbers:
-        """In minutes of the day, from 5:00 to 22:55."""
+        """The planned departure in minutes of the day, from 5:00 to 22:55."""
         return 300 + 5 * self.below("departure", 216)
 
     @cached_property
     def planned_minutes(self) -> Numbers:
-        """How long it should take."""
+        """The planned duration in minutes."""
         return self.distance * 2 // 15 + 40
 
     @cached_property
@@ -161,28 +161,28 @@ class OnTime:
 
     @cached_property
     def taxi_in(self) -> Numbers:
-        """Minutes."""
+        """Minutes of taxiing."""
         return 2 + self.waiting("taxi in", 5)
 
     @cached_property
     def taxi_out(self) -> Numbers:
-        """Minutes."""
+        """Minutes of taxiing."""
         return 5 + self.waiting("taxi out", 11)
 
     @cached_property
     def minutes(self) -> Numbers:
-        """How long it took."""
+        """The actual duration in minutes."""
         return self.taxi_out + self.air + self.taxi_in
 
     @cached_property
     def departure_delay(self) -> Numbers:
-        """In minutes; most leave a little early."""
+        """The delay of the departure in minutes; most flights leave a little early."""
         early, late = -self.below("early", 11), self.waiting("late", 30)
         return np.where(self.share("punctual") < 0.6, early, late)
 
     @cached_property
     def arrival_delay(self) -> Numbers:
-        """In minutes."""
+        """The delay of the arrival in minutes."""
         return self.departure_delay + self.minutes - self.planned_minutes
 
     def clock(self, minutes: Numbers) -> Numbers:
@@ -191,7 +191,7 @@ class OnTime:
         return of_day // 60 * 100 + of_day % 60
 
     def _cause(self, name: str) -> Numbers:
-        """What part of the delay is due to one cause: of what is left by those before it, the last one all."""
+        """The minutes of delay due to one cause; each takes a part of what those before it left, the last takes all."""
         left = np.maximum(self.arrival_delay, 0)
         for cause, often in _CAUSES.items():
             due = (left * self.share(cause)).astype(np.int64)

@@ -25,23 +25,23 @@ STREAMS = ("v", "w")
 
 @dataclass(frozen=True, slots=True)
 class PairRun:
-    """What every batch did, and how long it took."""
+    """The figures of every batch of a run, and how long it took."""
 
     batches: Sequence[BatchMetrics]
-    seconds: Sequence[float]  # alone: from the commit of the batch before
-    latencies: Sequence[float]  # from look to commit
+    seconds: Sequence[float]  # since the commit of the batch before
+    latencies: Sequence[float]  # from looking for input to the commit
 
     def rows(self, first: int) -> int:
-        """The input rows from a batch on."""
+        """How many input rows there were from a batch on."""
         return sum(one.rows for batch in self.batches[first:] for one in batch.inputs.values())
 
     def results(self, first: int) -> int:
-        """The results from a batch on."""
+        """How many results there were from a batch on."""
         return sum(batch.results for batch in self.batches[first:])
 
     @property
     def stored(self) -> int:
-        """The rows held at the end."""
+        """How many rows were stored at the end."""
         return sum(store.rows for store in self.batches[-1].stores.values())
 
 
@@ -50,8 +50,8 @@ def run_pair(
 ) -> PairRun:
     """Join V.vid = W.vid within so many seconds, a file of each stream a batch.
 
-    All files are there at once, so that batches follow, and overlap, each other; or, ``one_by_one``, those of a batch
-    come when the batch before is committed.
+    All files are there from the start, so that batches follow each other at once and overlap. With ``one_by_one``, the
+    files of a batch appear when the batch before is committed.
     """
     known = weft.StreamStatistics(rate=shape.rate, distinct={"vid": shape.keys})
     session = weft.Session(
@@ -82,7 +82,7 @@ def run_pair(
 
 
 def _feed(session: weft.Session, data: Path, read: Path) -> None:
-    """Put down the files of one batch after the other, under their names at once."""
+    """Put the files into the read directory, batch by batch, each by a rename."""
     running: Any = session._last_run
     files = {name: sorted((data / name).iterdir()) for name in STREAMS}
     for batch, several in enumerate(zip(*files.values(), strict=True)):
@@ -90,7 +90,7 @@ def _feed(session: weft.Session, data: Path, read: Path) -> None:
             os.link(file, read / f".{name}")
         for name, file in zip(
             STREAMS, several, strict=True
-        ):  # so that both are seen by one look, nearly always
+        ):  # so that one look nearly always sees both files
             os.rename(read / f".{name}", read / name / file.name)
         session.process_all_available()
         if batch % 50 == 49:

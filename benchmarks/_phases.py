@@ -1,6 +1,6 @@
 """Where the time of Weft's batches goes, measured from outside: functions of the loop are timed while it runs.
 
-Guarantees: outside its context everything is as it was.
+Guarantees: when the context ends, the timed functions are restored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.sinks.parquet import ParquetSink
 
 __all__ = ["Phases"]
 
-# What is timed, in the order of a batch, and what the table calls it.
+# The functions that are timed, in the order of a batch, and their labels in the table.
 _TIMED: tuple[tuple[type, str, str], ...] = (
     (Intake, "look", "look for files"),
     (Decider, "new", "decide"),
@@ -35,7 +35,7 @@ _TIMED: tuple[tuple[type, str, str], ...] = (
 
 
 class Phases:
-    """Times of phases, in seconds, by what they are called."""
+    """Times of phases, in seconds, by label."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {label: [] for _, _, label in _TIMED}
@@ -63,7 +63,7 @@ class Phases:
         return timed
 
     def rows(self, drop: int) -> Iterator[tuple[str, list[float]]]:
-        """Phases and their times, without the first ones; looks that found nothing are few."""
+        """Phases and their times, without the first ``drop``; few of the looks for input found nothing."""
         for label, seconds in self.seconds.items():
             if len(seconds) > drop:
                 yield label, seconds[drop:]

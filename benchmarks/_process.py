@@ -1,7 +1,8 @@
-"""Runs a contender in a process of its own, so that nobody profits from what another has warmed up.
+"""Runs a contender in a process of its own, so that none profits from what another has warmed up.
 
 Guarantees: the contender gets its task as JSON and answers with JSON; lines it marks as progress appear on standard
-error; when it fails or takes too long, it ends with all it started, and the end of what it said is shown.
+error. If it fails or takes too long, it is ended with all processes it started, and the last lines of its output are
+shown.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class ContenderError(Exception):
 
 
 def say(text: str) -> None:
-    """A line of progress, on standard error."""
+    """Print a line of progress on standard error."""
     print(f"{_MARK}{text}", file=sys.stderr, flush=True)
 
 
 def run_alone(module: str, task: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    """What `python -m module` makes of a task, to which the time of its launch is added."""
+    """The answer of `python -m module` to a task, to which the time of the launch is added."""
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder, "task.json"), Path(folder, "answer.json")
         question.write_text(json.dumps({**task, "launched": time.time()}), encoding="utf-8")
@@ -58,14 +59,14 @@ def run_alone(module: str, task: Mapping[str, Any], timeout: float) -> dict[str,
 
 
 def _follow(process: subprocess.Popen[str], timeout: float) -> str:
-    """Wait for the end, passing progress on; the last lines of everything else."""
+    """Wait for the end while passing progress on, and return the last lines of all other output."""
     last: deque[str] = deque(maxlen=40)
     alarm = threading.Timer(timeout, _end, (process,))
     alarm.daemon = True
     alarm.start()
     try:
         for line in process.stderr or ():
-            if _MARK in line:  # not always at its beginning: Spark draws bars that do not end their line
+            if _MARK in line:  # not always first, since Spark prints progress bars without an end of line
                 print(line[line.index(_MARK) :], end="", file=sys.stderr, flush=True)
             else:
                 last.append(line)
@@ -79,7 +80,7 @@ def _follow(process: subprocess.Popen[str], timeout: float) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the contender and what it started: its group is its own."""
+    """End the contender and what it started, which are the processes of its own group."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

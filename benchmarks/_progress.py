@@ -1,8 +1,8 @@
-"""What batches took: Spark's by its own records of a streaming query, Weft's by its own of a session.
+"""The times of batches: Spark's from its records of a streaming query, Weft's from those of a session.
 
-Guarantees: they are measured alike, from when a batch begins to look for input until it is committed; where Weft's
+Guarantees: both are measured alike, from when a batch begins to look for input until it is committed; where Weft's
 batches overlap, each counts from the commit of the one before, so that their sum is the time that all took. Jobs are
-those of the query's run. The query may have ended, but its Spark session must still be there.
+those of the query's run. The query may have ended, but its Spark session must still exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["batch_seconds", "jobs_and_stages", "wait_for", "wait_for_weft", "wef
 
 
 def weft_batches(session: weft.Session) -> list[tuple[int, float, float]]:
-    """Of every committed batch with input: its number, the seconds it took alone, and those from look to commit."""
+    """Each committed batch with input: its number, its seconds since the commit before, and those since its look."""
     running: Any = session._last_run
     history, found, last = running.loop.history, [], 0.0
     brought = {m.number for _, m in history.batches if any(one.rows for one in m.inputs.values())}
@@ -35,7 +35,7 @@ def weft_seconds(session: weft.Session) -> list[float]:
 
 
 def wait_for_weft(session: weft.Session, name: str) -> None:
-    """Wait for the end of a session that was started with what is there, saying how far it is."""
+    """Wait until a session has joined all input that there is, and print its progress."""
     told = 0
     while not session.await_termination(2):
         seconds = weft_seconds(session)
@@ -45,7 +45,7 @@ def wait_for_weft(session: weft.Session, name: str) -> None:
 
 
 def batch_seconds(query: Any) -> list[float]:
-    """How long every batch of a streaming query of Spark's took, oldest first; triggers without one do not count."""
+    """How long every batch of Spark's streaming query took, oldest first; triggers without a batch do not count."""
     done = [entry for entry in query.recentProgress if "addBatch" in entry.durationMs]
     return [entry.durationMs["triggerExecution"] / 1000 for entry in done]
 
@@ -60,7 +60,7 @@ def jobs_and_stages(spark: Any, group: object, batches: int = 1) -> tuple[float,
 
 
 def wait_for(query: Any, name: str) -> None:
-    """Wait for the end of a query, saying how far it is; its error is raised."""
+    """Wait for the end of a query, and print its progress; raise its error, if it has one."""
     told = 0
     while not query.awaitTermination(2):
         done = len(batch_seconds(query))

@@ -1,7 +1,7 @@
-"""Runs the contenders over one join, compares their results and shows what each took.
+"""Runs the contenders over one join, compares their results and shows the figures of each.
 
-Guarantees: the contenders run one after the other, each in a fresh process; results that differ are told and give the
-exit code 1.
+Guarantees: the contenders run one after the other, each in a fresh process; results that differ are reported and give
+the exit code 1.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ settings it makes for itself, and is told the streams' rates and numbers of keys
 
 
 def race(name: str, description: str, arguments: list[str]) -> int:
-    """The benchmark of a join: print its table and verdicts."""
+    """Run the benchmark of a join, and print its table and verdicts."""
     options = _options(name, description, arguments)
     join = JOINS[name]
-    # Rich takes a file or pipe to be 80 columns wide, and cuts what does not fit.
+    # Rich assumes that a file or pipe is 80 columns wide, and cuts what does not fit.
     console = Console(width=None if sys.stdout.isatty() else 120)
     with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
         track = Track.prepare(Path(folder), join, options)
@@ -70,7 +70,7 @@ def race(name: str, description: str, arguments: list[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a contender."""
+    """The outcome of a contender's run."""
 
     figures: Figures | None
     results: Digest | None
@@ -84,7 +84,7 @@ class Track:
     root: Path
     join: Join
     shape: Shape
-    prefix: int  # rows of a stream for those that are slow
+    prefix: int  # how many rows of a stream the slow contenders get
     options: Any
 
     @classmethod
@@ -120,7 +120,7 @@ class Track:
         return float(self.options.timeout)
 
     def _judged(self, figures: Figures, results: Digest, rows: int) -> Outcome:
-        """The contender's results against those of Weft, which runs first."""
+        """The outcome, with the contender's results compared with those of Weft, which runs first."""
         reference = self.root / "weft" / "out"
         expected = digest(str(reference), self.join.streams, rows) if reference.exists() else results
         if results == expected:

@@ -25,7 +25,7 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a contender took."""
+    """The figures of a contender."""
 
     rows_per_stream: int
     total: float  # seconds from the launch of its process to the last result
@@ -40,7 +40,7 @@ class Figures:
     state_to_arrow: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, with the rates."""
+        """The figures as plain data, with the rates."""
         return {**asdict(self), "cold_rate": self.cold_rate, "steady_rate": self.steady_rate}
 
     @property
@@ -50,7 +50,7 @@ class Figures:
 
     @property
     def steady_rate(self) -> float | None:
-        """Input rows per second from the second batch on; of a batch job, which was warmed up before, of all."""
+        """Input rows per second from the second batch on; for a batch job, which was warmed up before, of all rows."""
         if len(self.rows) == 1 and self.state is None:
             return self.rows[0] / self.seconds[0]
         return sum(self.rows[1:]) / sum(self.seconds[1:]) if len(self.rows) > 1 else None
@@ -62,7 +62,7 @@ class Figures:
 
 
 def percentile(ascending: list[float], share: float) -> float:
-    """The value that such a share does not exceed."""
+    """The value that this share of the values does not exceed."""
     return ascending[max(0, math.ceil(share * len(ascending)) - 1)]
 
 
@@ -70,7 +70,7 @@ Show = Callable[[Figures], str]
 
 
 def figures_table(join: Join, rows: int, figures: Mapping[str, Figures]) -> Table:
-    """One column per contender."""
+    """The table of figures, with one column per contender."""
     table = Table(
         title=f"{join.name}: {len(join.streams)} streams of {rows:,} rows",
         caption="without start-up: from the second batch on; the batch join in a session warmed by a small one",
@@ -84,7 +84,7 @@ def figures_table(join: Join, rows: int, figures: Mapping[str, Figures]) -> Tabl
 
 
 def _lines(weft: Figures | None) -> dict[str, Show]:
-    """What is shown of each contender, by heading."""
+    """The lines of the table, by heading: functions that show a figure of a contender."""
 
     def ratio(one: Figures) -> str:
         return _shown(_ratio(weft, one), "{:.2f} ×") if weft is not None and one is not weft else "–"
@@ -120,7 +120,7 @@ def _ratio(weft: Figures, peer: Figures) -> float | None:
 
 
 def verdicts(join: Join, figures: Mapping[str, Figures]) -> list[tuple[str, bool]]:
-    """Each target with what was measured, and whether it was reached."""
+    """Each target with the figure that was measured, and whether it was reached."""
     weft = figures.get("weft")
     if weft is None:
         return []

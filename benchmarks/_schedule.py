@@ -1,7 +1,7 @@
-"""When queries come and go: AJoin's scenarios SC1 and SC2.
+"""The times at which queries come and go in AJoin's scenarios SC1 and SC2.
 
-Guarantees: plain data, in the order of time; the same arguments give the same changes. A query is deleted after it was
-created, and a name is used once.
+Guarantees: a schedule is plain data, in the order of time; the same arguments give the same changes. A query is deleted
+after it was created, and a name is used once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SCENARIOS = ("SC1", "SC2")
 
 
 class Change(NamedTuple):
-    """What is asked for, so many seconds after the beginning."""
+    """A request, so many seconds after the beginning."""
 
     moment: float
     kind: str  # create, delete

@@ -1,7 +1,7 @@
 """The process of one contender over flights: `python -m benchmarks._sopj_run TASK ANSWER`, both JSON files.
 
-Guarantees: all answer the query of SOPJ's section IV-C, from the same CSV files with their schema given, and write
-Parquet. Nobody is warmed up: what a contender compiles is part of its time, that of getting Spark is told apart.
+Guarantees: all contenders answer the query of SOPJ's section IV-C, from the same CSV files with their schema given, and
+write Parquet. None is warmed up: compiling is part of a contender's time; the time to start Spark is given separately.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from benchmarks._progress import wait_for
 
 __all__ = ["CONTENDERS", "SopjTask", "outer_join", "output_columns"]
 
-Columns = dict[str, dict[str, str]]  # by source, then name: the type
+Columns = dict[str, dict[str, str]]  # the types, by source and by column
 
 _FAR = "TIMESTAMP '9000-01-01'"
 
 
 @dataclass(frozen=True, slots=True)
 class SopjTask:
-    """What one contender is to do."""
+    """The task of one contender."""
 
     contender: str
     data: str  # the directory with a directory of files for each source
-    work: str  # where results, in `out`, and checkpoints may go
+    work: str  # the directory for results, in `out`, and checkpoints
     columns: Columns
     rows: int  # of the whole data set
     files_per_batch: int
@@ -61,7 +61,7 @@ class SopjTask:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """When a contender began to process, and when its results were there."""
+    """When a contender began to process, and when its results could be read."""
 
     began: float
     arrivals: Arrivals
@@ -86,7 +86,7 @@ def outer_join(columns: Columns) -> str:
 
 
 def run_weft(task: SopjTask) -> Ran:
-    """Weft over the files as streams that end."""
+    """Run Weft over the files as streams that end."""
     import weft
     from weft.runtime.spark.session import create_spark
 
@@ -110,7 +110,7 @@ def run_weft(task: SopjTask) -> Ran:
 
 
 def run_batch(task: SopjTask) -> Ran:
-    """Spark SQL, which the paper compares with."""
+    """Run Spark SQL as a batch job, which the paper compares with."""
     spark = _spark(task, {"spark.sql.shuffle.partitions": str(task.shuffle_partitions)})
     began = _ready(task)
     for name in SOURCES:
@@ -121,7 +121,7 @@ def run_batch(task: SopjTask) -> Ran:
 
 
 def run_stream(task: SopjTask) -> Ran:
-    """Spark's streaming join of the same query; Spark refuses it, which is the answer."""
+    """Run the same query as a streaming join of Spark's; Spark refuses it, and the refusal is the answer."""
     spark = _spark(task, _streaming(task))
     began = _ready(task)
     for name in SOURCES:
@@ -130,10 +130,10 @@ def run_stream(task: SopjTask) -> Ran:
 
 
 def run_timed(task: SopjTask) -> Ran:
-    """Spark's streaming join with what it needs added to query and data.
+    """Run Spark's streaming join, with what it needs added to query and data.
 
-    Ids become event times, so that a watermark can say that an id will not come any more; it stays behind all of
-    them until a row from the far future in each source, the last one, ends the wait.
+    Ids become event times, so that a watermark can say that an id will not come any more. The watermark stays behind
+    all ids until the last row of each source, which is from the far future, moves it past them.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -146,8 +146,8 @@ def run_timed(task: SopjTask) -> Ran:
         for place, source in enumerate(SOURCES, 1)
     )
     both = f1.join(f2, F.expr("id1 = id2 AND ts1 = ts2"), "full_outer")
-    # One event time per stream: two are refused, and so is a new watermark. That this one has a watermark can be
-    # told by its metadata alone; Spark then passes the watermark on by itself.
+    # A stream may have only one event time: Spark refuses two, and it refuses a second watermark. So only the metadata
+    # of the column say that it has a watermark; Spark then passes the watermark on by itself.
     time_ = F.coalesce("ts1", "ts2").alias("ts12", metadata=f1.schema["ts1"].metadata)
     both = both.select(*(name for name in both.columns if name not in ("ts1", "ts2")), time_)
     joined = both.join(f3, F.expr("COALESCE(id1, id2) = id3 AND ts12 = ts3"), "full_outer")
@@ -156,7 +156,7 @@ def run_timed(task: SopjTask) -> Ran:
 
 
 def run_duckdb(task: SopjTask) -> Ran:
-    """DuckDB on the same cores."""
+    """Run DuckDB on as many cores."""
     import duckdb
 
     connection = duckdb.connect(config={"threads": task.cores, "preserve_insertion_order": False})
@@ -186,7 +186,7 @@ def _spark(task: SopjTask, settings: dict[str, str]) -> Any:
 
 
 def _streaming(task: SopjTask) -> dict[str, str]:
-    """As many partitions as cores, since each holds a state store; the end needs a batch without data."""
+    """Settings for streams: a partition per core, as each has a state store; the end needs a batch without data."""
     return {"spark.sql.shuffle.partitions": str(task.cores), "spark.sql.session.timeZone": "UTC"}
 
 
@@ -196,7 +196,7 @@ def _stream(spark: Any, task: SopjTask, source: str, data: str, place: int | Non
     frame = reader.option("maxFilesPerTrigger", task.files_per_batch).csv(f"{data}/{source}")
     if place is None:
         return frame
-    # Not from 1970 on: that is Spark's first watermark, and what is not after it is late.
+    # Event times do not begin at 1970, which is Spark's first watermark, since rows that are not after it are late.
     near = f"timestamp_seconds({BEGIN} + id{place})"
     moment = f"CASE WHEN id{place} < 0 THEN {_FAR} ELSE {near} END AS ts{place}"
     return frame.withColumnRenamed("id", f"id{place}").selectExpr("*", moment)
@@ -211,7 +211,7 @@ def _run_stream(task: SopjTask, frame: Any, began: float) -> Ran:
 
 
 def _add_ends(task: SopjTask, data: Path) -> None:
-    """The same files, and after them one with the row that ends its source; ids of these are negative."""
+    """Link the same files, and add one with the row that ends its source; the ids of these rows are negative."""
     for place, source in enumerate(SOURCES, 1):
         folder = data / source
         folder.mkdir(parents=True)

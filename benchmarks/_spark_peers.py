@@ -1,8 +1,8 @@
 """Spark's own joins as contenders: stream–stream with either state store, and batch.
 
-Guarantees: the settings that suit them. As many shuffle partitions as cores for streams (each holds a state store), two
-per core with adaptive execution for the batch; no batches without data; only the columns the join needs; RocksDB with
-changelog checkpoints and the join's newest state format. Spark keeps one event time per stream, so a chain
+Guarantees: Spark has the settings that suit it: as many shuffle partitions as cores for streams (each holds a state
+store), two per core with adaptive execution for the batch; no batches without data; only the columns the join needs;
+RocksDB with changelog checkpoints and the join's newest state format. Spark keeps one event time per stream, so a chain
 of two joins carries the first stream's time on as a number and checks it after the second join.
 """
 
@@ -30,7 +30,7 @@ _ROCKSDB = {
 
 
 def run_streaming(join: Join, task: Task) -> dict[str, Any]:
-    """Spark's stream–stream join."""
+    """Run Spark's stream–stream join."""
     spark = plain_spark(task.contender, task.cores, task.memory, _streaming_settings(task))
     say(f"{task.contender}: Spark is there")
     writer = _joined(join, {name: _stream(spark, task, name) for name in join.streams}).writeStream
@@ -62,7 +62,7 @@ def _streaming_settings(task: Task) -> dict[str, str]:
 
 
 def plain_spark(name: str, cores: int, memory: str, settings: Mapping[str, str]) -> SparkSession:
-    """Spark as anybody would start it, with some settings."""
+    """A Spark session as a user would start it, with some settings."""
     builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
     common = {"spark.ui.enabled": "false", "spark.driver.memory": memory}
     for name, value in {**common, **settings}.items():
@@ -79,7 +79,7 @@ def _stream(spark: SparkSession, task: Task, name: str) -> DataFrame:
 
 
 def _joined(join: Join, frames: dict[str, DataFrame]) -> DataFrame:
-    """Two-way joins one after the other; the columns no later one reads are left out on the way by Spark itself."""
+    """Two-way joins one after the other; Spark itself drops the columns that no later join reads."""
     found = frames[join.streams[0]]
     times = []
     for left, right, column in join.on:
@@ -96,7 +96,7 @@ def _joined(join: Join, frames: dict[str, DataFrame]) -> DataFrame:
 
 
 def _state(done: list[Any]) -> dict[str, float]:
-    """Bytes per stored row after the batch with the most of them."""
+    """The bytes per stored row after the batch with the most stored rows."""
 
     def rows(entry: Any) -> int:
         return sum(operator.numRowsTotal for operator in entry.stateOperators)
@@ -109,7 +109,7 @@ def _state(done: list[Any]) -> dict[str, float]:
 
 
 def run_batch(join: Join, task: Task) -> dict[str, Any]:
-    """Spark's batch join of all rows, after the same join of one file of each stream."""
+    """Run Spark's batch join of all rows, after a warm-up with one file of each stream."""
     spark = plain_spark(
         task.contender, task.cores, task.memory, {"spark.sql.shuffle.partitions": str(2 * task.cores)}
     )

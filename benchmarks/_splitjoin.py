@@ -39,19 +39,19 @@ SCHEMAS = {
     "r": "x int, y float, z string, ts timestamp",
     "s": "a int, b float, c double, d boolean, ts timestamp",
 }
-_GRID = 64  # a float is a multiple of its inverse
+_GRID = 64  # floats are multiples of one divided by this
 _TEXT = 20  # characters
 _SEED_OF = {"r": 0, "s": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Streams that fill a window of so many tuples with large files, then go on in files that are a batch each."""
+    """Streams that fill a window of ``size`` tuples with large files, and go on in files that are a batch each."""
 
     size: int  # tuples of the window
-    fill_rows: int  # of a file, at most
+    fill_rows: int  # the most rows of a file that fills the window
     batch_rows: int
-    batches: int  # after the window is full
+    batches: int  # how many follow when the window is full
     domain: int = 10_000  # values are uniform over 1 to this
     seed: int = 7
 
@@ -68,7 +68,7 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """What tells these files from others."""
+        """A name that distinguishes these files from those of other shapes."""
         shape = (self.size, self.fill_rows, self.batch_rows, self.batches, self.domain, self.seed)
         return "splitjoin-" + "-".join(map(str, shape))
 
@@ -83,7 +83,7 @@ def sql(kind: str, size: int) -> str:
 
 
 def matches_per_tuple(size: int, domain: int) -> float:
-    """How many partners a tuple has in a full window, about: borders left out."""
+    """About how many partners a tuple has in a full window, without regard to the borders of the domain."""
     return size * min(1.0, (2 * BAND + 1) / domain) * min(1.0, 2 * BAND / domain)
 
 
@@ -93,7 +93,7 @@ def window_text(size: int) -> str:
 
 
 def kept_data(root: Path, shape: Shape) -> Path:
-    """The files of both streams below a directory, written unless they are there."""
+    """The directory with the files of both streams, which are written unless they exist."""
     folder = root / shape.name
     if not folder.exists():
         partial = root / f"{shape.name}.partial"

@@ -1,4 +1,4 @@
-"""What was measured in SplitJoin's benchmark, and the verdicts on it.
+"""The figures of SplitJoin's benchmark, and the verdicts on them.
 
 Guarantees: no verdict rests on a figure that was not measured.
 """
@@ -29,15 +29,18 @@ __all__ = [
 ]
 
 RATE_TARGET = 100_000  # tuples a second
-LOOPS_TARGET = 50  # times the nested loops
-ORDER_TARGET = 0.15  # of the throughput without order
-LARGE, CORES = 1 << 21, 2  # where the targets hold
-PAPER = {"time": 4_400, "count": 5_200}  # tuples a second on 28 cores: 15 minutes, 2^21 tuples
+LOOPS_TARGET = 50  # times as fast as the nested loops
+ORDER_TARGET = 0.15  # the part of the throughput that order may cost
+LARGE, CORES = 1 << 21, 2  # the window and the cores for which the targets hold
+PAPER = {
+    "time": 4_400,
+    "count": 5_200,
+}  # the paper's tuples a second on 28 cores, with windows of 15 minutes or 2^21 tuples
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is measured: windows, cores and partitions, values, order, sink."""
+    """A case to measure: its windows, cores, partitions, values, order and sink."""
 
     kind: str
     size: int
@@ -55,7 +58,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """What every batch did; those from ``skip`` to the last but one are measured."""
+    """The figures of every batch; batches from ``skip`` to the last but one are measured."""
 
     skip: int
     rows: list[int]  # of both streams
@@ -69,7 +72,7 @@ class Steady:
 
     @property
     def cycles(self) -> list[float]:
-        """The seconds of every measured batch, until the next one begins; ascending."""
+        """The seconds from the start of every measured batch to the start of the next, ascending."""
         times = self.started[self.skip :]
         return sorted(after - before for before, after in pairwise(times))
 
@@ -89,18 +92,18 @@ class Steady:
         return sum(self.results[self.measured]) / sum(self.rows[self.measured])
 
     def share(self, place: int) -> float:
-        """The mean seconds of a part of the batches."""
+        """The mean seconds of one phase of the measured batches."""
         return statistics.mean(one[place] for one in self.seconds[self.measured])
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What a peer made of a batch; without seconds, ``note`` says why there are none."""
+    """The result of a peer for a batch; if there are no seconds, ``note`` says why."""
 
     tuples: int = 0
     seconds: float | None = None
     results: int | None = None
-    expected: int | None = None  # Weft's results or, where only some tuples were joined, another peer's
+    expected: int | None = None  # results of Weft or, where only some tuples were joined, of another peer
     note: str = ""
 
     @property
@@ -110,13 +113,13 @@ class Peer:
 
     @property
     def differs(self) -> bool:
-        """Whether its results are not those expected."""
+        """Whether the number of results is not the expected one."""
         return None not in (self.results, self.expected) and self.results != self.expected
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Visits at a rate of tuples a second, of both streams; `kept_up` says whether it is below saturation."""
+    """Visits at a rate of tuples a second of both streams; `kept_up` says whether the rate is below saturation."""
 
     case: Case
     rate: float
@@ -144,7 +147,7 @@ class Latency:
 
 @dataclass(slots=True)
 class Report:
-    """All that was measured, by section, and what went wrong."""
+    """All figures, by section, and the errors of runs that failed."""
 
     throughput: dict[Case, Steady] = field(default_factory=dict)
     peers: dict[Case, dict[str, Peer]] = field(default_factory=dict)
@@ -155,7 +158,7 @@ class Report:
     troubles: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, with the rates."""
+        """The report as plain data, with the rates."""
 
         def runs(found: Mapping[Case, Steady]) -> list[dict[str, Any]]:
             return [{**asdict(case), **asdict(one), "rate": one.rate} for case, one in found.items()]
@@ -192,7 +195,7 @@ def without_order(found: Mapping[Case, Steady]) -> Steady | None:
 
 
 def verdicts(report: Report) -> list[tuple[str, bool | None]]:
-    """Each target with what was measured, and whether it was reached; None if that was not measured."""
+    """Each target with its figure, and whether it was reached; None if it was not measured."""
     return [*_rate_verdicts(report), *_loops_verdicts(report), _order_verdict(report)]
 
 

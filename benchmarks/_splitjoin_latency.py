@@ -1,8 +1,8 @@
 """Visiting latency (SplitJoin, section 7.3): `python -m benchmarks._splitjoin_latency TASK ANSWER`, both JSON files.
 
 Guarantees: the windows are full before the clock starts; then a file of each stream appears every so many seconds,
-whatever the session does. A tuple arrives when its file does, and its results are there when the sink's function is
-called with them. Values are uniform, so every file may expect as many results, and all files count alike.
+whatever the session does. A tuple arrives when its file does, and its results arrive when the sink's function is called
+with them. Values are uniform, so all files may expect equally many results, and all count alike.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTS = ("waiting", "reading and routing", "probing and storing", "scheduling an
 
 @dataclass(frozen=True, slots=True)
 class LatencyTask:
-    """A run of Weft, and how its input comes: so many files at once, the others one by one."""
+    """A run of Weft whose input comes in two ways: the first files at once, the others one by one."""
 
     weft: dict[str, Any]  # a WeftTask
     filling: int  # files of each stream that are there at first
@@ -43,7 +43,7 @@ class LatencyTask:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """From the arrival of a file to its results at the sink, in seconds, and what they are made of."""
+    """The seconds from the arrival of a file to its results at the sink, and the parts they consist of."""
 
     stream: str
     file: int
@@ -53,7 +53,7 @@ class Visit:
 
 
 def run_latency(task: LatencyTask) -> dict[str, Any]:
-    """Run at the given rate; every visit that counts, and how many tuples there were in how many batches."""
+    """Run at the given rate; give every visit that counts, and the numbers of tuples and batches."""
     one = WeftTask(**task.weft)
     incoming = Path(one.work, "in")
     files = {name: sorted(Path(one.data, name).iterdir()) for name in SCHEMAS}
@@ -92,7 +92,7 @@ def visits(
     arrived: Mapping[int, float],
     delivered: Mapping[int, float],
 ) -> Iterator[Visit]:
-    """The visit of every file whose arrival is known, found by counting rows: files are read in their order.
+    """The visit of every file whose arrival is known; files are read in order, so counting rows tells its batch.
 
     ``rows`` are those of each stream's files, ``arrived`` and ``delivered`` are times by file and by batch.
     """
@@ -109,7 +109,7 @@ def visits(
 def _visit(
     stream: str, file: int, batch: BatchMetrics, arrived: float, delivered: Mapping[int, float]
 ) -> Visit:
-    end = delivered.get(batch.number, batch.started + batch.elapsed)  # without results nobody is called
+    end = delivered.get(batch.number, batch.started + batch.elapsed)  # not called without results
     reading, joining = shares(batch.seconds)
     waiting = batch.started - arrived
     collecting = end - batch.started - reading - joining
@@ -117,7 +117,7 @@ def _visit(
 
 
 def _feed(files: Mapping[str, Sequence[Path]], incoming: Path, task: LatencyTask) -> dict[int, float]:
-    """Let the other files appear, one of each stream every so often; when each had come."""
+    """Let the other files appear, one of each stream at every interval, and return when each came."""
     arrived: dict[int, float] = {}
     last = min(len(one) for one in files.values())
     began = time.time()

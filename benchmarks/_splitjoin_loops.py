@@ -1,7 +1,7 @@
 """SplitJoin's join core as the paper has it: a new tuple is compared with every tuple of the window.
 
-Guarantees: compiled, without a branch in the inner loop, so that the compiler makes it wide; new tuples are shared out
-among the cores. A window is given as its buckets, which are read where they are.
+Guarantees: the inner loop is compiled and has no branch, so that the compiler vectorises it; new tuples are divided
+among the cores. A window is given as its buckets, which are not copied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["count_pairs"]
 Whole = npt.NDArray[np.int32]
 Float = npt.NDArray[np.float32]
 Time = npt.NDArray[np.int64]
-_MOST = numba.get_num_threads()  # when nobody has set it
+_MOST = numba.get_num_threads()  # before anybody changes it
 
 
 @njit(parallel=True, cache=True)
@@ -53,7 +53,7 @@ def _pairs_within(
 
 
 def count_pairs(new: pa.Table, window: pa.Table, band: int, span: int | None, cores: int) -> int:
-    """How many pairs lie within the band and, if a span of microseconds is given, within it."""
+    """How many pairs lie within the band and, if a span of microseconds is given, within that time."""
     numba.set_num_threads(min(cores, _MOST))
     whole, broken = np.int32(band), np.float32(band)
     x, y, t = _arrays(new.combine_chunks().to_batches()[0])

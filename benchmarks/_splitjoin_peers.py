@@ -1,8 +1,8 @@
 """The process of one peer over a batch of SplitJoin's streams: `python -m benchmarks._splitjoin_peers TASK ANSWER`.
 
-Guarantees: a peer is given the new tuples of one batch and the windows they meet, and counts what Weft found in that
-batch: of the two streams, the one that comes later in the batch's order sees the other's new tuples, too. All is in
-memory as Arrow when the clock starts, and what is compiled is compiled. Where a peer takes only some of the new
+Guarantees: a peer is given the new tuples of one batch and the windows they are joined with, and counts the results
+that Weft found in that batch: the stream that comes later in the batch's order also sees the other's new tuples. All
+data is in memory as Arrow, and all code is compiled, when the clock starts. Where a peer takes only some of the new
 tuples, they are spread evenly over the batch.
 """
 
@@ -26,11 +26,11 @@ from benchmarks._splitjoin import BAND, SPAN, read_rows
 __all__ = ["PEERS", "PeerTask", "is_installed", "run_peer"]
 
 COLUMNS = {"r": ("x", "y", "ts"), "s": ("a", "b", "ts")}
-PAIRS = 1 << 25  # that Polars makes at a time: it has all pairs of the first band in memory
+PAIRS = 1 << 25  # pairs that Polars makes at a time, as it holds all pairs of the first band in memory
 _MICROS = SPAN * 1_000_000
 
-# Both bands with the conditions of the first one together: so DuckDB joins by them. As BETWEEN it takes the two lower
-# bounds first, which a quarter of all pairs fulfil.
+# Both bands, with the two conditions of the first one together, so that DuckDB joins by that band. With BETWEEN it
+# would join by the two lower bounds, which a quarter of all pairs fulfil.
 _BAND = f"r.x >= s.a - {BAND} AND r.x <= s.a + {BAND} AND r.y >= s.b - {BAND}::FLOAT AND r.y <= s.b + {BAND}::FLOAT"
 _WITHIN = f" AND r.t - s.t <= {_MICROS} AND s.t - r.t <= {_MICROS}"
 
@@ -48,7 +48,7 @@ class PeerTask:
     first: int
     rows: int
     order: tuple[str, str]
-    most: int | None = None  # new tuples of each stream; None: all
+    most: int | None = None  # how many new tuples of each stream are joined; None: all
     launched: float = 0.0
 
 
@@ -63,7 +63,7 @@ class Meeting:
 
 
 def meetings(task: PeerTask) -> Iterator[Meeting]:
-    """Both streams' new tuples with what each meets."""
+    """The new tuples of both streams, each with the window they meet."""
     early, late = task.order
     timed = task.kind == "time"
     for new, other, seen in ((early, late, task.first), (late, early, task.first + task.rows)):
@@ -84,7 +84,7 @@ def _columns(task: PeerTask, stream: str, first: int, last: int) -> pa.Table:
 
 
 def by_loops(cores: int, _: int) -> Callable[[Meeting], int]:
-    """Every new tuple compared with every one of the window, bucket by bucket, compiled, on all cores."""
+    """Count by compiled loops that compare every new tuple with every tuple of the window, on all cores."""
     from benchmarks._splitjoin_loops import count_pairs
 
     def count(meeting: Meeting) -> int:
@@ -95,12 +95,12 @@ def by_loops(cores: int, _: int) -> Callable[[Meeting], int]:
 
 
 def by_duckdb(cores: int, _: int) -> Callable[[Meeting], int]:
-    """DuckDB's join by ranges, with both bands as they are."""
+    """Count by DuckDB's range join, with both bands as they are."""
     return _duckdb(cores, "SELECT count(*) FROM r, s WHERE {band}")
 
 
 def by_cells(cores: int, _: int) -> Callable[[Meeting], int]:
-    """DuckDB's join by hash, helped: a tuple of R lies in one cell of a grid, its partners reach up to four."""
+    """Count by DuckDB's hash join over cells of a grid: a tuple of R lies in one, and its partners reach up to four."""
     width = 2 * BAND
     low_x, low_y = f"(a - {BAND}) // {width}", f"CAST(floor((b - {BAND}::FLOAT) / {width}) AS INT)"
     text = (
@@ -128,8 +128,8 @@ def _duckdb(cores: int, text: str) -> Callable[[Meeting], int]:
 
 
 def by_polars(cores: int, domain: int) -> Callable[[Meeting], int]:
-    """Polars' join by inequalities, in pieces of the new tuples."""
-    os.environ["POLARS_MAX_THREADS"] = str(cores)  # read when it is loaded
+    """Count by Polars' inequality join, for some of the new tuples at a time."""
+    os.environ["POLARS_MAX_THREADS"] = str(cores)  # Polars reads this when it is loaded
     import polars as pl
 
     x, y, t, u = (pl.col(name) for name in ("x", "y", "t", "u"))
@@ -160,7 +160,7 @@ def by_polars(cores: int, domain: int) -> Callable[[Meeting], int]:
     return count
 
 
-# By name: what it is called, the package it needs, and what makes it.
+# For each peer, by name: its label, the package it needs, and the function that makes it.
 PEERS: dict[str, tuple[str, str, Callable[[int, int], Callable[[Meeting], int]]]] = {
     "loops": ("nested loops, compiled", "numba", by_loops),
     "duckdb": ("DuckDB, range join", "duckdb", by_duckdb),
@@ -175,9 +175,9 @@ def is_installed(peer: str) -> bool:
 
 
 def run_peer(task: PeerTask) -> dict[str, Any]:
-    """Join the batch: how many new tuples, how many seconds, how many results.
+    """Join the batch; give the numbers of new tuples, seconds and results.
 
-    Where only some tuples are taken, Weft's results are no measure: how many are expected is then counted by cells.
+    Where only some tuples are joined, Weft's number of results is not the expected one; `by_cells` then counts it.
     """
     count = PEERS[task.peer][2](task.cores, task.domain)
     some = task.most is not None and task.most < task.rows and is_installed("cells")

@@ -1,7 +1,7 @@
-"""What SplitJoin's benchmark runs: its options, and the cases of every section.
+"""The options of SplitJoin's benchmark, and the cases of every section.
 
-Guarantees: every case is there once. Without --full, the grid is a cross: all windows on the most cores and the fewest
-partitions, and at one of them all numbers of cores and partitions.
+Guarantees: every case is listed once. Without --full, not all combinations are run: all windows are, with the most
+cores and the fewest partitions, and for one window all numbers of cores and partitions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECTIONS = ("throughput", "peers", "selectivity", "precision", "latency")
 
 
 def throughput_cases(options: argparse.Namespace) -> list[Case]:
-    """All combinations, or a cross of them."""
+    """All combinations of windows, cores and partitions, or some of them (see the top of this file)."""
     if options.full:
         every = product(options.kinds, options.windows, options.cores, options.partitions)
         return [_case(options, kind, size, cores, parts) for kind, size, cores, parts in every]
@@ -46,13 +46,13 @@ def peer_cases(options: argparse.Namespace) -> list[Case]:
 
 
 def selectivity_cases(options: argparse.Namespace) -> list[Case]:
-    """One window, values over more and more."""
+    """One window, with values over larger and larger domains."""
     size, kind = options.selectivity_window, options.kinds[-1]
     return [_case(options, kind, size, domain=domain) for domain in options.domains]
 
 
 def precision_cases(options: argparse.Namespace) -> list[Case]:
-    """No order first, then every precision of the outer one, then the inner one."""
+    """Results without order first, then in outer order with every precision, then in inner order."""
     orders = [("none", None), *(("outer", one) for one in options.precisions), ("inner", None)]
     size, kind, sink = options.precision_window, options.kinds[-1], options.precision_sink
     return [

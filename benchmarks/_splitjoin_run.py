@@ -1,6 +1,6 @@
 """The process of Weft over SplitJoin's streams: `python -m benchmarks._splitjoin_run TASK ANSWER`, both JSON files.
 
-Guarantees: Weft is used as anybody would use it, from Parquet files to a sink. A batch lasts until the next one begins,
+Guarantees: Weft is used as a user would use it, from Parquet files to a sink. A batch lasts until the next one begins,
 so all that happens between them is in its time; the last one serves only to end the one before it.
 """
 
@@ -26,7 +26,7 @@ NAME = "band"
 
 @dataclass(frozen=True, slots=True)
 class WeftTask:
-    """One run: what the window is, by what Weft joins, and where the results go."""
+    """One run: its window, the settings of Weft, and the sink of the results."""
 
     data: str
     work: str
@@ -47,7 +47,7 @@ def can_order() -> bool:
 
 
 def make_session(task: WeftTask, data: Path, files_per_batch: int | None = 1) -> weft.Session:
-    """A session that knows the streams, and how fast and varied they are."""
+    """A session with the streams and their rates and distinct values."""
     columns = {"r": ("x", "y"), "s": ("a", "b")}
     known = {
         name: weft.StreamStatistics(rate=task.size / SPAN, distinct=dict.fromkeys(both, float(task.domain)))
@@ -74,7 +74,7 @@ def make_query(session: weft.Session, task: WeftTask, sink: Any) -> weft.Planned
 
 
 def run_steady(task: WeftTask) -> dict[str, Any]:
-    """Join all that is there, a file of each stream a batch, and say what every batch did."""
+    """Join all input that there is, a file of each stream a batch, and give the figures of every batch."""
     session = make_session(task, Path(task.data))
     out = Path(task.work, "out")
     make_query(session, task, weft.to_count() if task.sink == "count" else weft.to_parquet(out))
@@ -97,7 +97,7 @@ def run_steady(task: WeftTask) -> dict[str, Any]:
 
 
 def shares(seconds: Sequence[float]) -> tuple[float, float]:
-    """The seconds of reading and routing, and of probing and storing; each hop's are those of its slowest task."""
+    """The seconds of reading and routing, and of probing and storing; a hop takes as long as its slowest task."""
     return sum(seconds[:1]), sum(seconds[1:])
 
 

@@ -1,7 +1,7 @@
 """One start of Weft, from `import weft` to the first result: `python -m benchmarks._start_run TASK ANSWER`.
 
-Guarantees: only what users call is called. Phases are told by the words that Weft logs at their ends, and by the time
-at which Spark says that it began. With ``die``, the process kills itself once the result is there.
+Guarantees: only functions that users call are called. The ends of phases are recognised by words that Weft logs then,
+and by the time at which Spark says that it began. With ``die``, the process kills itself after the first result.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Marks(logging.Handler):
         self.times: dict[str, float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep its time."""
+        """Keep the time of the record's word, if it is the first."""
         self.times.setdefault(record.getMessage(), record.created)
 
 
 def start(task: dict[str, Any]) -> dict[str, float]:
-    """Join two streams of files until all that is there is joined; when each phase ended, from the import on."""
+    """Join two streams of files, and give the time from the import to the end of each phase."""
     import weft
 
     marks = Marks()
@@ -69,7 +69,7 @@ def start(task: dict[str, Any]) -> dict[str, float]:
 
 
 def main(question: str, answer: str) -> None:
-    """Start, and say how long it took."""
+    """Start Weft, and answer how long each phase took."""
     found = start(json.loads(Path(question).read_text(encoding="utf-8")))
     Path(answer).write_text(json.dumps(found), encoding="utf-8")
 

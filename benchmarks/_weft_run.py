@@ -18,7 +18,7 @@ __all__ = ["run_weft"]
 
 
 def run_weft(join: Join, task: Task) -> dict[str, Any]:
-    """Join all that is there and say what it took."""
+    """Join all input that there is, and give the figures of the run."""
     session = make_session(join, task)
     planned = session.query(join.weft_sql(), name=join.name, sink=weft.to_parquet(task.out))
     session.start(available_now=True)
@@ -42,7 +42,7 @@ def run_weft(join: Join, task: Task) -> dict[str, Any]:
 
 
 def make_session(join: Join, task: Task) -> weft.Session:
-    """A session that knows the streams, and how fast and varied they are."""
+    """A session with the streams and their rates and distinct values."""
     known = weft.StreamStatistics(rate=task.rate, distinct={"vid": task.keys, "uid": task.keys})
     session = weft.Session(
         checkpoint=task.checkpoint,
@@ -63,7 +63,7 @@ def _mean_hops(batches: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _state(planned: weft.PlannedQuery, done: Sequence[Any]) -> dict[str, float]:
-    """Bytes per stored row after the batch with the most of them, and what Arrow needs for the same columns."""
+    """The bytes per stored row after the batch with the most of them, and those Arrow needs for the same columns."""
     stores = max((batch.stores for batch in done), key=lambda held: sum(one.rows for one in held.values()))
     widths = {  # every column has 8 bytes, and the window needs the time
         source.alias: 8 * len({"ts", *(column.name for column in source.columns)})

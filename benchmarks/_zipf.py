@@ -1,7 +1,7 @@
 """Streams whose keys follow Zipf's law, for the benchmark of skew.
 
-Guarantees: the same arguments give the same rows. Key k of K has a share proportional to k^-exponent; keys are
-numbered by frequency, so `shares` says what a plan has to know.
+Guarantees: the same arguments give the same rows. Key k of K has a share proportional to k^-exponent; keys are numbered
+by frequency, so `shares` gives the statistics that a plan needs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCHEMA = "k long, n long, price double, ts timestamp"
 
 @dataclass(frozen=True)
 class Zipf:
-    """So many rows of each stream a batch, which is a second of event time, over so many keys."""
+    """Streams with so many rows a batch, which is a second of event time, and so many keys."""
 
     rows: int
     batches: int
@@ -38,12 +38,12 @@ class Zipf:
         return found
 
     def heavy(self, count: int) -> dict[int | str, float]:
-        """The commonest keys."""
+        """The commonest keys, with their shares."""
         return {key: float(share) for key, share in enumerate(self.shares[:count])}
 
 
 def write_zipf(root: Path, zipf: Zipf, seed: int) -> None:
-    """A file of each stream for every batch."""
+    """Write a file of each stream for every batch."""
     edges = np.cumsum(zipf.shares)
     for place, name in enumerate(STREAMS):
         folder = root / name
@@ -58,7 +58,8 @@ def write_zipf(root: Path, zipf: Zipf, seed: int) -> None:
                 {
                     "k": np.minimum(keys, zipf.keys - 1).astype(np.int64),
                     "n": numbers,
-                    "price": random.integers(0, 4_000, zipf.rows) / 4,  # sums do not depend on the order
+                    "price": random.integers(0, 4_000, zipf.rows)
+                    / 4,  # multiples of 1/4, so that sums do not depend on the order
                     "ts": pa.array(times).cast(pa.timestamp("us", "UTC")),
                 }
             )

@@ -1,9 +1,9 @@
-"""Queries that come and go while a session runs: how soon they are in force, and what batches take meanwhile.
+"""Queries that come and go while a session runs: how soon they take effect, and how long batches take meanwhile.
 
 AJoin's scenarios: SC1 creates queries at a rate until so many run; SC2 then also deletes half of them and creates
-others, in turns. A file of each stream appears every so many seconds. A request waits from the call until the batch
-begins that is the first to know it; batches are counted that begin in between, that one included. The steady run has
-as many queries from the start, and no changes. Every run has a process of its own.
+others, in turns. A file of each stream appears every so many seconds. A request waits from the call until the first
+batch that knows of it begins; the batches that begin in this time are counted, that one included. The steady run has as
+many queries from the start, and no changes. Every run has a process of its own.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from rich.table import Table
 __all__ = ["Outcome", "Request", "main", "verdicts"]
 
 TARGET = 2.0  # batches that the median request may wait
-START = 60  # seconds of files for the start of the process, and for what is slow
+START = 60  # seconds of files beyond those measured, for the start of the process and for delays
 CALM = 2.0  # seconds a run goes on after the last change
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for when, and the first batch that knew it; None if none was seen."""
+    """A request, its time, and the first batch that knew of it; None if no batch did."""
 
     kind: str
     name: str
@@ -46,15 +46,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured of a run."""
+    """The figures of a run."""
 
-    began: float  # when it was warm
+    began: float  # when the run was warm
     batches: list[tuple[int, float, float]]  # number, started, elapsed
     requests: list[Request]
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Outcome:
-        """What the process of a run answered."""
+        """The outcome that the process of a run answered."""
         batches = [(int(number), started, elapsed) for number, started, elapsed in found["batches"]]
         return cls(found["began"], batches, [Request(**one) for one in found["requests"]])
 
@@ -65,7 +65,7 @@ class Outcome:
         return sorted(max(0.0, started[one.batch] - one.asked) for one in known if one.batch is not None)
 
     def waited(self, kind: str) -> list[float]:
-        """How many batches began while requests of a kind waited, ascending; 1: it was in the next one."""
+        """How many batches began while requests of a kind waited, ascending; 1 means the next batch."""
         return sorted(
             float(sum(start > one.asked and number <= one.batch for number, start, _ in self.batches))
             for one in self.requests
@@ -76,7 +76,7 @@ class Outcome:
     def latencies(self) -> list[float]:
         """The seconds of the batches that began between the first change and the last, ascending.
 
-        Without changes, of all since the run was warm.
+        Without changes, those of all batches since the run was warm.
         """
         first = self.requests[0].asked if self.requests else self.began
         known = [one.batch for one in self.requests if one.batch is not None]
@@ -85,7 +85,7 @@ class Outcome:
 
     @property
     def lost(self) -> int:
-        """Requests of which no batch was seen."""
+        """How many requests no batch knew of."""
         return sum(one.batch is None for one in self.requests)
 
 
@@ -120,7 +120,7 @@ def measure(root: Path, options: argparse.Namespace) -> tuple[dict[str, Outcome]
 def _task(
     root: Path, options: argparse.Namespace, changes: Sequence[Change], longest: float, data_rate: int
 ) -> dict[str, Any]:
-    """What a run is told; without changes, all queries are there from the start."""
+    """The task of a run; without changes, all queries run from the start."""
     created = max(options.parallel, sum(change.kind == "create" for change in changes))
     drawn = make_queries(
         created + 1, stream_names(options.streams), options.ways, options.similarity, options.seed
@@ -146,7 +146,7 @@ def _task(
 
 
 def adhoc_table(outcomes: Mapping[str, Outcome], options: argparse.Namespace) -> Table:
-    """One row per run."""
+    """The table of figures, with one row per run."""
     table = Table(
         title=f"{options.rate:g} queries/s until {options.parallel} run; {options.streams} streams, "
         f"{options.file_rows:,} rows of each every {options.interval:g} s",
@@ -187,7 +187,7 @@ def _pair(ascending: list[float], pattern: str) -> str:
 
 
 def verdicts(outcomes: Mapping[str, Outcome]) -> list[tuple[str, bool]]:
-    """Each target with what was measured, and whether it was reached."""
+    """Each target with the figure that was measured, and whether it was reached."""
     found = []
     for name, one in outcomes.items():
         waited = one.waited("create")

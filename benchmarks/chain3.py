@@ -1,7 +1,7 @@
 """Three streams in a chain: Weft against Spark's stream-stream joins and its batch join.
 
-V.vid = W.vid, W.uid = C.uid. Spark runs it as two joins one after the other in append mode, which it permits if
-only one of the event times goes on as such; the condition on all three times follows as a filter.
+The join is V.vid = W.vid AND W.uid = C.uid. Spark runs it as two joins one after the other in append mode, which it
+permits if only one of the event times goes on as such; the condition on all three times follows as a filter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What outer joins cost beside inner ones: `weft bench closing`.
+"""What outer joins cost compared with inner ones: `weft bench closing`.
 
-Guarantees: one process and no Spark, so that the work itself is seen; processor time, not that of the clock; figures
-are medians of batches that come when windows are full. The join is that of two streams on a key, 10 seconds either way,
-with partners for some of the rows. Beside it, three inputs that end: all of their rows are looked at once more.
+Guarantees: everything runs in one process without Spark, so that only the work of the join is measured, in processor
+time. Figures are medians of batches that come when windows are full. The join is that of two streams on a key, within
+10 seconds either way, with partners for some of the rows. A second table has the full join of three inputs that end,
+for which all rows are looked at once more.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def measure(kind: str, rows: int, keys: int, batches: int, seed: int) -> Cost:
     query = session.query(f"SELECT {shown} FROM a {window} {kind} JOIN b {window} ON a.k = b.k")
     runner, random = LocalRunner(query.graph), np.random.default_rng(seed)
     seconds = []
-    for second in range(2 * WINDOW + 3 + batches):  # partners of what is closed are kept for two windows
+    for second in range(2 * WINDOW + 3 + batches):  # partners of closed rows are kept for two windows
         data = {name: _batch(random, rows, second, keys) for name in "ab"}
         began = time.process_time()
         runner.process(data)
@@ -71,7 +72,7 @@ def _batch(random: np.random.Generator, rows: int, second: int, keys: int) -> pa
 
 
 def end_seconds(rows: int, seed: int) -> tuple[float, int]:
-    """How long the end of the input takes for a full join of three inputs that have most keys, and its results."""
+    """How long the end of the input takes for a full join of three inputs with most keys in common, and its results."""
     session = weft.Session(options=weft.Options(partitions=2))
     for name in "abc":
         session.stream(name, "k long, x long")
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     costs = {
         kind: measure(kind, given.rows, given.keys, given.batches, given.seed) for kind in ("inner", *KINDS)
-    }  # the first is measured twice: what it compiles or loads is not counted
+    }  # the first is measured twice, so that its compiling and loading is not counted
     table = Table(title=f"two streams, {given.rows:,} rows of each a second, {WINDOW} s either way")
     for head in ("join", "ms a batch", "of inner", "results", "closed", "stored"):
         table.add_column(head, justify="left" if head == "join" else "right")

@@ -1,9 +1,9 @@
-"""What a hot key costs in memory: Weft's join of two streams that bring so many rows of one key each.
+"""The memory that a hot key needs: Weft's join of two streams, each with so many rows of one key.
 
-Guarantees: every sink (`to_count`, `to_parquet`, `to_memory`) has a session of its own, in one process, on Spark. What
-is shown is the most that any of Spark's Python workers had in no file (`RssAnon`: pages that are mapped from files can
-be dropped at any time), the most that the driver had, and how many results came. Taken a hundred times a second; needs
-/proc. More than the target, or another number of results, gives the exit code 1.
+Guarantees: every sink (`to_count`, `to_parquet`, `to_memory`) has a session of its own, in one process, on Spark. The
+figures are the most memory that any of Spark's Python workers had, the most that the driver had, and the number of
+results. Memory is `RssAnon`, without pages that are mapped from files, which can be dropped at any time; samples are
+taken a hundred times a second, from /proc. More than the target, or a wrong number of results, gives the exit code 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SQL = "SELECT a.x AS x, b.x AS y FROM a, b WHERE a.k = b.k"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one sink took: seconds, the most own memory of a worker and of the driver, and its results."""
+    """The figures of one sink: seconds, the most own memory of a worker and of the driver, and the results."""
 
     seconds: float
     worker: int
@@ -47,7 +47,7 @@ class Run:
 
 
 def own_memory(process: int, root: Path = Path("/proc")) -> int:
-    """The bytes of a process that are in no file; 0 if it has ended."""
+    """The memory of a process, in bytes, that is not mapped from files; 0 if the process has ended."""
     try:
         lines = (root / str(process) / "status").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -62,7 +62,7 @@ def workers_of(session: int, root: Path = Path("/proc")) -> list[int]:
         try:
             command = (entry / "cmdline").read_bytes()
             fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
         if (
             int(fields[3]) == session
@@ -74,7 +74,7 @@ def workers_of(session: int, root: Path = Path("/proc")) -> list[int]:
 
 
 class Peaks:
-    """Watches the workers and this process while it is entered."""
+    """Watches the workers and this process while its `with` block runs."""
 
     def __init__(self) -> None:
         self.worker = self.driver = 0
@@ -99,7 +99,7 @@ class Peaks:
 
 
 def _sink(kind: str, out: Path) -> tuple[Any, Callable[[], int]]:
-    """A sink, and how many results are in it."""
+    """A sink, and a function that gives how many results are in it."""
     if kind == "count":
         count = weft.to_count()
         return count, count.count

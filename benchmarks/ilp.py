@@ -1,9 +1,9 @@
-"""What planning queries together saves, and how long it takes (CLASH 7.3.3, Figure 7.8).
+"""How much planning queries together saves, and how long it takes (CLASH 7.3.3, Figure 7.8).
 
 Random queries that join relations of equal rates by their attributes' names, duplicates removed, are planned together:
 exactly (integer programming, time-limited) and incrementally. Costs are probe costs (6.1): tuples sent per second.
 "Orders" is the sum of each query's best probe orders over stored inputs, which the thesis compares with; "alone" is the
-sum of each query's best plan by itself, intermediate results included, and "saved" is counted against either.
+sum of each query's best plan by itself, intermediate results included. "Saved" is given in comparison with either.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class Measured:
 
     @property
     def saved(self) -> float:
-        """Against the best probe orders of each query."""
+        """The part of the cost that is saved compared with the best probe orders of each query."""
         return 1 - self.solution.cost / self.orders
 
     @property
     def saved_alone(self) -> float:
-        """Against the best plan of each query by itself."""
+        """The part of the cost that is saved compared with the best plan of each query by itself."""
         return 1 - self.solution.cost / self.alone
 
     @property
     def behind(self) -> float:
-        """How much dearer the incremental plan is."""
+        """How much dearer the incremental plan is than the exact one, as a part of the cost."""
         return self.incremental / self.solution.cost - 1
 
 
@@ -76,7 +76,7 @@ def workspace(row: Row, seed: int) -> Workspace:
 
 
 def best_orders(space: Workspace) -> float:
-    """What each query costs by itself if only inputs are stored."""
+    """The sum of the costs of each query by itself if only inputs are stored."""
     plain = Workspace(space.queries, space.statistics, space.options, replicated=False, intermediate=False)
     return sum(ilp.solve(plain.only([name])).cost for name in plain.queries)
 
@@ -161,7 +161,7 @@ def _line(some: list[Measured]) -> Iterator[str]:
 
 
 def verdicts(results: list[Measured]) -> list[tuple[str, bool]]:
-    """Each target with what was measured, and whether it was reached."""
+    """Each target with the figure that was measured, and whether it was reached."""
     found = []
     crowded = [one.saved for one in results if one.row[:3] == (10, 3, 100)]
     if crowded:
@@ -189,7 +189,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--most", type=int, default=100, help="queries to draw at most")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
-    # Rich takes a file or pipe to be 80 columns wide, and cuts what does not fit.
+    # Rich assumes that a file or pipe is 80 columns wide, and cuts what does not fit.
     console, begin = Console(width=None if sys.stdout.isatty() else 180), time.perf_counter()
     results = []
     for row in (row for row in ROWS if row[2] <= options.most):

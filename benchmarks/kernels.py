@@ -1,12 +1,12 @@
-"""The probes alone, against NumPy, DuckDB and Polars on the same Arrow data: `weft bench kernels`.
+"""The probes alone, compared with NumPy, DuckDB and Polars on the same Arrow data: `weft bench kernels`.
 
-Guarantees: one thread for everybody; every contender checks the same window of event time and returns the same pairs of
-row numbers (count and checksum are compared before anything is timed); the contenders take turns, so that a noisy
-moment hits all alike; a figure is the median of its repetitions.
+Guarantees: every contender has one thread; every contender checks the same window of event time and returns the same
+pairs of row numbers (count and checksum are compared before anything is timed); the contenders take turns, so that a
+noisy moment hits all alike; a figure is the median of its repetitions.
 
-What is built before the clock starts: Weft's stored run is in order, which is the index it maintains; NumPy's copy is
-sorted; DuckDB has a native table, Polars a DataFrame. What is timed: a probe batch in order of arrival against it, for
-Weft with bringing the batch into hash order, up to an Arrow table (NumPy: arrays) of row numbers.
+Before the clock starts, Weft's stored run is in order, which is the index it maintains; NumPy's copy is sorted; DuckDB
+has a native table, and Polars a DataFrame. The time is that of probing it with a batch in order of arrival, up to an
+Arrow table (for NumPy, arrays) of row numbers; for Weft it includes bringing the batch into hash order.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def make_case(window: int, seed: int) -> Case:
 
 
 def _contenders(case: Case) -> dict[str, dict[str, Contender]]:
-    """By probe, then by contender."""
+    """The functions to measure, by probe and by contender."""
     tables: dict[str, dict[str, Contender]] = {"equality": {}, "band": {}, "theta": {}}
     makers = {"Weft": weft_contenders, "NumPy": numpy_contenders, "DuckDB": duckdb_contenders}
     for name, make in {**makers, "Polars": polars_contenders}.items():
@@ -99,7 +99,7 @@ def _contenders(case: Case) -> dict[str, dict[str, Contender]]:
 
 
 def weft_contenders(case: Case) -> dict[str, Contender]:
-    """Weft: runs in hash order, in the order of the value, and in that of time."""
+    """Weft's probes of runs in hash order, in the order of a value, and in the order of time."""
     times = case.probe("ts")
     by_key = build(case.stored, layout=by_hash("key"), event_time="ts")
     ordered = build(case.stored, layout=by_value("value"), event_time="ts")
@@ -141,14 +141,14 @@ def _rows(matches: Matches, run: Any) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Row numbers of a run, which are only for the comparison turned into those of arrival."""
+    """Row numbers of a run; only to compare results, they are turned into those of arrival."""
 
     rows: Any
     run: Any
 
 
 def numpy_contenders(case: Case) -> dict[str, Contender]:
-    """NumPy: a comparison sort of the probe batch and searchsorted."""
+    """NumPy's probes, by sorting the probe batch and `searchsorted`."""
 
     def sorted_by(name: str) -> tuple[Any, Any, Any]:
         order = np.argsort(case.stored_values(name), kind="stable")
@@ -194,7 +194,7 @@ def _expanded(probes: Any, first: Any, last: Any) -> Pairs:
 
 
 def duckdb_contenders(case: Case) -> dict[str, Contender]:
-    """DuckDB: a native table of the stored tuples, the probe batch as Arrow."""
+    """DuckDB's joins of a native table of the stored tuples with the probe batch as Arrow."""
     duckdb = _imported("duckdb")
     connection = duckdb.connect(config={"threads": 1})
     connection.register("arriving", pa.Table.from_batches([case.stored]))
@@ -205,7 +205,7 @@ def duckdb_contenders(case: Case) -> dict[str, Contender]:
         text = f"SELECT p.row AS i, s.row AS j FROM p JOIN s ON {condition}"
         return lambda: _columns(connection.sql(text).to_arrow_table())
 
-    # The window as abs() where it is not what the join should be by: as a range, the planner joins by it first.
+    # Where the join should not be by the window, that is written with abs(); as a range, the planner would join by it.
     band = f"s.value BETWEEN p.value - {case.band} AND p.value + {case.band}"
     near = f"s.ts BETWEEN p.ts - {NEAR} AND p.ts + {NEAR}"
     return {
@@ -216,7 +216,7 @@ def duckdb_contenders(case: Case) -> dict[str, Contender]:
 
 
 def polars_contenders(case: Case) -> dict[str, Contender]:
-    """Polars: a DataFrame of the stored tuples, the probe batch converted without a copy."""
+    """Polars' joins of a DataFrame of the stored tuples with the probe batch, which is converted without a copy."""
     pl = _imported("polars")
     if pl.thread_pool_size() != 1:
         raise SystemExit("Polars was imported with more than one thread; run this in a process of its own")
@@ -259,7 +259,7 @@ def _columns(table: Any) -> Pairs:
 
 
 def _digest(pairs: Pairs) -> tuple[int, int]:
-    """(how many pairs, a checksum that does not depend on their order)."""
+    """How many pairs there are, and a checksum that does not depend on their order."""
     probes, rows = pairs
     if isinstance(rows, _Stored):
         rows = rows.run.batch.column("row").take(rows.rows)

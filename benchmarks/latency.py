@@ -1,11 +1,11 @@
-"""What a small batch costs: Weft's join of two streams against a streaming query of Spark's that does nothing.
+"""The time of a small batch: Weft's join of two streams compared with a streaming query of Spark's that does nothing.
 
-Both read the same small files, one of each stream a batch, in the same Spark, in turns. A batch of Weft's takes from
-the look for files until its results are in the Parquet sink and its manifest in the log; its files are put down when
-the batch before is committed or, "batch upon batch", are all there, so that batches overlap (then it counts from the
-commit of the one before). One of Spark's takes what Spark reports as its trigger's execution: of an empty
-`foreachBatch`, and of one that counts its rows. The first batches of every run are left out. A second table says where
-the time of Weft's batches goes that come one by one.
+Both read the same small files, one of each stream a batch, in the same Spark, in turns. The time of Weft's batch is
+from the look for files until its results are in the Parquet sink and its manifest is in the log. Its files appear when
+the batch before is committed or, for "batch upon batch", are all there from the start, so that batches overlap; then
+the time is from the commit of the batch before. The time of Spark's batch is what Spark reports as the execution of its
+trigger: of an empty `foreachBatch`, and of one that counts its rows. The first batches of every run are left out. A
+second table says where the time goes in Weft's batches that come one by one.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ __all__ = ["main"]
 
 MOST = 0.020  # seconds that the median batch may take
 SPREAD = 2.0  # how many times the median the 95th percentile may be
-PART = 0.15  # of what an empty foreachBatch takes
+PART = 0.15  # the part of an empty foreachBatch's time that Weft's median batch may take
 KEYS = 10_000
 WINDOW = 5  # seconds; a file is one
 
 
 def foreach_batch(data: Path, work: Path, do: Callable[[DataFrame], object]) -> list[float]:
-    """The seconds of every batch of a query that does something with it."""
-    spark = SparkSession.builder.getOrCreate()  # the one that Weft made
+    """The seconds of every batch of a streaming query of Spark's that calls ``do`` with the batch."""
+    spark = SparkSession.builder.getOrCreate()  # the session that Weft made
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     rows = reduce(DataFrame.union, [reader.parquet(str(data / name)) for name in STREAMS])
 
@@ -52,7 +52,7 @@ def foreach_batch(data: Path, work: Path, do: Callable[[DataFrame], object]) -> 
 
 
 def measure(root: Path, options: argparse.Namespace, phases: Phases) -> dict[str, list[float]]:
-    """The seconds of the batches of each, ascending."""
+    """The seconds of the batches of each contender, ascending."""
     shape = Shape(options.batches * options.rows, options.rows, options.rows, KEYS)
     write_streams(root / "in", STREAMS, shape)
     kinds = ("Weft's join", "Weft's join, batch upon batch", "empty foreachBatch", "counting foreachBatch")
@@ -72,7 +72,7 @@ def measure(root: Path, options: argparse.Namespace, phases: Phases) -> dict[str
 
 
 def latency_table(taken: dict[str, list[float]], rows: int) -> Table:
-    """One row for each."""
+    """The table of times, with one row for each contender."""
     table = Table(title=f"Batches of 2 × {rows:,} rows (ms)")
     for head in ("query", "batches", "p50", "p95"):
         table.add_column(head, justify="left" if head == "query" else "right")
@@ -83,7 +83,7 @@ def latency_table(taken: dict[str, list[float]], rows: int) -> Table:
 
 
 def phases_table(phases: Phases, drop: int) -> Table:
-    """Where the time of a batch goes."""
+    """The table of the phases of a batch and their times."""
     table = Table(
         title="Where a batch's time goes (ms, medians; what is indented is part of what stands above it)"
     )

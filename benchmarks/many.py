@@ -1,8 +1,8 @@
-"""What queries cost that run together: 1 to 500 joins of two and three streams, each filtered, in one session.
+"""The cost of queries that run together: 1 to 500 joins of two and three streams, each filtered, in one session.
 
-Queries follow AJoin's template over the same few streams, so alike to a pattern (Equation 3), with selections of half
-the tuples and windows of 1 to 3 s. The first joins all the streams, so that every number of queries reads the same
-rows. Results are counted, and materialised in a run of their own; counts that differ give the exit code 1. Every
+Queries follow AJoin's template over the same few streams, with a given similarity to a pattern (Equation 3), selections
+of half the tuples, and windows of 1 to 3 s. The first joins all the streams, so that every number of queries reads the
+same rows. Results are counted in one run and materialised in another; counts that differ give the exit code 1. Every
 number of queries runs in a process of its own. For the state, some queries run together and in sessions of their own,
 without selections, as the thesis measures it (CLASH 7.3.1); --keep sets what a stored tuple costs, in both.
 """
@@ -29,14 +29,14 @@ import weft
 
 __all__ = ["Run", "main", "make_queries", "verdicts"]
 
-COST_TARGET = 4.0  # what a row may cost with MANY queries, relative to one
+COST_TARGET = 4.0  # what a row may cost with MANY queries, relative to one query
 MANY = 100
 STATE_TARGET = 0.25  # the state of some queries together, relative to that of each for itself
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was measured of one number of queries."""
+    """The figures of one number of queries."""
 
     rows: list[int]  # per batch
     seconds: list[float]
@@ -58,16 +58,16 @@ class Found:
     counted: dict[int, Run] = field(default_factory=dict)
     kept: dict[int, Run] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)  # state and results of the sample, together
-    separate: dict[str, Any] = field(default_factory=dict)  # and apart
+    separate: dict[str, Any] = field(default_factory=dict)  # the same, each query in its own session
     troubles: list[str] = field(default_factory=list)
 
 
 def make_queries(
     count: int, streams: tuple[str, ...], ways: list[int], percent: float, seed: int, filtered: bool = True
 ) -> dict[str, str]:
-    """So many queries, of the given numbers of streams in turns, each so alike to the pattern of its size.
+    """So many queries, with the given numbers of streams in turn, each as similar to the pattern of its size as asked.
 
-    A smaller number gives the first of them.
+    A smaller count gives the first of the same queries.
     """
     rng = Random(seed)
     half = Selections(selectivity=0.5) if filtered else None
@@ -80,7 +80,7 @@ def make_queries(
 
 
 def measure(root: Path, options: argparse.Namespace) -> Found:
-    """Run all there is to run."""
+    """Run all numbers of queries, and the sample together and separately."""
     streams = stream_names(options.streams)
     say(f"writing {len(streams)} streams of {options.rows:,} rows")
     write_streams(root / "in", streams, options.rows, options.file_rows, options.rate)
@@ -143,7 +143,7 @@ def _run(
 
 
 def differences(found: Found) -> list[str]:
-    """Queries whose results are not as many in all runs."""
+    """The queries that do not have equally many results in all runs."""
     runs = [*found.counted.values(), *found.kept.values()]
     sample = [found.shared.get("results", {}), found.separate.get("results", {})]
     return [*_unequal([run.results for run in runs]), *_unequal(sample)]
@@ -158,7 +158,7 @@ def _unequal(found: list[dict[str, int]]) -> list[str]:
 
 
 def many_table(found: Found, options: argparse.Namespace) -> Table:
-    """One row per number of queries."""
+    """The table of figures, with one row per number of queries."""
     table = Table(
         title=f"Queries in one session: {options.streams} streams of {options.rows:,} rows",
         caption="from the second batch on; overall: rows/s × queries; cost: of an input row, relative to one query",
@@ -202,7 +202,7 @@ def _times(ratio: float | None) -> str:
 
 
 def verdicts(found: Found, sample: int) -> list[tuple[str, bool]]:
-    """Each target with what was measured, and whether it was reached."""
+    """Each target with the figure that was measured, and whether it was reached."""
     reached = []
     cost = _cost(found.counted, MANY)
     if cost is not None:

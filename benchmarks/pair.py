@@ -1,6 +1,6 @@
 """Two streams: Weft against Spark's stream-stream join and its batch join.
 
-V.vid = W.vid.
+The join is V.vid = W.vid.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ import weft
 __all__ = ["WAYS", "Run", "gain_at_most", "main", "measure"]
 
 WAYS = ("plain", "given", "measured")
-TARGET = 1.5  # how much faster than without treatment
-HEAVY = 16  # keys that statistics tell of
+TARGET = 1.5  # how many times as fast as `plain`
+HEAVY = 16  # how many keys the given statistics have
 
 SQL = """
 SELECT v.n AS v_n, w.n AS w_n, v.price AS v_price
@@ -48,12 +48,12 @@ WHERE v.k = w.k AND v.price BETWEEN w.price - 1 AND w.price + 1
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one session took: seconds and input rows of the batches that count, and the busiest task's part of a hop."""
+    """The figures of one session: seconds and rows of the measured batches, and the busiest task's part of a hop."""
 
     seconds: list[float]
     rows: int
     busiest: float
-    scattered: int  # keys, at the end
+    scattered: int  # how many keys are scattered at the end
     results: Digest
 
     @property
@@ -103,14 +103,14 @@ def _session(way: str, data: Path, work: Path, zipf: Zipf, options: argparse.Nam
 
 
 def gain_at_most(zipf: Zipf, partitions: int, tasks: int) -> float:
-    """How much faster a batch can become that does nothing but compare pairs of equal keys."""
+    """How many times as fast a batch can become if it does nothing but compare pairs of equal keys."""
     pairs = zipf.shares**2 / np.sum(zipf.shares**2)
     busiest = float(pairs[0] + (1 - pairs[0]) / partitions)
     return max(1.0, busiest * min(tasks, partitions))
 
 
 def _joined(runs: Mapping[str, Sequence[Run]]) -> dict[str, Run]:
-    """The rounds of each way together."""
+    """The rounds of each way, as one run."""
     return {
         way: Run(
             [second for run in some for second in run.seconds],

@@ -1,4 +1,4 @@
-"""A full outer join of three sources that end: SOPJ's flights, against Spark's batch join.
+"""A full outer join of three sources that end: SOPJ's flights, compared with Spark's batch join.
 
 Flights are split by columns into three sources with a common id, in CSV files of 10,000 rows in random order (SOPJ,
 section IV-B), and put together again by the query of section IV-C. Data sets: real, the 336,776 flights of the package
@@ -9,8 +9,8 @@ join to do.
 Every contender runs in a process of its own, from the same files with their schema given, on as many cores, and writes
 Parquet. Results are compared by the sources they have and a checksum of all columns: a difference gives the exit code
 1. A batch job shows nothing before it has written everything, so its first result is there when the last one is. Times
-are from when Spark is there, start-up apart. Nobody is warmed up; but what Weft compiles it keeps on disk, so the very
-first run of an installation takes longer. Memory is what all processes of a contender have at once, the JVM and Spark's
+begin when Spark has started. No contender is warmed up; but Weft keeps compiled code on disk, so the very first run of
+an installation takes longer. Memory is what all processes of a contender have at once, the JVM and Spark's
 workers included.
 
 Spark's streaming join refuses the query. To join them nevertheless, ids are made event times, and a row from the far
@@ -49,7 +49,7 @@ from rich.table import Table
 
 __all__ = ["Outcome", "differences", "flights_table", "main", "verdicts"]
 
-FIRST_TARGET = 0.15  # of the time of Spark's batch join, until the first result
+FIRST_TARGET = 0.15  # the part of the time of Spark's batch join by which Weft's first result shall be there
 DATA = ("real", "synthetic")
 TITLES = {
     "weft": "Weft",
@@ -62,13 +62,13 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a contender."""
+    """The outcome of a contender's run."""
 
     start_up: float | None = None  # seconds until Spark was there
     moments: Mapping[str, float] | None = (
         None  # seconds from then to the first result, half of them, the last
     )
-    batches: int = 0  # with results
+    batches: int = 0  # how many had results
     memory: int | None = None  # bytes
     found: Summary | None = None
     refusal: str = ""  # why it does not answer this query
@@ -101,7 +101,7 @@ class Track:
 
     @property
     def files_per_batch(self) -> int:
-        """Of each source."""
+        """How many files of each source a batch takes."""
         files = -(-self.source_rows // FILE_ROWS)
         return max(1, -(-files // int(self.options.batches)))
 
@@ -139,7 +139,7 @@ class Track:
 
     @property
     def title(self) -> str:
-        """The data in a line."""
+        """A line that describes the data."""
         lacking = f"each without {self.options.missing:.3g} of the ids"
         return f"{self.flights.name}: {self.flights.rows:,} flights in {len(SOURCES)} sources, {lacking}"
 
@@ -159,7 +159,7 @@ def differences(outcomes: Mapping[str, Outcome]) -> list[str]:
 
 
 def flights_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
-    """One row per contender."""
+    """The table of figures, with one row per contender."""
     table = Table(
         title=title, caption="seconds, from when Spark is there; in all: with start-up, to the last result"
     )
@@ -196,7 +196,7 @@ def shapes(outcomes: Mapping[str, Outcome]) -> str:
 
 
 def verdicts(outcomes: Mapping[str, Outcome]) -> list[tuple[str, bool]]:
-    """Each target with what was measured, and whether it was reached; none without both of those compared."""
+    """Each target with its figure, and whether it was reached; empty unless both contenders compared have run."""
     mine, theirs = (outcomes.get(name, Outcome()).moments for name in ("weft", "batch"))
     if not mine or not theirs:
         return []
@@ -237,7 +237,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _show(console: Console, title: str, outcomes: Mapping[str, Outcome]) -> bool:
-    """Print what was found; whether something went wrong."""
+    """Print the outcomes, and return whether something went wrong."""
     console.print(flights_table(title, outcomes))
     console.print(f"results by source: {shapes(outcomes)}", highlight=False)
     troubles = [f"{TITLES[name]}: {one.trouble}" for name, one in outcomes.items() if one.trouble]
@@ -250,7 +250,7 @@ def _show(console: Console, title: str, outcomes: Mapping[str, Outcome]) -> bool
 
 
 def _some_of(known: Sequence[str], text: str) -> list[str]:
-    """Names from the command line, in our order."""
+    """Names from the command line, in the order of those known."""
     names = text.split(",")
     unknown = sorted(set(names) - set(known))
     if unknown:

@@ -6,14 +6,14 @@ r.x BETWEEN s.a - 10 AND s.a + 10 AND r.y BETWEEN s.b - 10 AND s.b + 10 (section
   throughput   tuples a second of both streams with full windows, from Parquet files to a sink (Figures 12 and 16)
   peers        the new tuples of one of these batches, joined with its windows by others: compiled nested loops over
                the same buckets, DuckDB, Polars; counts that differ give the exit code 1
-  selectivity  the same while values are spread over more and less (Figure 17)
+  selectivity  the same with values spread over larger and smaller domains (Figure 17)
   precision    what ordered output costs (Figure 19)
   latency      from a tuple's arrival to its results at the sink, below saturation (Figures 13 and 15)
 
-Windows are filled with large files; then every batch is a file of each stream. A batch lasts until the next one
-begins, so Spark's bookkeeping is in its time. Every run has a process of its own. Peers have their tuples in memory,
-as Arrow, and only count; Weft's rate is end to end. Those that are slow take only some of a batch's tuples. All
-sections together take a quarter of an hour on two cores; --sections takes some of them.
+Windows are filled with large files; then every batch is a file of each stream. A batch lasts until the next one begins,
+so Spark's bookkeeping is in its time. Every run has a process of its own. Peers have their tuples in memory, as Arrow,
+and only count; Weft's rate is end to end. Slow peers take only some of a batch's tuples. All sections together take a
+quarter of an hour on two cores; --sections takes some of them.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from rich.console import Console
 
 __all__ = ["Track", "main"]
 
-ROUGHLY = 5  # seconds of input that warm the latency's run up
+ROUGHLY = 5  # seconds of input that warm up the run for the latency
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Where runs work, how they are made, and what they found."""
+    """The directory of the runs, the options, and the report of what they found."""
 
     root: Path
     options: argparse.Namespace
@@ -112,7 +112,7 @@ class Track:
     def _run(
         self, what: str, module: str, here: Callable[[Any], dict[str, Any]], task: Callable[[Path], Any]
     ) -> dict[str, Any] | None:
-        """What a run says, in a process of its own unless all run together; its files are removed."""
+        """The answer of a run, in a process of its own unless all run together; its files are removed."""
         began, work = time.perf_counter(), Path(tempfile.mkdtemp(dir=self.root))
         say(what)
         try:
@@ -153,7 +153,7 @@ def throughput(track: Track, console: Console) -> None:
 
 
 def peers(track: Track, console: Console) -> None:
-    """Compare the peers with runs of Weft: those of the throughput, or of their own."""
+    """Compare the peers with runs of Weft, which are those of the throughput if there are such."""
     report = track.report
     for case in peer_cases(track.options):
         weft = report.throughput.get(case) or track.steady(case)

@@ -1,6 +1,6 @@
 """Three streams on one key: Weft against Spark's stream-stream joins and its batch join.
 
-V.vid = W.vid = C.vid. Spark runs it as two joins one after the other in append mode, which it permits if
+The join is V.vid = W.vid = C.vid. Spark runs it as two joins one after the other in append mode, which it permits if
 only one of the event times goes on as such; the condition on all three times follows as a filter.
 """
 

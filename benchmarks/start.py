@@ -1,7 +1,7 @@
-"""What a start of Weft consists of, from `import weft` to the first result: `weft bench start`.
+"""The phases of a start of Weft, from `import weft` to the first result: `weft bench start`.
 
 Guarantees: every start is a process of its own, over two streams of one small file each. Kernels are compiled before;
-the archive of Spark's classes is made in a folder of the benchmark's. Starts without it, with it and after a kill take
+the archive of Spark's classes is made in a folder of the benchmark. Starts without it, with it and after a kill take
 turns, so that a machine that gets busier does not favour one of them; how busy it was is shown. A start after a kill is
 one over the checkpoint of a session that was killed (kill -9) after its first batch.
 """
@@ -32,7 +32,7 @@ Marks = Mapping[str, float]
 
 
 def write_inputs(root: Path, number: int, rows: int = 1_000) -> None:
-    """One more small file of each stream, a second later than the one before."""
+    """Write one more small file of each stream, with event times a second later than the one before."""
     random = np.random.default_rng(number)
     for name in "ab":
         folder = root / "in" / name
@@ -45,7 +45,7 @@ def write_inputs(root: Path, number: int, rows: int = 1_000) -> None:
 
 
 def run_start(root: Path, cores: int, *, die: bool = False) -> Marks:
-    """One start in a process of its own, or one that is killed after its first batch, which has no figures."""
+    """Run one start in a process of its own; with ``die`` it is killed after its first batch, and has no figures."""
     task = {"root": str(root), "cores": cores, "die": die}
     try:
         return run_alone("benchmarks._start_run", task, TIMEOUT)
@@ -56,7 +56,7 @@ def run_start(root: Path, cores: int, *, die: bool = False) -> Marks:
 
 
 def phases(marks: Marks) -> dict[str, float]:
-    """How long each phase took; workers start while the session goes on, so that phases add up without them."""
+    """How long each phase took; workers start beside the other phases, so these add up without them."""
     return {
         "import, plan of the query": marks["import"],
         "Java": marks["context"] - marks["import"],
@@ -69,7 +69,7 @@ def phases(marks: Marks) -> dict[str, float]:
 
 
 def measure(root: Path, rounds: int, cores: int) -> dict[str, list[Marks]]:
-    """Starts without and with the archive, and after a kill."""
+    """Run starts without and with the archive, and after a kill."""
     from weft.runtime.spark.class_archive import archive_place
     from weft.runtime.spark.class_archive_maker import make_archive
 
@@ -99,7 +99,7 @@ def _work(root: Path, name: str) -> Path:
 
 
 def start_table(found: Mapping[str, Sequence[Marks]]) -> Table:
-    """A column per kind of start, of medians."""
+    """The table of medians, with a column per kind of start."""
     load = os.getloadavg()[1] / (os.cpu_count() or 1)
     table = Table(title="A start (s, medians)", caption=f"{load:.1f} processes per core wanted to run")
     table.add_column("")

@@ -1,7 +1,7 @@
 """How close each strategy comes to the best plan there is, and how long planning takes.
 
 Random queries of 3 to 5 relations (chains, stars, cliques, trees, cycles; windows of every kind; equalities,
-comparisons and sums) are planned by every strategy; `exhaustive` is the yardstick. Then `auto` is timed alone.
+comparisons and sums) are planned by every strategy and compared with `exhaustive`. Then `auto` is timed alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from weft.testing import random_case
 
 HEURISTICS = tuple(name for name in STRATEGIES if name != "exhaustive")
 
-EQUAL = 1e-9  # costs that differ by less are the same
+EQUAL = 1e-9  # costs that differ by a smaller part than this count as equal
 # How many relations a query has, and each strategy's cost relative to the best plan.
 Result = tuple[int, dict[str, float]]
 # What is timed: relations, shape, and how many milliseconds 95 % may take.
@@ -56,7 +56,7 @@ def times_cheaper(results: list[Result], name: str) -> int:
 
 
 def quality_table(results: list[Result]) -> Table:
-    """One row per strategy: its cost over the best plan's."""
+    """The table of costs relative to the best plan's, with one row per strategy."""
     table = Table(
         title=f"Cost relative to the best plan ({len(results)} random queries of 3-5 relations)",
         caption="best: best plan found; > auto, < auto: queries dearer, cheaper than auto",
@@ -91,7 +91,7 @@ def milliseconds(seeds: range, least: int, most: int, shape: str | None) -> list
 
 
 def timed_name(relations: int, shape: str | None) -> str:
-    """What a row of the times is called."""
+    """The name of a row of the table of times."""
     return f"{relations}-relation {shape}" if shape else f"{relations} relations, any shape"
 
 
@@ -102,7 +102,7 @@ def measure(count: int) -> list[list[float]]:
 
 
 def time_table(times: list[list[float]]) -> Table:
-    """Planning times of `auto`, one process."""
+    """The table of planning times of `auto` in one process."""
     table = Table(title=f"Time to plan with auto (ms), {len(times[0])} random queries each")
     for head in ("query", "median", "p95", "worst", "to reach"):
         table.add_column(head, justify="left" if head == "query" else "right")
@@ -113,7 +113,7 @@ def time_table(times: list[list[float]]) -> Table:
 
 
 def verdicts(times: list[list[float]], results: list[Result]) -> list[tuple[str, bool]]:
-    """Each target with what was measured, and whether it was reached."""
+    """Each target with the figure that was measured, and whether it was reached."""
     mean = statistics.mean(ratio["auto"] for _, ratio in results)
     found = [(f"auto within 5 % of the best plan on average ({mean - 1:.2%} above)", mean <= 1.05)]
     for name in ("flat", "left_deep"):
@@ -127,7 +127,7 @@ def verdicts(times: list[list[float]], results: list[Result]) -> list[tuple[str,
 
 
 def positive(text: str) -> int:
-    """A count from the command line."""
+    """A count from the command line, which must be positive."""
     count = int(text)
     if count < 1:
         raise argparse.ArgumentTypeError(f"{count} is not 1 or more")
@@ -142,7 +142,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--workers", type=positive, default=2, help="processes for the comparison")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
-    # Rich takes a file or pipe to be 80 columns wide, and cuts what does not fit.
+    # Rich assumes that a file or pipe is 80 columns wide, and cuts what does not fit.
     console, begin = Console(width=None if sys.stdout.isatty() else 120), time.perf_counter()
     times = measure(options.timed)
     console.print(time_table(times))

@@ -1,6 +1,6 @@
-"""What an input row costs as windows grow, at equal output: Weft's join of two streams.
+"""The cost of an input row as windows grow while the output stays equal: Weft's join of two streams.
 
-The number of keys grows with the window, so that a tuple has one match whatever its length; what is measured begins
+The number of keys grows with the window, so that a tuple has one match whatever the window's length; measuring begins
 when the window is full. Runs are merged in tiers, so the cost should hardly grow. Outputs that differ by more than a
 tenth give the exit code 1.
 """
@@ -28,7 +28,7 @@ DIFFER = 0.1  # how far the outputs may be apart
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What was measured of one window."""
+    """The figures of one window."""
 
     window: int
     stored: int
@@ -66,7 +66,7 @@ def measure(root: Path, window: int, options: argparse.Namespace) -> Cost:
 
 
 def cost_table(costs: list[Cost]) -> Table:
-    """One row per window."""
+    """The table of costs, with one row per window."""
     table = Table(title=f"Cost of an input row at equal output ({costs[0].rows:,} rows measured each)")
     for head in ("window", "stored rows", "results a row", "µs a row", "÷ first"):
         table.add_column(head, justify="right")

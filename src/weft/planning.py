@@ -26,7 +26,7 @@ from weft.optimizer.groups.separation import closest_group, separate_groups
 from weft.optimizer.joint.incremental import changed_too_much
 from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone
 from weft.optimizer.joint.workspace import Workspace
-from weft.optimizer.ranking import ranked
+from weft.optimizer.ranking import rank_predicates
 from weft.optimizer.skew import BOUNDS
 from weft.optimizer.space import Options
 from weft.plan.graph import Member, PhysicalGraph
@@ -198,7 +198,7 @@ class Planner:
         anew = replace(running, plan=None) if afresh or regrouped else running
         plan, results = self._optimised(anew, cores, groups, statistics, known)
         plan = self._closed(running.plan, plan, parts, groups, statistics)
-        return _Planned(plan, ranked(queries.values(), statistics, running.graph), results)
+        return _Planned(plan, rank_predicates(queries.values(), statistics, running.graph), results)
 
     def _optimised(
         self,

@@ -1,6 +1,6 @@
-"""What is known of a bucket without opening it.
+"""The facts about a bucket that are known without opening it.
 
-Guarantees: plain data; to read it needs no kernels, so a checkpoint can be looked at without them.
+Guarantees: bounds are plain data. Importing them loads no kernels, so a checkpoint can be inspected without these.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ class Bounds:
     max_time: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The bounds as a dictionary that JSON can hold; `Bounds(**data)` makes them again."""
+        """The bounds as a dictionary that JSON can hold; `Bounds(**data)` restores them."""
         return {name: getattr(self, name) for name in Bounds.__slots__}

@@ -22,10 +22,10 @@ from weft.bucket.memory import take
 from weft.bucket.words import Words, flatten, key_words
 from weft.errors import StateError, nearest
 
-__all__ = ["FARTHEST", "Bucket", "build", "column", "finish", "gather", "laid_out", "words_of"]
+__all__ = ["FARTHEST", "Bucket", "build", "column", "finish", "gather", "lay_out", "words_of"]
 
 
-# Microseconds, 36,000 years: four such times can be added up in 64 bits, so no window overflows.
+# In microseconds, some 36,000 years. Four such times can be added up in 64 bits, so no window overflows.
 FARTHEST = 1 << 60
 
 
@@ -40,7 +40,7 @@ class Bucket:
 
     @property
     def layout(self) -> Order | None:
-        """The order of the rows; None: that of arrival."""
+        """The order in which the rows are laid out; None means the order of arrival."""
         return next((index.order for index in self.indexes if index.permutation is None), None)
 
     @property
@@ -80,7 +80,7 @@ def build(
     rows = found.rows
     if words.valid is not None:
         rows = np.concatenate([rows, np.flatnonzero(~words.valid).astype(np.int32)])
-    batch, index = laid_out(batch, layout, words, found, rows)
+    batch, index = lay_out(batch, layout, words, found, rows)
     return assemble(batch, index, indexes, event_time)
 
 
@@ -112,7 +112,7 @@ def finish(batch: pa.RecordBatch, indexes: tuple[Index, ...], event_time: str | 
     return Bucket(batch, indexes, event_time, bounds)
 
 
-def laid_out(
+def lay_out(
     batch: pa.RecordBatch, order: Order, words: Words, found: Sorted, rows: Ints
 ) -> tuple[pa.RecordBatch, Index]:
     """A batch with its rows laid out in an order, and the index that this layout is.
@@ -129,7 +129,7 @@ def laid_out(
 
 
 def gather(batch: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:
-    """The rows of those numbers, in that order."""
+    """A batch of the rows with those numbers, in that order."""
     indices = pa.array(rows)
     columns = [pc.take(values, indices, boundscheck=False) for values in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
@@ -163,7 +163,7 @@ def event_times(batch: pa.RecordBatch, name: str) -> Longs:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with dictionaries replaced by their values: the same code means another value in another batch."""
+    """The batch with dictionary codes replaced by values, since a code may mean another value in another batch."""
     if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
         return batch
     columns = [flatten(values) for values in batch.columns]

@@ -1,13 +1,13 @@
 """Buckets as bytes and as files.
 
-Guarantees: what was written is read back without copying and without sorting: the rows (an Arrow IPC stream), the
-directories, permutations and stored words are views of the bytes, which may be a mapped file. A file that is cut off,
-damaged or of another format is refused with a `StateError` that says which.
+Guarantees: a bucket is read back without copying and without sorting: the rows (an Arrow IPC stream), the directories,
+permutations and stored words are views of the bytes, which may be a mapped file. A file that is cut off, damaged or of
+another format is refused with a `StateError` that says which of these it is.
 
     magic, version │ Arrow IPC stream │ arrays, each on 64 bytes │ JSON footer │ footer's length and CRC, magic
 
-The footer holds a checksum of all before it; `verify=False` leaves it unread, for files that this process
-wrote itself and that must stay mapped and not loaded.
+The footer holds a checksum of all bytes before it. With `verify=False` it is not checked: for files that this process
+wrote itself, which are to stay mapped without being read.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ __all__ = ["FORMAT", "decode", "encode", "read", "write"]
 FORMAT = 1
 
 _MAGIC = b"WEFTBKT\0"
-_HEAD = struct.Struct("<8sII")  # magic, version, nothing
-_TAIL = struct.Struct("<QII8s")  # the footer's length and CRC, nothing, magic
+_HEAD = struct.Struct("<8sII")  # magic, version, padding
+_TAIL = struct.Struct("<QII8s")  # the footer's length and CRC, padding, magic
 _ALIGNMENT = 64
 _ARRAYS = ("directory", "permutation", "tags", "words")
 
@@ -80,7 +80,7 @@ def decode(buffer: Any, *, verify: bool = True, name: str = "the bucket") -> Buc
 
 
 def write(bucket: Bucket, path: Path) -> int:
-    """Write the bucket to a file of a name that nobody knows until this has returned its size in bytes."""
+    """Write the bucket to a file and return its size in bytes; nobody may read the file before this has returned."""
     data = encode(bucket)
     with open(path, "wb", buffering=0) as file:
         view = memoryview(data)
@@ -111,7 +111,7 @@ def _pad(sink: Any) -> None:
 
 
 def _place(sink: Any, array: Array) -> list[Any]:
-    """Write an array; where it is, its length and its type."""
+    """Write an array, and return its offset, its length and its type."""
     _pad(sink)
     offset = sink.tell()
     sink.write(array.data)
@@ -192,7 +192,7 @@ _29 = np.uint64(29)
 
 @compiled
 def checksum(words: NDArray[np.uint64]) -> Any:
-    """A checksum at the speed of memory: four chains of multiplications side by side."""
+    """A checksum as fast as memory is read, since it computes four independent chains of multiplications."""
     lanes = np.arange(1, _LANES + 1).astype(np.uint64)
     for i in range(0, words.size - words.size % _LANES, _LANES):
         for lane in range(_LANES):

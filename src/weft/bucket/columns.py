@@ -1,7 +1,7 @@
-"""Columns of Arrow as the kernels want them: some of their rows, or their numbers.
+"""Arrow columns as the kernels take them: some of their rows, or their values as numbers.
 
-Guarantees: values of 64 bits without NULLs are neither copied nor checked on the way; everything else goes through
-Arrow's own functions.
+Guarantees: for columns of 64-bit values without NULLs there are short cuts that neither check nor copy needlessly; all
+other columns go through Arrow's own functions.
 """
 
 from __future__ import annotations

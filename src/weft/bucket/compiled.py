@@ -1,10 +1,10 @@
-"""The door to the compiler, with types.
+"""Access to the compiler (Numba), with types.
 
 Guarantees: what is decorated with `compiled` keeps its Python signature, is compiled on first use, cached on disk
 beside its file, and releases the interpreter lock while it runs. Nothing else in Weft imports Numba.
 
-What is cached is used only if all that it was compiled from is as it was: its file, which is all that Numba looks at,
-and the compiled functions and constants that this file has from others (`_origins`).
+Cached code is used only if nothing that it was compiled from has changed: neither its own file, which is all that Numba
+checks, nor the compiled functions and constants that this file imports from others (`_origins`).
 """
 
 from __future__ import annotations
@@ -52,26 +52,24 @@ Floats = NDArray[np.float64]
 
 
 def compiled(function: F) -> F:
-    """The function as machine code; division by zero is the caller's business, as in NumPy."""
+    """The function as machine code; a division by zero raises nothing, as in NumPy."""
     try:
         made = njit(cache=True, nogil=True, error_model="numpy")(function)
-    except (
-        RuntimeError
-    ):  # no place for a cache: neither beside the file nor in the home directory can be written
+    except RuntimeError:  # neither beside the file nor in the home directory can a cache be written
         return cast(F, njit(nogil=True, error_model="numpy")(function))
     _notice_changes_elsewhere(made)
     return cast(F, made)
 
 
 def _notice_changes_elsewhere(made: Any) -> None:
-    """Have the cache of a function forget what was compiled from other sources than those of now.
+    """Make the cache of a function discard code that was compiled from sources that have changed since.
 
-    Numba compares a stamp of the function's file with that in the cache; ours comes with it.
+    Numba compares a stamp of the function's file with the stamp in the cache. This adds `_origins` to the stamp.
     """
     try:
         file = made._cache._cache_file
         file._source_stamp = (file._source_stamp, _origins(made.py_func.__globals__))
-    except AttributeError:  # a Numba that keeps its stamp elsewhere: then after an edit, `make clean`
+    except AttributeError:  # this Numba keeps its stamp elsewhere: run `make clean` after an edit
         return
 
 
@@ -79,10 +77,11 @@ _known_origins: dict[str, bytes] = {}
 
 
 def _origins(names: Mapping[str, Any]) -> bytes:
-    """A digest of all that the compiled functions of a module are made of, by the names in it.
+    """A digest of everything that the compiled functions of a module are made of, given the names in the module.
 
-    That is this file, the module's own, the same of every module that it has compiled functions from, and constants. It
-    is taken when the first function of the module is compiled, by when everything has been imported.
+    It covers this file, the module's own file, the files of modules that it imports compiled functions from (and the
+    files these import from), and constants. It is computed when the first function of the module is compiled, since
+    everything has been imported by then.
     """
     file = names["__file__"]
     if file not in _known_origins:
@@ -97,16 +96,16 @@ def _origins(names: Mapping[str, Any]) -> bytes:
 
 
 def inner(function: F) -> F:
-    """A function that only compiled functions call: it becomes part of them, and cannot be called from Python."""
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # which its type does not mention
+    """Mark a function that only compiled functions call: it becomes part of them, and Python cannot call it."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # the type of `njit` omits these
     return cast(F, cast(Any, njit)(nogil=True, error_model="numpy", **options)(function))
 
 
 def frozen(array: Array) -> Array:
     """A view of the array that cannot be written to, contiguous.
 
-    Numba compiles a function once for writable and once for read-only arrays; the buffers of Arrow are read-only,
-    so what takes their place is made so too.
+    Numba compiles a function once for writable and once for read-only arrays; the buffers of Arrow are read-only, so
+    arrays that are passed in their place are made read-only too.
     """
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False

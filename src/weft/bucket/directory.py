@@ -1,11 +1,12 @@
-"""Directories: from a key to the few neighbouring rows that may hold it, without a search.
+"""Directories, which lead from a key to the few neighbouring rows that may hold it, without a search.
 
 Guarantees: slot s of a directory covers rows starts[s] to starts[s + 1] of its order, and a key's slot depends on
 nothing but the key and the directory. A directory has one slot for one to two rows, so that a probe looks at one cache
 line of it and one of the keys.
 
-Equality: the slot is the top bits of the mixed word. Order: the slot is the word's distance from the least,
-linearly scaled; that is monotonous for every distribution of values, so skew makes slots longer, never wrong.
+In a directory for equality, the slot is the top bits of the mixed word. In a directory by value, the slot is the word's
+distance from the least word, linearly scaled; that is monotonous for every distribution of values, so skew makes slots
+longer, never wrong.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _reveal(word: Any, floats: bool) -> Any:
 def value_slot(word: Any, origin: float, scale: float, slots: Integer, floats: bool) -> Any:
     """The slot of a word in a directory by value; infinities and NaN go to the ends."""
     place = (_reveal(word, floats) - origin) * scale
-    place = place if place < slots - 1 else np.float64(slots - 1)  # NaN too, which compares with nothing
+    place = place if place < slots - 1 else np.float64(slots - 1)  # NaN too, as it is not less
     return np.int64(place if place > 0 else np.float64(0))
 
 

@@ -74,7 +74,7 @@ class Sorted:
 
     rows: Ints
     directory: Ints
-    hashes: Hashes | None = None  # of the rows, in an order by hash
+    hashes: Hashes | None = None  # the hashes of the rows, if the order is by hash
     origin: float = 0.0
     scale: float = 0.0
 
@@ -84,10 +84,10 @@ class Index:
     """An order of a bucket's rows with its directory."""
 
     order: Order
-    words: Words  # of every row of the bucket, in the order of the rows
+    words: Words  # the words of every row of the bucket, in the order of the rows
     directory: Ints
-    permutation: Ints | None = None  # None: the rows themselves are in this order
-    tags: Bytes | None = None  # of a permutation for equality
+    permutation: Ints | None = None  # None where the rows themselves are in this order
+    tags: Bytes | None = None  # 8 hash bits per entry, if this is a permutation for equality
     origin: float = 0.0
     scale: float = 0.0
 
@@ -119,7 +119,7 @@ def words_for(order: Order, columns: Sequence[Column]) -> Words:
 
 
 def sort_rows(order: Order, words: Words, times: Longs | None) -> Sorted:
-    """Rows in no order, sorted."""
+    """Sort rows that are in no order."""
     rows = _indexable(words)
     if order.kind == "value":
         return _by_value(sort_values(words.values, rows), words)
@@ -127,14 +127,14 @@ def sort_rows(order: Order, words: Words, times: Longs | None) -> Sorted:
 
 
 def merge_rows(order: Order, words: Words, times: Longs | None, rows: Ints) -> Sorted:
-    """Rows that come as a few sorted runs one after the other, merged."""
+    """Merge rows that come as a few sorted runs, one after the other."""
     if order.kind == "value":
         return _by_value(merge_values(words.values, rows), words)
     return _by_slot(*merge_slots(words.values, rows, directory.slot_bits(rows.size)), words, times)
 
 
 def make_index(order: Order, words: Words, found: Sorted, *, layout: bool) -> Index:
-    """The index of rows that were sorted; as the layout, the words are those of the rows in their new order."""
+    """The index of sorted rows; if it is to be the layout, `words` must be those of the rows in their new order."""
     starts, scale = frozen(found.directory), (found.origin, found.scale)
     if layout:
         return Index(order, words, starts, None, None, *scale)

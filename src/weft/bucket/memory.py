@@ -2,10 +2,11 @@
 
 Why: memory that comes fresh from the operating system is paid for page by page when it is first touched, and that costs
 more than the work done on it: 200 thousand rows were radix-sorted in 0.8 ms in memory that had been used before and in
-2.3 ms in memory that had not. NumPy, and Arrow after a pause, give memory back and get it fresh. So arrays of any size
-come from here, compiled functions are given the arrays they fill, and what is dropped waits here for the next use.
+2.3 ms in memory that had not. NumPy, and Arrow after a pause, give memory back to the system and get fresh pages later.
+So large arrays come from this pool, compiled functions are given the arrays they fill, and blocks that nothing refers
+to any more wait here for the next use.
 
-Guarantees: an array is its owner's alone until nothing refers to it any more. At most `_MOST` bytes wait.
+Guarantees: no memory is used for a second array while anything refers to the first. At most `_MOST` bytes wait.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from weft.bucket.compiled import Array, Ints, compiled, frozen
 
 __all__ = ["concatenate", "copy", "fresh", "take", "zeros"]
 
-_SMALL = 1 << 16  # what is smaller is left to NumPy, whose allocator recycles it
+_SMALL = 1 << 16  # smaller arrays are left to NumPy, whose allocator recycles them
 _MOST = 1 << 28
 _ALIGNMENT = 64
 
@@ -56,7 +57,7 @@ class _Pool:
 
 
 class _Lease:
-    """What an array of a block refers to as its owner; when the last such array goes, the block goes back."""
+    """The owner of the arrays made of a block: when the last of them is dropped, it gives the block back."""
 
     __slots__ = ("__array_interface__", "block")
 
@@ -108,7 +109,7 @@ def take(values: Array, rows: Ints) -> Array:
 
 
 def copy(values: Array, rows: Ints, out: Array) -> None:
-    """The values at those rows, into room that is there."""
+    """Copy the values at those rows into `out`."""
     _take(values, frozen(rows), out)
 
 

@@ -1,14 +1,14 @@
-"""Merging runs, and forgetting what is past.
+"""Merging runs, and dropping rows that are too old.
 
 Guarantees: `merge` keeps every row that is not older than `since`, once, and every order of the runs. The layout is
 merged: each run is read front to back, and rows that compare equal stay in the order of the runs, which is that of age.
 Permutations are sorted anew, by the same counting sort that built them: it is linear too, and reads the rows in their
 new order instead of following the old permutations here and there.
 
-`due` keeps runs few: it merges the newest ones as soon as there are `fanout` of which none is larger than all the
-others together. So a row's run at least doubles whenever the row is rewritten, and what is left falls off in size: a
-probe touches O(log rows) runs. A run that covers `reach` of event time is closed: it is not merged any more, so that it
-can expire as a whole.
+`first_to_merge` keeps runs few: it merges the newest ones as soon as there are `fanout` of which none is larger than
+all the others together. So whenever a row is rewritten, its run at least doubles in size, and a store has O(log rows)
+runs for a probe to touch. A run that covers `reach` of event time is closed: it is not merged any more, so that it can
+expire as a whole.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bounds import Bounds
-from weft.bucket.bucket import Bucket, event_times, finish, gather, laid_out, words_of
+from weft.bucket.bucket import Bucket, event_times, finish, gather, lay_out, words_of
 from weft.bucket.compiled import Array, Ints, frozen
 from weft.bucket.index import Index, Order, make_index, merge_rows, sort_rows
 from weft.bucket.memory import concatenate, take
 from weft.bucket.words import Words
 from weft.errors import StateError
 
-__all__ = ["due", "expired", "merge"]
+__all__ = ["expired", "first_to_merge", "merge"]
 
 
-def due(runs: Sequence[Bounds], *, fanout: int = 4, reach: int | None = None) -> int | None:
-    """From which run on the runs (oldest first) should be merged into one now; None: they are few enough.
+def first_to_merge(runs: Sequence[Bounds], *, fanout: int = 4, reach: int | None = None) -> int | None:
+    """The first of the runs (oldest first) that should be merged with all later ones now; None if there are few enough.
 
-    >>> [due([Bounds(rows, 0) for rows in sizes]) for sizes in ([900, 9, 9, 9], [900, 9, 9, 9, 9])]
+    >>> [first_to_merge([Bounds(rows, 0) for rows in sizes]) for sizes in ([900, 9, 9, 9], [900, 9, 9, 9, 9])]
     [None, 1]
     """
     total = largest = 0
@@ -46,7 +46,7 @@ def due(runs: Sequence[Bounds], *, fanout: int = 4, reach: int | None = None) ->
 
 
 def _with_smaller(runs: Sequence[Bounds], first: int, total: int, reach: int | None) -> int:
-    """Further back, as long as the next older run is small beside what is merged anyway."""
+    """The first run to merge, moved back as long as the next older run is small beside those merged anyway."""
     while first and not _closed(runs[first - 1], reach) and runs[first - 1].rows <= total:
         first -= 1
         total += runs[first].rows
@@ -60,7 +60,7 @@ def _closed(run: Bounds, reach: int | None) -> bool:
 
 
 def expired(run: Bounds, since: int) -> bool:
-    """Whether every row is older than `since`."""
+    """Whether every row of a run is older than `since`."""
     return run.rows == 0 or (run.max_time is not None and run.max_time < since)
 
 
@@ -79,7 +79,7 @@ def merge(runs: Sequence[Bucket], since: int | None = None) -> Bucket:
     listed, others = _listed(runs, first.layout, kept)
     found = merge_rows(first.layout, words, times, frozen(listed))
     rows = concatenate([found.rows, others])
-    batch, index = laid_out(batch, first.layout, words, found, rows)
+    batch, index = lay_out(batch, first.layout, words, found, rows)
     return _with_indexes(runs, batch, rows, (index,))
 
 
@@ -151,7 +151,7 @@ def _moved_words(runs: Sequence[Bucket], order: Order, batch: pa.RecordBatch, ro
 
 
 def _listed(runs: Sequence[Bucket], layout: Order, kept: Array | None) -> tuple[Ints, Ints]:
-    """The rows with a key, run by run, and those without, which are at the end of every run; numbered through."""
+    """The rows with a key and the rows without, run by run, numbered as if the runs were one batch."""
     listed, others, offset = [], [], 0
     for run in runs:
         end = offset + run.batch.num_rows

@@ -4,7 +4,7 @@ Guarantees: every sort is stable, so rows that compare equal stay in the order o
 `sort_values` are for rows in no order: counting sorts, digit by digit. `merge_slots` and `merge_values` are for rows
 that come in a few sorted runs: they read and write every run front to back. `arrange` finishes the work inside a slot.
 
-A loop that reads here and there does not also count or place by what it read (see `kernels/probe/equal.py` for why).
+No loop reads memory in random order and also counts or stores by what it read (`kernels/probe/equal.py` says why).
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ Hashes = NDArray[np.uint64]
 Places = NDArray[np.uint32]
 
 _DIGIT = 11  # 2048 counters and as many places being written to: what the first-level cache and the TLB hold
-_FEW = 24  # up to so many, an insertion sort beats everything
-_SPARE = (
-    4  # bits beyond the slot that are sorted by, so that few rows of a slot are left for `arrange` to swap
-)
+_FEW = 24  # for up to so many rows, an insertion sort is the fastest
+_SPARE = 4  # rows are sorted by so many bits beyond the slot, which leaves `arrange` few rows to swap
 
 _0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _ROW = np.uint64(0xFFFFFFFF)
 
 
 def sort_hashes(words: Array, rows: Ints, bits: int) -> tuple[Ints, Ints]:
-    """The rows by the top bits of their hash, and where each of the 2^bits slots starts."""
+    """The rows sorted by the top bits of their hash, and where each of the 2^bits slots starts."""
     passes = -(-(bits + _SPARE) // _DIGIT)
     width = min(32, passes * _DIGIT)
     packed = fresh(rows.size, np.uint64)
@@ -48,7 +46,7 @@ def sort_hashes(words: Array, rows: Ints, bits: int) -> tuple[Ints, Ints]:
 
 
 def sort_values(words: Array, rows: Ints) -> Ints:
-    """The rows by their words."""
+    """The rows sorted by their words."""
     least, span, ascending = _extent(words, rows)
     if ascending:
         return rows
@@ -65,7 +63,7 @@ def sort_values(words: Array, rows: Ints) -> Ints:
 
 
 def merge_slots(words: Array, rows: Ints, bits: int) -> tuple[Ints, Ints]:
-    """As `sort_hashes`, in one pass, for rows in a few runs of ascending hashes."""
+    """Do what `sort_hashes` does in one pass, for rows that come in a few runs of ascending hashes."""
     slots, places = fresh(rows.size, np.uint32), fresh((1 << bits) + 1, np.int32)
     order, starts = fresh(rows.size, np.int32), zeros((1 << bits) + 1, np.int32)
     _find_slots(words, rows, np.uint64(64 - bits), slots)
@@ -74,7 +72,7 @@ def merge_slots(words: Array, rows: Ints, bits: int) -> tuple[Ints, Ints]:
 
 
 def merge_values(words: Array, rows: Ints) -> Ints:
-    """As `sort_values`, for rows in a few ascending runs: each is read log₂(runs) times."""
+    """Do what `sort_values` does, for rows that come in a few ascending runs; each row is read log₂(runs) times."""
     order = fresh(rows.size, np.int32)
     order[:] = rows
     no_times = zeros(words.size, np.int64)
@@ -130,7 +128,7 @@ def _count_slots(packed: Packed, shift: np.uint64, starts: Ints) -> None:
 
 
 def _radix(packed: Packed, bits: int) -> Packed:
-    """The pairs by the lowest `bits` of their keys; `packed` is overwritten."""
+    """The pairs sorted by the lowest `bits` of their keys; `packed` is overwritten."""
     passes = -(-bits // _DIGIT)
     if not passes:
         return packed
@@ -158,7 +156,7 @@ def _scatter(source: Packed, target: Packed, shift: np.uint64, digit: int) -> No
 
 @compiled
 def _extent(words: Array, rows: Ints) -> tuple[Any, Any, Any]:
-    """(least word, distance to the greatest, whether they ascend already)."""
+    """The least word, its distance to the greatest, and whether the words ascend already."""
     least = greatest = np.int64(words[rows[0]]) if rows.size else np.int64(0)
     descents = 0
     for i in range(1, rows.size):

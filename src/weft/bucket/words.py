@@ -1,9 +1,9 @@
-"""Columns as 64-bit words: one for equality, one for order.
+"""Columns as 64-bit words: `key_words` for equality, `value_words` for order.
 
 Guarantees: equal keys have equal words whatever the width or layout of their columns; NaN equals NaN and comes last,
--0.0 equals 0.0. Where `Words.exact`, equal words also mean equal keys (integers, times, booleans, floats, decimals of
-up to 18 digits) and nothing is hashed; otherwise matches are verified on the values. NULL has no word (`Words.valid`).
-Words of integers and times are views of the column: no copy, no space.
+-0.0 equals 0.0. If `Words.exact` is true (integers, times, booleans, floats, decimals of up to 18 digits), equal words
+also mean equal keys, and nothing is hashed; otherwise the matches found must be verified on the values. NULL has no
+word (`Words.valid`). Words of integers and times are views of the column: no copy, no space.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Words:
     """One word per row: int64, or int32 where that is how wide the column is."""
 
     values: Array
-    valid: Mask | None  # None: no row is NULL
+    valid: Mask | None  # None if no row is NULL
     exact: bool
     view: bool  # whether `values` is the column's own memory
     floats: bool = False  # whether the words are floats in disguise, see `_float_words`
@@ -51,7 +51,7 @@ class Words:
 def flatten(column: Column) -> Any:
     """One plain array: chunks joined, dictionaries and extensions resolved."""
     array: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # a chunked array of no chunks stays one
+    if isinstance(array, pa.ChunkedArray):  # combining no chunks gives a chunked array again
         array = pa.array([], array.type)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -80,7 +80,7 @@ def value_words(column: Column) -> Words:
         return _saturated_decimal(array)
     if _is_text(kind):
         return Words(frozen(prefixes(*text_buffers(array))), validity(array), exact=False, view=False)
-    if pa.types.is_uint64(kind):  # the sign bit is where the order of the signed ones turns over
+    if pa.types.is_uint64(kind):  # with the sign bit flipped, the signed order is that of the unsigned values
         shifted = _fixed(array, np.int64) ^ np.int64(-(2**63))
         return Words(frozen(shifted), validity(array), exact=True, view=False)
     return _key_word(array)
@@ -91,7 +91,7 @@ def _key_word(array: Any) -> Words:
     view = _VIEWS.get(kind.id)
     if view is not None and not (pa.types.is_timestamp(kind) and kind.unit != "us"):
         return Words(_fixed(array, view), valid, exact=True, view=True)
-    if pa.types.is_timestamp(kind):  # Spark's resolution: finer times are cut
+    if pa.types.is_timestamp(kind):  # microseconds are Spark's resolution, so finer times are cut
         return _key_word(array.cast(pa.timestamp("us", kind.tz), safe=False))
     if pa.types.is_floating(kind):
         return Words(_float_words(array), valid, exact=True, view=False, floats=True)
@@ -115,7 +115,7 @@ _VIEWS: dict[int, type[np.signedinteger[Any]]] = {
 
 
 def family(kind: Any) -> str:
-    """Types of one family have comparable words; integers of all widths are one, decimals of each scale another."""
+    """The family of a type, within which words are comparable: integers of all widths, or decimals of one scale."""
     if pa.types.is_dictionary(kind):
         return family(kind.value_type)
     if pa.types.is_decimal(kind):
@@ -166,7 +166,7 @@ def _filled(array: Any) -> Array:
 
 
 def _float_words(array: Any) -> Array:
-    """Floats as integers in the same order: negative ones with their lower bits turned over, one NaN, one zero."""
+    """Floats as integers in the same order: negative ones have their lower bits inverted; NaN and zero are unique."""
     return frozen(disguise(_fixed(array.cast(pa.float64()), np.float64)))
 
 
@@ -185,7 +185,7 @@ def decimal_halves(array: Any) -> Longs:
 
 
 def _saturated_decimal(array: Any) -> Words:
-    """A decimal beyond 64 bits takes the word at that end, which keeps the order."""
+    """The words of decimals; a decimal beyond 64 bits takes the least or the greatest word, which keeps the order."""
     halves = decimal_halves(array)
     low, high = halves[:, 0], halves[:, 1]
     fits = high == low >> 63
@@ -200,7 +200,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def text_buffers(array: Any) -> tuple[Array, Bytes]:
-    """Where each text starts, and one position more, in the bytes of all."""
+    """Where each text starts in the bytes of all, with the end of the last one more, and these bytes."""
     kind = array.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
         array = array.cast(pa.large_binary())

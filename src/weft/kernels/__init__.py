@@ -1,5 +1,6 @@
-"""What is done to tuples: routed, probed, filtered, gathered. Arrow and NumPy in, Arrow and NumPy out.
+"""The work done on tuples: routing, probing, filtering, gathering. Functions take and give Arrow and NumPy values.
 
-Start with `probe` (equality), `band` (ranges) and `theta` (anything), which find pairs of row numbers (`ranges`), and
-`materialise`, which makes tuples of them. `select` computes expressions, `route` splits batches, `warm_up` compiles.
+Start in `probe`: `equality`, `band` (ranges) and `theta` (any predicate) find pairs of row numbers (`ranges`), and
+`materialise` makes columns of them. `expr.select` computes expressions, `route.partition` splits batches by partition,
+and `warm_up` compiles all that a usual join runs.
 """

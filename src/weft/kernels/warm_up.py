@@ -1,9 +1,9 @@
-"""Compiling before it matters.
+"""Compiling what joins run, before the first tuple comes.
 
 Guarantees: after `warm_up()`, the usual joins (keys that are integers or texts, with windows of event time, and their
 merging and encoding) compile nothing more, nor do the query-sets of several queries. The first time on a machine it
-takes some 40 s, as the code is compiled and cached beside the package; in every later process a second or two, as it is
-loaded. A process that does not call it loads what it uses when it uses it.
+takes some 40 s, because the code is compiled and cached beside the package; in every later process it takes a second or
+two, to load that code. A process that does not call it compiles or loads each function when it first runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def warm_up(report: Callable[[int], None] | None = None) -> None:
 
 
 def _steps() -> Iterator[None]:
-    """Every step, by the time it is done."""
+    """Run the steps; each yield says that one more is done."""
     numbers = pa.array([1, 2, 3, 4, 5, 5, 6])
     columns = {"k": numbers, "u": numbers.cast(pa.int32()), "s": numbers.cast(pa.string())}
     batch = pa.record_batch({**columns, "ts": numbers.view(pa.timestamp("us"))})
@@ -77,12 +77,12 @@ def _steps() -> Iterator[None]:
 
 
 def _share(batch: pa.RecordBatch) -> None:
-    """Everything that is done with query-sets."""
+    """Run everything that is done with query-sets."""
     kinds = {"k": DataType("long"), "u": DataType("int"), "s": DataType("string")}
     columns = [Column("p", name, kind) for name, kind in kinds.items()]
     filters = [call("=", column, cast(literal("1"), column.type)) for column in columns]
     data = {("p", name): batch.column(name) for name in kinds}
-    sets = PredicateIndex.of({0: tuple(filters)}).query_sets(data, batch.num_rows)
+    sets = PredicateIndex.from_filters({0: tuple(filters)}).query_sets(data, batch.num_rows)
     set_bit(sets, 1, nonempty(sets))
     rows_per_query(sets, [0, 1])
     by_thresholds(batch.column("k").to_numpy(), *thresholds({0: 1}, 1))

@@ -1,1 +1,1 @@
-"""From queries and statistics to plans."""
+"""The optimiser: it makes plans from queries and statistics."""

@@ -1,7 +1,8 @@
 """How the inputs of a query with outer joins are stored, so that each partition can close its rows by itself.
 
-Guarantees: of all ways that `plan/homes.py` allows, the one that stores fewest tuples a second; a store that is there
-already costs nothing. Replicating every input is always allowed, so there is always one.
+Guarantees: of all combinations of layouts that `plan/homes.py` allows, the one that stores the fewest tuples a second
+is chosen; a store that exists already costs nothing. Replicating every input is always allowed, so there always is a
+choice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from weft.logical.join import Join
 from weft.logical.outer import Closing
 from weft.logical.query import Query
 from weft.logical.user_functions import has_user_call
-from weft.plan.homes import located
+from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Layout, Store
 from weft.stats.statistics import Statistics
 
@@ -33,7 +34,7 @@ def choose_homes(
     options = [_options(closing.tree, alias, partitions) for alias in query.aliases]
     best: tuple[tuple[float, int, str], tuple[Layout, ...]] | None = None
     for layouts in product(*options):
-        if located(closing.tree, dict(zip(query.aliases, layouts, strict=True))) is None:
+        if locate_rows(closing.tree, dict(zip(query.aliases, layouts, strict=True))) is None:
             continue
         price = (
             sum(
@@ -60,7 +61,7 @@ def _options(tree: Join, alias: str, partitions: int) -> list[Layout]:
 
 
 def _keys(expr: Expr, alias: str) -> Iterator[Expr]:
-    """The values of an input that an equality is about, directly or as the first of several that is there."""
+    """The values of an input that an equality compares, directly or as an argument of COALESCE."""
     if isinstance(expr, Call) and expr.function == "=":
         for side in expr.args:
             yield from _sides(side, alias)
@@ -77,7 +78,7 @@ def _sides(expr: Expr, alias: str) -> Iterator[Expr]:
 def _price(
     query: Query, alias: str, layout: Layout, statistics: Statistics, present: Collection[Store]
 ) -> float:
-    """The tuples stored a second, copies included."""
+    """How many tuples a layout stores a second, copies included; 0 if the store exists already."""
     if Store((alias,), layout) in present:
         return 0.0
     rate = statistics.stream(query.input(alias).stream.name).rate

@@ -1,11 +1,12 @@
-"""What a plan costs: every formula once, with the number of its equation in CLASH, and the one place that weighs them.
+"""The cost of a plan: every formula, with the number of its equation in CLASH, and the weights by which they add up.
 
-Guarantees: costs are in seconds of work per second of stream, so 0.5 keeps half a core busy. The default weights are
-the design's measurements on two cores; they matter relative to each other, not absolutely.
+Guarantees: costs are in seconds of work per second of stream, so a cost of 0.5 keeps half a core busy. The default
+weights are the design's measurements on two cores; only their ratios matter for the choice of a plan.
 
-A slip of the thesis is corrected. Equation 5.5 divides what is sent to the j-th store by j, but the text that derives
-it (and the example in 7.1) by j − 1, the number of relations joined before: the first step sends every tuple. 6.1
-repeats the slip. The factor itself is part of the estimate (stats/estimate.py): it holds for unbounded windows only.
+A slip of the thesis is corrected here. Equation 5.5 divides what is sent to the j-th store by j, but the text that
+derives it (and the example in 7.1) by j − 1, the number of relations joined before: the first step sends every tuple.
+6.1 repeats the slip. The factor itself is part of the estimate (stats/estimate.py): it holds for unbounded windows
+only.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Seconds of work, each per unit of what it weighs."""
+    """The seconds of work that one unit of each kind takes."""
 
-    ship: float = 0.4e-6  # a tuple through a shuffle
-    probe: float = 0.3e-6  # a tuple against a store
-    store: float = 0.3e-6  # a tuple brought into a store's order and written
-    keep: float = 1e-8  # a stored tuple, for a second: merging, mapping, evicting, and the memory it takes
-    hop: float = 0.1  # a shuffle and the stage behind it, for a second of batches
-    latency: float = 0.0  # a step on the way of the average tuple (5.6)
+    ship: float = 0.4e-6  # a tuple sent through a shuffle
+    probe: float = 0.3e-6  # a tuple that probes a store
+    store: float = 0.3e-6  # a tuple sorted into a store and written
+    keep: float = 1e-8  # a tuple stored for a second: merging, mapping, evicting, and the memory it takes
+    hop: float = 0.1  # a shuffle and the stage after it, per second of batches
+    latency: float = 0.0  # a step that the average tuple takes (5.6)
     match: float = (
-        5e-8  # a pair compared; the same in all plans, so it counts only where tasks wait for one of them
+        5e-8  # a compared pair; all plans have the same, so it counts only where tasks wait for one of them
     )
 
     def __post_init__(self) -> None:
@@ -55,14 +56,14 @@ class Weights:
 
 DEFAULT_WEIGHTS = Weights()
 
-LEAST = 1e-12  # of selectivities and seconds that others are divided by
+LEAST = 1e-12  # the least selectivity and the least seconds to divide by
 
 
 def copies(kind: str, routable: bool, partitions: int) -> float:
     """χ, the copies sent of a tuple that probes a store (6.2).
 
-    One where the partition is known or every task has all, little more where a range of values is; else one per
-    partition.
+    It is one where the partition is known or every task has the whole store, little more where a range of values is
+    known, and otherwise one per partition.
     """
     if kind == "ranged" and routable:
         return edge_copies(SPAN, partitions)
@@ -72,8 +73,8 @@ def copies(kind: str, routable: bool, partitions: int) -> float:
 def crowding(selectivity: float, partitions: int) -> float:
     """How much more than its share the busiest partition has to do if values are spread over cells.
 
-    A band that lets through so much of all values leaves 1 / (CELL · selectivity) cells; where these are fewer than the
-    partitions, the others have nothing to do.
+    A band of that selectivity leaves 1 / (CELL · selectivity) cells; if there are fewer cells than partitions, the
+    other partitions have nothing to do.
 
     >>> crowding(0.002, 8), crowding(0.25, 8)
     (1.0, 8.0)
@@ -83,7 +84,7 @@ def crowding(selectivity: float, partitions: int) -> float:
 
 
 def heavy_copies(share: float, partitions: int) -> float:
-    """χ where such a share of the tuples has a heavy value, which is looked for everywhere.
+    """χ where that share of the tuples has a heavy value, which is looked for in all partitions.
 
     >>> heavy_copies(0.25, 5)
     2.0
@@ -92,11 +93,11 @@ def heavy_copies(share: float, partitions: int) -> float:
 
 
 def waiting(work: Iterable[tuple[float, float]], partitions: int, tasks: int) -> float:
-    """The work that could have been done while all wait for the task that has one heavy value.
+    """The work that could have been done while all tasks wait for the one that has a heavy value.
 
-    Each part of the work, of which the value has such a share, is else even over the partitions. With so many tasks at
-    once a hop takes the longer of an equal share of the work and of what the busiest task does; the difference, times
-    the tasks, is lost.
+    ``work`` has parts, each with the share of it that is the value's; the rest of a part is even over the partitions.
+    With ``tasks`` tasks at once, a hop takes as long as an equal share of the work or as the busiest task, whichever is
+    longer; the difference, times the tasks, is lost.
 
     >>> waiting([(8.0, 0.5)], 8, 2), waiting([(8.0, 0.75)], 8, 2), waiting([(8.0, 0.75)], 8, 8)
     (1.0, 4.5, 42.0)
@@ -121,7 +122,7 @@ def storage_cost(sizes: Iterable[float]) -> float:
 
 
 def latency(children: Iterable[int]) -> float:
-    """ELat of one input: the steps its tuples take, given the arities of the operators they climb (5.6).
+    """ELat of one input: the steps its tuples take, given the arities of the operators on their way to the root (5.6).
 
     >>> latency([2, 3])
     3
@@ -130,17 +131,17 @@ def latency(children: Iterable[int]) -> float:
 
 
 def step_cost(weights: Weights, tuples: float, count: float, shipped: bool) -> float:
-    """The work of sending tuples to a store, if they are not there yet, and of probing it."""
+    """The work of sending tuples to a store, unless they are there already, and of probing it."""
     return tuples * count * (weights.probe + (weights.ship if shipped else 0.0))
 
 
 def call_cost(matches: float, checks: Iterable[tuple[float, float]]) -> float:
     """The work of users' functions in a step that gives so many matches a second: candidate pairs × seconds per row.
 
-    ``checks`` are the conditions that call them, each with its selectivity and seconds. The pairs that all other
-    conditions let through are the matches over all these selectivities. Those that reject most per second come first
-    (by (selectivity − 1) / seconds, the order that is best for independent conditions), and each sees what those before
-    it let through.
+    ``checks`` are the conditions that call them, each with its selectivity and seconds per row. The number of pairs
+    that all other conditions let through is the number of matches divided by these selectivities. Conditions that
+    reject most per second come first (by (selectivity − 1) / seconds, the order that is best for independent
+    conditions), and each checks the pairs that those before it let through.
 
     >>> round(call_cost(10, [(0.1, 1e-3), (0.5, 1e-6)]), 6)  # 200 pairs for the cheap one, 100 for the dear one
     0.1002

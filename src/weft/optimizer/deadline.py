@@ -1,8 +1,9 @@
 """Until when a search for a better plan may go on.
 
-Guarantees: the optimiser has no clock of its own (the solver's aside); whoever asks for a plan hands one over. Every
-search has a plan before it looks at its deadline, and ends with the best one it has once that is over. What must be
-done to have any plan is not bounded by it, but by the number of inputs of a query (`Options.most_inputs`).
+Guarantees: apart from the solver, the optimiser reads no clock but that of the deadline it is given. Every search has a
+plan before it first looks at its deadline, and once that is over it ends with the best plan it has. The work that is
+needed to have any plan at all is bounded not by the deadline but by the number of inputs of a query
+(`Options.most_inputs`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["NEVER", "Deadline"]
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment, in seconds of a clock.
+    """The moment at which a search must end, in seconds of a clock.
 
     >>> from itertools import count
     >>> ticks = count()
@@ -30,21 +31,21 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, clock: Callable[[], float]) -> Deadline:
-        """So many seconds from now."""
+        """The deadline that is so many seconds from now."""
         return cls(clock() + seconds, clock)
 
     @property
     def over(self) -> bool:
-        """Whether it has come."""
+        """Whether the deadline has come."""
         return self.clock() >= self.at
 
     @property
     def left(self) -> float:
-        """The seconds until then; 0 if it has come."""
+        """The seconds until the deadline; 0 if it has come."""
         return max(0.0, self.at - self.clock())
 
     def part(self, share: float) -> Deadline:
-        """A deadline that leaves the rest of the time to others."""
+        """An earlier deadline, after this share of the time that is left."""
         return self if self.at == inf else Deadline.after(self.left * share, self.clock)
 
 
@@ -52,5 +53,5 @@ def _no_time() -> float:
     return 0.0
 
 
-# Nothing is cut short.
+# A deadline that never comes.
 NEVER = Deadline(inf, _no_time)

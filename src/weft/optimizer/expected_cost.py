@@ -1,4 +1,4 @@
-"""What the graph of a query is expected to cost, whichever optimiser made it.
+"""The expected cost of a query's graph, whichever optimiser made its plan.
 
 Guarantees: the figures are those of `single/evaluate.py: price`. A step's tuples come from the estimator; its edge says
 how many copies there are and whether it is shipped. Stores that only serve to close rows of outer joins do not count.
@@ -24,7 +24,7 @@ __all__ = ["calls_of", "with_estimates"]
 
 
 def with_estimates(graph: PhysicalGraph, statistics: Statistics, options: Options) -> PhysicalGraph:
-    """A graph of one query with its expected cost, in all and for every step."""
+    """The graph of one query with its expected cost added, in all and for every step."""
     if not any(isinstance(rule, ProbeRule) for rule in graph.rules):
         return replace(graph, cost=Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0))
     space = Space(graph.query, statistics, options)
@@ -49,7 +49,7 @@ def with_estimates(graph: PhysicalGraph, statistics: Statistics, options: Option
 
 
 def calls_of(query: Query, statistics: Statistics) -> tuple[CallCost, ...]:
-    """What is expected of users' functions in a query: in every condition, and in what it gives."""
+    """The expected costs of users' functions in a query: in every condition, and in its select list."""
     conditions = (*query.conditions, *(query.outer.conditions if query.outer is not None else ()))
     found = [
         CallCost(
@@ -101,7 +101,7 @@ def _keeping(space: Space, store: StoreNode) -> float:
 
 
 def _adding(space: Space, graph: PhysicalGraph) -> Iterator[float]:
-    """The work of adding what probes found to intermediate results."""
+    """The work of adding matches to intermediate results."""
     before = {name: rule for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs}
     for rule in graph.rules:
         if isinstance(rule, StoreRule) and rule.edge in before:

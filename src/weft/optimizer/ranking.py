@@ -1,7 +1,7 @@
-"""Which predicates a probe is searched by: the most selective ones come first.
+"""The order of predicates, by which probes choose what to search by: the most selective ones come first.
 
-Guarantees: a band counts as one, whatever its two bounds let through by themselves. What runs already keeps its order,
-since what is stored was brought into it.
+Guarantees: the two bounds of a band count with the selectivity of the band, not with their own. Predicates of a running
+graph keep their order, since the stored tuples were sorted by it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from weft.plan.rules import ProbeRule
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics
 
-__all__ = ["ranked"]
+__all__ = ["rank_predicates"]
 
 
-def ranked(
+def rank_predicates(
     queries: Iterable[Query], statistics: Statistics, running: PhysicalGraph | None = None
 ) -> tuple[Expr, ...]:
-    """The predicates between inputs of some queries, in the order in which they are worth searching by."""
+    """The predicates between inputs of some queries, the one most worth searching by first."""
     found: dict[Expr, float] = {}
     for query in queries:
         for predicate in query.predicates:

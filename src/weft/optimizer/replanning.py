@@ -1,8 +1,8 @@
-"""When heavy values are a reason to plan running queries again.
+"""The decision whether heavy values are a reason to plan running queries again.
 
-Guarantees: since laying out stores anew reads all that is stored, a plan is asked for only if a value has clearly
-become heavy or clearly is no more, only once for the same values, and not within a few batches after the last time.
-Whether the new plan differs from the old one is then up to the optimiser.
+Guarantees: since laying out stores anew reads all that is stored, a new plan is asked for only if a value has clearly
+become heavy or has clearly ceased to be, only once for the same values, and not within a few batches after the last
+time. Whether the new plan differs from the old one is then up to the optimiser.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft.stats.skew import HeavyShares, HeavyValue, key_column
 
 __all__ = ["HeavyValueWatch", "Surprises"]
 
-# As (stream, column, value): values that are heavy though no store scatters them, or scattered though heavy no more.
+# As (stream, column, value): heavy values that no store scatters, and scattered values that are no longer heavy.
 Surprises = frozenset[tuple[str, str, HeavyValue]]
 
 
@@ -23,17 +23,17 @@ class HeavyValueWatch:
     """Compares the heavy values that batches report with those that the running stores scatter.
 
     A value is clearly heavy if its share of a stream is ``enter`` times what a partition has on average, and clearly
-    is not below ``leave`` times that, which is far less than the optimiser scatters; in between, the plan stays.
+    not heavy below ``leave`` times that, which is far less than the optimiser scatters; in between, the plan stays.
     """
 
     enter: float = 0.75
     leave: float = 0.05
-    pause: int = 8  # batches between two plans
+    pause: int = 8  # the least number of batches between two plans
     last: int = 0
     considered: Surprises = field(default_factory=frozenset)
 
     def should_replan(self, graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:
-        """Whether to plan again before the batch of that number; if so, the same values are no reason a second time."""
+        """Whether to plan again before the batch of that number; if so, the same values give no reason again."""
         if number < self.last + self.pause:
             return False
         found = self.surprises(graph, heavy)
@@ -43,7 +43,7 @@ class HeavyValueWatch:
         return True
 
     def surprises(self, graph: PhysicalGraph, heavy: HeavyShares) -> Surprises:
-        """The heavy values that the stores of a graph do not scatter, and those they scatter that are heavy no more."""
+        """The heavy values that the stores of a graph do not scatter, and scattered ones that are no longer heavy."""
         found = set()
         for store in graph.stores:
             by, partitions = key_column(store.layout.by), store.layout.partitions

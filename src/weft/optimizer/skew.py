@@ -1,8 +1,9 @@
-"""What heavy values of keys mean for a query's plans: which of them may be scattered, and what a step costs by them.
+"""Heavy values of keys in a query's plans: which of them may be scattered, and what they add to the cost of a step.
 
-Guarantees: without known heavy values nothing costs more or less than before. What is scattered depends on a store's
-own values alone, not on the query, so that queries can share the store: scattering a value that only the other side
-has often would send its many tuples everywhere, for few that are stored. The formulas are in `cost.py`.
+Guarantees: without known heavy values no cost changes. Which values are scattered depends on a store's own values
+alone, not on the query, so that queries can share the store. A value that is frequent only on the other side is not
+scattered: its many tuples would be sent to all partitions to find the few that are stored. The formulas are in
+`cost.py`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from weft.stats.skew import Distribution, HeavyValue, agreement, fits, joined_di
 
 __all__ = ["BOUNDS", "Skew"]
 
-# Of what a partition has on average: a value with less is not scattered. With many tasks at once, smaller values
-# matter too, and cost more copies; so both are offered.
+# A value is not scattered if it has less than this part of what a partition has on average. With many tasks at once,
+# smaller values matter too, but scattering them costs more copies; so layouts with either bound are offered.
 BOUNDS = (0.5, 0.125)
-MOST = 16  # values of a store are scattered
+MOST = 16  # at most so many values of a store are scattered
 
 
 class Skew:
-    """What heavy values cost the plans of one query; every answer is computed once."""
+    """The costs of heavy values in the plans of one query; every figure is computed once."""
 
     def __init__(
         self,
@@ -54,14 +55,14 @@ class Skew:
         return self._estimator.statistics.distribution(self.query, column)
 
     def _of(self, key: int, mask: int) -> Distribution | None:
-        """How a key's values are spread over what some inputs give together; None: evenly, as far as is known."""
+        """The distribution of a key's values over the join of some inputs; None if nothing but an even one is known."""
         members = self._routing.members[key] if key >= 0 else {}
         columns = [key_column(members.get(alias)) for alias in self._names(mask)]
         parts = [self._distribution(column) for column in columns if column is not None]
         return joined_distribution(parts) if any(part.heavy for part in parts) else None
 
     def _heavy(self, key: int, mask: int) -> dict[tuple[str, ...], tuple[Literal, ...]]:
-        """The values that a store of these inputs may scatter if it is partitioned by a key, as SQL and as they are."""
+        """The values that a store of these inputs, partitioned by a key, may scatter, as SQL and as literals."""
         found = self.of(key, mask) if self.is_known and self._scatters else None
         members = self._routing.members[key]
         by = next((members[a] for a in self._names(mask) if a in members), None)
@@ -77,7 +78,7 @@ class Skew:
         return [alias for i, alias in enumerate(self.query.aliases) if mask >> i & 1]
 
     def copies(self, spread: Spread, known: int) -> float:
-        """The copies of a tuple that knows where to go, on average."""
+        """The average number of copies of a tuple that knows its partition."""
         return heavy_copies(self._probing(spread, known), self._partitions)
 
     def _probing(self, spread: Spread, known: int) -> float:
@@ -90,10 +91,10 @@ class Skew:
     def extra(
         self, start: int, known: int, store: int, spread: Spread, place: Place, tuples: float, shipped: bool
     ) -> float:
-        """What a step of some tuples costs beyond even work: copies of heavy ones, and tasks that others wait for."""
+        """What a step costs beyond even work: copies of tuples with heavy values, and waiting for the busiest task."""
         if not self.is_known:
             return 0.0
-        if spread.kind == "replicated" and not shipped:  # they are where their own key has put them
+        if spread.kind == "replicated" and not shipped:  # tuples are where their own key has placed them
             spread = Spread("partitioned", place.key, place.heavy)
             return tuples * self._unit(start, known, store, spread, shipped, False)
         if spread.kind != "partitioned":
@@ -120,10 +121,10 @@ class Skew:
         return copying + max(waits, default=0.0)
 
     def _pairs(self, start: int, known: int, store: int, key: int) -> float:
-        """The pairs that a tuple is compared with.
+        """How many stored tuples a tuple is compared with.
 
-        Where the key alone leads to them, its values tell; selectivities that were measured of several conditions
-        together do not say which of them let how much through.
+        Where the key alone leads to them, the distribution of its values gives the number; a selectivity that was
+        measured for several conditions together does not say how much each of them lets through.
         """
         keys = [
             route
@@ -143,5 +144,5 @@ class Skew:
 
 
 def _text(value: HeavyValue) -> str:
-    """A value as `Spread` has it."""
+    """A value as the SQL text that `Spread` has."""
     return to_sql(Literal(value, DataType("string" if isinstance(value, str) else "long")))

@@ -1,7 +1,7 @@
-"""The space of plans of one query: what every strategy asks.
+"""The space of plans of one query, which every strategy searches.
 
-Guarantees: inputs are numbered as in `Query.aliases` and sets of them are bit masks; the space is fixed by query,
-statistics and options, so equal questions have equal answers. Its deadline is for those who ask many.
+Guarantees: inputs are numbered as in `Query.aliases` and sets of them are bit masks; query, statistics and options
+determine the space, so the same question always has the same answer. Strategies end at its deadline.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from weft.stats.statistics import Statistics
 
 __all__ = ["Options", "Space", "Tree", "check_inputs"]
 
-# Operators as tuples of their stores' masks, inner ones first, the root last.
+# A tree: each operator is the tuple of its stores' masks; inner operators come first, the root last.
 Tree = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user can set of the optimiser."""
+    """The options of the optimiser that a user can set."""
 
     strategy: str = "auto"
     partitions: int = 4
-    probe_orders: str = "auto"  # "greedy", "exhaustive", or by the size of the operator
-    budget: float | None = None  # tuples that may be stored; None: any number
+    probe_orders: str = "auto"  # "greedy", "exhaustive", or "auto": by the size of the operator
+    budget: float | None = None  # how many tuples may be stored; None: any number
     weights: Weights = DEFAULT_WEIGHTS
     scatter_heavy: bool = True  # whether heavy values of keys may be scattered
-    tasks: int | None = None  # that run at once; None: as many as there are partitions
+    tasks: int | None = None  # tasks that run at once; None: as many as partitions
     planning_seconds: float | None = (
-        None  # to look for better plans; None: 5, or 60 for the best plan there is
+        None  # time to look for better plans; None: 5, or 60 for the best plan there is
     )
-    most_inputs: int = 32  # that a query may join
+    most_inputs: int = 32  # the most inputs that a query may join
 
     def __post_init__(self) -> None:
         if self.partitions < 1:
@@ -77,7 +77,7 @@ class _Called(NamedTuple):
     calls: tuple[tuple[int, float], ...]
 
     def seconds(self, known: int, store: int) -> float:
-        """What a pair takes; a function of one side alone is computed once per row, and counts for nothing here."""
+        """The seconds that a pair takes; calls over one side alone are computed once per row, and do not count here."""
         return sum(cost for mask, cost in self.calls if mask & known and mask & store)
 
 
@@ -95,7 +95,7 @@ class Space:
         self.estimator = Estimator(query, statistics)
         self.tuples = self.estimator.tuples
         self.size = lru_cache(None)(self.estimator.size)
-        # What `evaluate` answered: asked twice, it does not compute twice.
+        # The answers of `evaluate`, so that nothing is computed twice.
         self.settled: dict[object, Any] = {}
         self.relaxed: dict[object, Any] = {}
         self.rates = self.estimator.rates
@@ -133,7 +133,7 @@ class Space:
         return 2 * sum(self.size(1 << i) for i in range(self.count))
 
     def _ways_to(self, route: int) -> list[int]:
-        """The sets of inputs each of which knows a route's value, or a range of it."""
+        """The sets of inputs from which a route's value, or a range of it, can be computed."""
         spans = self._routing.spans.get(route, ())
         needed = (*(source for source, _ in self._routing.sources(route)), *(span.needed for span in spans))
         return [self.estimator.mask(inputs) for inputs in needed]
@@ -159,7 +159,7 @@ class Space:
         ]
 
     def _checks(self, known: int, store: int) -> tuple[tuple[float, float], ...]:
-        """What conditions with users' functions let through that a step checks, and take (`cost.call_cost`)."""
+        """The selectivities and seconds of the conditions with users' functions that a step checks (`call_cost`)."""
         both = known | store
         here = [one for one in self._called if not one.mask & ~both and one.mask & known and one.mask & store]
         return tuple((one.selectivity, one.seconds(known, store)) for one in here)
@@ -194,8 +194,8 @@ class Space:
     def storable(self, mask: int) -> bool:
         """Whether the join of some inputs may be stored: no cross product, and no input counted per key.
 
-        Which of an input's tuples are the last of their key is known where all tuples of a key are stored; a stored
-        match is elsewhere.
+        Which tuples of an input are the last of their key is known only where all tuples of the key are stored; a match
+        may be stored in another partition.
         """
         return self.connected(mask) and (mask.bit_count() == 1 or not mask & self._apart)
 
@@ -208,16 +208,17 @@ class Space:
         return key != NO_KEY and any(not needed & ~known for needed in self._ways[key])
 
     def _spreads(self, mask: int) -> tuple[Spread, ...]:
-        """The layouts a store may have (6.4.3): by a key that leads outside, else by a band or scattered; or copied.
+        """The layouts a store may have (6.4.3): by a key that leads outside, else by a band or scattered; or
+        replicated.
 
-        By a key with heavy values, these may be scattered.
+        If a key has heavy values, there are also layouts by this key that scatter them.
         """
         keys = [
             key
             for key, owners in enumerate(self._owners)
             if owners & mask and any(not needed & mask for needed in self._ways[key])
         ]
-        if mask & self._apart:  # all tuples of a key must be in one place
+        if mask & self._apart:  # all tuples that are counted together must be in one partition
             keys = [key for key in keys if self._keeps_together(mask, key)]
         bands = [Spread("ranged", key) for key in keys if key in self._routing.spans]
         spread = [Spread("partitioned", key) for key in keys if key not in self._routing.spans]
@@ -253,26 +254,26 @@ class Space:
         return Layout(kind, self.partitions, by, heavy)
 
     def even_work(self, known: int, spread: Spread, tuples: float, shipped: bool) -> float:
-        """What a step of some tuples costs if heavy values cost nothing more."""
+        """The cost of a step of some tuples, without the additional cost of heavy values."""
         count = copies(spread.kind, self.routable(spread.key, known), self.partitions)
         return step_cost(self.weights, tuples, count, shipped) * self.load(spread)
 
     def work(
         self, start: int, known: int, store: int, spread: Spread, place: Place, tuples: float, shipped: bool
     ) -> float:
-        """What a step of some tuples costs."""
+        """The cost of a step of some tuples."""
         extra = 0.0
         if spread.kind == "replicated" or self.routable(spread.key, known):
             extra = self.skew.extra(start, known, store, spread, place, tuples, shipped)
         return self.even_work(known, spread, tuples, shipped) + extra
 
     def copies(self, spread: Spread, known: int) -> float:
-        """χ of a step, those of heavy tuples included."""
+        """χ of a step, with the copies of tuples with heavy values included."""
         routable = self.routable(spread.key, known)
         if spread.heavy and routable:
             return self.skew.copies(spread, known)
         return copies(spread.kind, routable, self.partitions)
 
     def spread(self, layout: Layout) -> Spread:
-        """The inverse of `layout`."""
+        """The spread of a layout; the inverse of `layout`."""
         return self._routing.spread(layout)

@@ -1,6 +1,7 @@
-"""How rows without a partner are found, for people.
+"""A text that explains how rows without a partner are found.
 
-Guarantees: read off the graph: every join that keeps such rows, when they leave, and from where they are found.
+Guarantees: the text is derived from the graph alone. It names every join that keeps such rows, when they leave, and
+from which stores they are found.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from weft.logical.outer import joins, visible
 from weft.logical.waiting import waits
 from weft.logical.window import format_duration
 from weft.plan.graph import PhysicalGraph
-from weft.plan.homes import located
+from weft.plan.homes import locate_rows
 from weft.plan.observation import Observation
 
 __all__ = ["closing_lines"]
 
 
 def closing_lines(graph: PhysicalGraph, seen: Observation | None) -> list[str]:
-    """A section of lines for a graph of one query; none if it has nothing to close."""
+    """The lines that explain the closing of a graph of one query; an empty list if it has nothing to close."""
     lines: list[str] = []
     for sweep in graph.sweeps:
         member = graph.member(sweep.query)
@@ -42,7 +43,7 @@ def closing_lines(graph: PhysicalGraph, seen: Observation | None) -> list[str]:
 
 
 def _join(number: int, join: Join, found: dict[tuple[int, str], timedelta | None]) -> Iterator[str]:
-    """What a join does with rows that have no partner."""
+    """Lines that say what a join does with rows that have no partner."""
     if join.kind in ("inner", "semi"):
         return
     for side in (join.left, join.right) if join.kind == "full" else (join.left,):
@@ -65,7 +66,7 @@ def _described(join: Join, side: Join | str) -> str:
 
 def _place(graph: PhysicalGraph, tree: Join, homes: tuple[str, ...]) -> str:
     stores = [graph.store(name) for name in homes]
-    place = located(tree, {store.aliases[0]: store.layout for store in stores})
+    place = locate_rows(tree, {store.aliases[0]: store.layout for store in stores})
     named = ", ".join(f"{store.name} ({store.layout})" for store in stores)
     where = "in one partition" if place is None or place.everywhere else "in every partition for itself"
     return f"looked for {where}, from {named}"

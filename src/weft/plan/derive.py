@@ -1,6 +1,7 @@
-"""What follows from queries about the parts of their graph.
+"""Properties of the parts of a graph that follow from its queries.
 
-Guarantees: lowering writes these into a graph and validation derives them again, so a graph cannot say otherwise.
+Guarantees: lowering writes these properties into a graph and validation derives them again, so a graph with others is
+refused.
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ __all__ = [
 
 
 def filters_of(query: Query, alias: str) -> tuple[Expr, ...]:
-    """What tuples of an input must satisfy by themselves."""
+    """The filters of a query that concern this input alone."""
     return tuple(f for f in query.filters if aliases(f) == {alias})
 
 
 def counts_unwanted(query: Query) -> bool:
-    """Whether tuples that a query does not want count all the same: of an input counted per key, before its filters."""
+    """Whether a query counts tuples that its filters reject, since an input is counted per key before filters."""
     return any(input_.counted_per and filters_of(query, input_.alias) for input_ in query.inputs)
 
 
 def columns_of(queries: Sequence[Query], alias: str, others: Iterable[Expr] = ()) -> tuple[Column, ...]:
-    """The columns of an input that any of the queries reads, or another expression: of what closes a query, or of
-    what a store is partitioned by, even if the query for which it is so has gone.
+    """The columns of an input that any of the queries, or any of the other expressions, reads.
+
+    The others are conditions that close queries, and the values by which stores are partitioned, perhaps for a query
+    that has since stopped.
     """
     readers = [query for query in queries if alias in query.aliases]
     read = {column for query in readers for column in query.columns_of(alias)}
@@ -53,7 +56,7 @@ def columns_of(queries: Sequence[Query], alias: str, others: Iterable[Expr] = ()
 def probe_conditions(
     query: Query, known: frozenset[str], store: frozenset[str]
 ) -> tuple[tuple[Equality, ...], tuple[Expr, ...]]:
-    """What a probe checks: the equalities it looks up by, and all else that can be checked there first."""
+    """The equalities that a probe looks up by, and all other predicates that can be checked there and not before."""
     lookups = equalities(query, known, store)
     sides = {frozenset((equality.probe, equality.stored)) for equality in lookups}
     found = [
@@ -72,19 +75,19 @@ def _looked_up(predicate: Expr, sides: set[frozenset[Expr]]) -> bool:
 
 
 def indexes_of(rules: Iterable[Rule], store: str) -> tuple[Expr, ...]:
-    """What a store is looked up by, in the order in which probes ask."""
+    """The expressions that probes look a store up by, in the order of the probes."""
     probes = [rule for rule in rules if isinstance(rule, ProbeRule) and rule.store == store]
     return tuple(dict.fromkeys(equality.stored for probe in probes for equality in probe.equalities))
 
 
 def retention_of(query: Query, names: Names) -> tuple[timedelta | None, ...]:
-    """Per input of a store: how much later than its tuple a partner outside can be."""
+    """For each input of a store, how much later than its tuple a partner outside of the store can be."""
     others, bounds = frozenset(query.aliases) - set(names), time_bounds(query)
     return tuple(retention(query, alias, bounds, others) for alias in names)
 
 
 def closed_retention(query: Query, closing: Closing, names: Names) -> tuple[timedelta | None, ...]:
-    """The same for an input's store from which a query is closed: how long after its tuple it is of use there."""
+    """The retention of an input's store from which a query is closed: how long after its time a tuple is of use."""
     found = spans(query, closing.tree)
     return tuple(found[alias] for alias in names)
 
@@ -92,7 +95,7 @@ def closed_retention(query: Query, closing: Closing, names: Names) -> tuple[time
 def widest_retention(
     queries: Mapping[str, Query], closings: Mapping[str, Closing], names: Names
 ) -> tuple[timedelta | None, ...]:
-    """The same for the most demanding of some queries; some of them are closed from the store."""
+    """For each input of a store, the longest retention that any of the queries, or of those closed from it, needs."""
     every = [retention_of(q, names) for n, q in queries.items() if n not in closings or closings[n].walked]
     every += [closed_retention(queries[name], closing, names) for name, closing in closings.items()]
     found = list(zip(*every, strict=True))

@@ -24,5 +24,5 @@ def diagram(graph: PhysicalGraph) -> str:
 
 
 def _text(label: str) -> str:
-    """A label with the characters that Mermaid reads otherwise escaped."""
+    """A label in which the characters that have a meaning in Mermaid are escaped."""
     return label.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")

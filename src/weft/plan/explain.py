@@ -1,8 +1,8 @@
-"""Plans for people: a text, a comparison.
+"""Texts that explain a plan, or compare strategies.
 
-Guarantees: what is shown is read off the graph, its estimates and, where it has run, what was observed; equal ones
-give equal texts. Predicted and observed figures stand side by side in the same unit: the column *observed* belongs to
-the one on its left. What is not known is shown as `?`.
+Guarantees: the texts are derived from the graph, its estimates and, if it has run, its observation; equal values give
+equal texts. Predicted and observed figures stand side by side in the same unit: the column *observed* belongs to the
+one on its left. A figure that is not known is shown as `?`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import CallCost, Cost
 from weft.plan.observation import FunctionSeen, Observation, StepSeen
 from weft.plan.rules import ProbeRule, StoreRule
-from weft.plan.search import what_is_searched
+from weft.plan.search import describe_searches
 
 __all__ = ["compare", "explain"]
 
@@ -38,8 +38,9 @@ def explain(
 ) -> str:
     """The plan as text: its stores, then every input's probes with what they are expected to do.
 
-    With ``observed``, which must be of this graph, what they did is shown next to it. The graph knows the core of a
-    query with outer joins; ``query`` is all of it. ``calls`` are what is expected of users' functions.
+    With ``observed``, which must be of this graph, what the probes did is shown next to the expectation. The graph has
+    only the core of a query with outer joins; ``query`` is the whole query. ``calls`` are the expected costs of users'
+    functions.
     """
     lines = [_title(graph, name, strategy)]
     lines += [f"Observed: {_summary(graph, observed)}"] if observed else []
@@ -83,7 +84,7 @@ def _title(graph: PhysicalGraph, name: str, strategy: str) -> str:
 
 
 def _is_walked(graph: PhysicalGraph) -> bool:
-    """Whether probing finds results; what they cost that closing finds is not estimated."""
+    """Whether probing finds results; the cost of results that are found by closing is not estimated."""
     return graph.members[0].walked
 
 
@@ -96,7 +97,7 @@ def _summary(graph: PhysicalGraph, seen: Observation) -> str:
 
 
 def _results(graph: PhysicalGraph) -> float:
-    """Results per second, as predicted: what the last step of every input gives."""
+    """The predicted number of results per second: the sum of what the last step of every input gives."""
     probes = [list(graph.probes(alias)) for alias in graph.query.aliases]
     return sum(steps[-1].estimate.outgoing for steps in probes if steps and steps[-1].estimate)
 
@@ -140,7 +141,7 @@ def _store_row(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
     return (
         store.name,
         str(store.layout),
-        ", ".join((*map(str, store.indexes), *what_is_searched(graph, store))) or "-",
+        ", ".join((*map(str, store.indexes), *describe_searches(graph, store))) or "-",
         str(store.complete),
         _kept(graph, store),
         number(estimate.size) if estimate else "?",

@@ -1,4 +1,4 @@
-"""Figures and tables as people read them.
+"""Figures and tables as texts.
 
 Guarantees: equal values give equal texts; columns of figures are aligned to the right, all others to the left.
 """
@@ -11,7 +11,7 @@ __all__ = ["number", "table"]
 
 
 def number(value: float) -> str:
-    """A figure as people read it.
+    """A figure as a short text.
 
     >>> number(1234567), number(0.04567), number(12), number(0)
     ('1.23M', '0.0457', '12', '0')

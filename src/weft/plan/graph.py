@@ -1,7 +1,7 @@
-"""The physical graph: what the runtime executes, and all it needs to know (CLASH 4.2, 7.1.2, 8.3.1).
+"""The physical graph, which the runtime executes and which says all that it needs for that (CLASH 4.2, 7.1.2, 8.3.1).
 
-Guarantees: a graph that exists passed `validate.py`, which says what that means. It is for one query or for many: what
-they have in common is there once, and every part says who uses it.
+Guarantees: every graph has passed the checks of `validate.py` when it was made. It is for one query or for many: parts
+that queries have in common are there once, and every part names the queries that use it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ __all__ = ["CODEC", "Member", "PhysicalGraph", "Source", "StoreNode", "Visibilit
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What a query sees of the stored past of an input: what came in this batch or later, of this time or later.
+    """What a query sees of the stored past of an input: tuples of ``batch`` or later, with time ``since`` or later.
 
-    Clocks are in microseconds, or numbers of tuples where windows count them. Results of tuples that are all at or
-    after ``complete`` are complete; None: all are. ``store`` is where it was seen when the query came.
+    Times are in microseconds, or numbers of tuples where windows count them. Results whose tuples are all at or after
+    ``complete`` are complete; None means that all results are. ``store`` is the store in which the query saw the past
+    when it began.
     """
 
     alias: str
@@ -53,9 +54,9 @@ class Visibility:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A query of a graph: its place in query-sets, the first batch it is in, and what it sees of what came before.
+    """A query of a graph: its slot in query-sets, its first batch, and what it sees of the tuples that came before.
 
-    Of a query with outer joins, ``query`` is the core, and ``closing`` the rest of it. If its results leave in an
+    For a query with outer joins, ``query`` is the core, and ``closing`` is the rest of it. If its results leave in an
     order, ``began`` says how many tuples of its inputs had come before its first batch.
     """
 
@@ -71,7 +72,7 @@ class Member:
 
     @property
     def walked(self) -> bool:
-        """Whether probing finds results of it."""
+        """Whether probing finds results of this query."""
         return self.closing is None or self.closing.walked
 
     @property
@@ -80,7 +81,7 @@ class Member:
         return self.ordering is not None and not self.ordering.by_arrival
 
     def visibility(self, alias: str) -> Visibility:
-        """What it sees of an input's past."""
+        """What the query sees of an input's past."""
         return next(
             (visibility for visibility in self.visibilities if visibility.alias == alias), Visibility(alias)
         )
@@ -88,7 +89,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where tuples of an input enter; only these columns go on."""
+    """The node where tuples of an input enter the graph; only ``columns`` of them go on."""
 
     name: str
     alias: str
@@ -97,10 +98,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class StoreNode:
-    """A store: what it holds, how it is spread, by what it is looked up, from which hop it is complete.
+    """A store: its inputs, its layout, what it is looked up by, and the hop from which it is complete.
 
-    ``retention`` says per input how long after its tuple's time a partner can still come, None meaning for ever; what
-    is stored is of use until the first of them has passed (CLASH 6.2.1). ``on`` is what joins its inputs.
+    ``retention`` says per input how long after its tuple's time a partner can still come, None meaning for ever; a
+    stored tuple is of use until the first of these times has passed (CLASH 6.2.1). ``on`` joins the store's inputs.
     """
 
     name: str
@@ -142,7 +143,7 @@ class PhysicalGraph:
 
     @property
     def query(self) -> Query:
-        """The query, of a graph that has one."""
+        """The query of a graph that has only one."""
         if len(self.members) != 1:
             raise PlanError(f"the graph is of {len(self.members)} queries")
         return self.members[0].query

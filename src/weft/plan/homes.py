@@ -1,10 +1,12 @@
 """Where the rows of a tree of joins are, given how its inputs are stored.
 
-Guarantees: if `located` says so, then every row of the tree, and all that decides whether it is one, is in the
-partition where it says; a row that misses an input, too. So a tree can be evaluated by every partition for itself.
+Guarantees: if `locate_rows` gives a place, then every row of the tree is in that partition, together with all tuples
+that decide whether it is a row; this includes rows that miss an input. So every partition can evaluate the tree by
+itself.
 
-A row has a place if one of its inputs is not replicated. What such rows are *by* are expressions whose value, where it
-is not NULL, decides the partition: equal values are in one partition, so rows that an ON makes equal in them meet.
+A row has one place if one of its inputs is not replicated. `RowPlace.by` are expressions whose value, where it is not
+NULL, decides the partition of a row. Rows with equal values are in one partition, so rows that an ON makes equal in
+such values meet there.
 """
 
 from __future__ import annotations
@@ -16,41 +18,41 @@ from weft.logical.expr import Call, Expr
 from weft.logical.join import Join
 from weft.plan.join_plan import Layout
 
-__all__ = ["Place", "located"]
+__all__ = ["RowPlace", "locate_rows"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where rows are: in every partition alike, or each in one, told by the values of ``by``."""
+class RowPlace:
+    """Where rows are: all of them in every partition, or each in one, which the values of ``by`` decide."""
 
     everywhere: bool
     by: frozenset[Expr] = frozenset()
 
 
-def located(side: Join | str, layouts: Mapping[str, Layout]) -> Place | None:
-    """Where the rows of a tree are; None if some of what decides on them is elsewhere."""
+def locate_rows(side: Join | str, layouts: Mapping[str, Layout]) -> RowPlace | None:
+    """Where the rows of a tree are; None if tuples that decide about them may be in another partition."""
     if isinstance(side, str):
         layout = layouts[side]
-        if layout.heavy:  # partners of a heavy value may be elsewhere
+        if layout.heavy:  # partners with a heavy value may be in any partition
             return None
         by = frozenset() if layout.by is None else frozenset({layout.by})
-        return Place(layout.kind == "replicated", by)
-    left, right = located(side.left, layouts), located(side.right, layouts)
+        return RowPlace(layout.kind == "replicated", by)
+    left, right = locate_rows(side.left, layouts), locate_rows(side.right, layouts)
     if left is None or right is None:
         return None
     if left.everywhere and right.everywhere:
         return left
-    if left.everywhere:  # whether its rows have a partner, no partition can tell
+    if left.everywhere:  # no single partition can tell that a left row has no partner
         return right if side.kind == "inner" else None
     if right.everywhere:
         return left if side.kind != "full" else None
     if not any(_meet(term, left.by, right.by) for term in side.on):
         return None
-    return Place(False, left.by if side.kind in ("semi", "anti") else left.by | right.by)
+    return RowPlace(False, left.by if side.kind in ("semi", "anti") else left.by | right.by)
 
 
 def _meet(term: Expr, left: frozenset[Expr], right: frozenset[Expr]) -> bool:
-    """Whether a condition makes values equal by which rows of both sides are placed."""
+    """Whether a condition is an equality of two values, each of which decides the partition of one side's rows."""
     if not isinstance(term, Call) or term.function != "=":
         return False
     one, other = term.args
@@ -58,7 +60,7 @@ def _meet(term: Expr, left: frozenset[Expr], right: frozenset[Expr]) -> bool:
 
 
 def _tells(expr: Expr, by: frozenset[Expr]) -> bool:
-    """Whether a value, where it is not NULL, tells the place: it, or the first one there is of several that do."""
+    """Whether a value that is not NULL decides the partition: it is one of ``by``, or a COALESCE of such values."""
     if expr in by:
         return True
     is_first = isinstance(expr, Call) and expr.function == "coalesce"

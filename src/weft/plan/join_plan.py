@@ -1,4 +1,4 @@
-"""A plan: which results are stored, how, and in which order each arriving tuple probes them.
+"""A plan says which results are stored, how, and in which order each arriving tuple probes them.
 
 Guarantees: the operators form a tree (CLASH 5.2) whose leaves are the query's inputs; every operator has, for each
 of its inputs, exactly one probe order, and that order visits every store it must and no other. A plan that contradicts
@@ -45,7 +45,8 @@ def store_name(names: Names) -> str:
 class Layout:
     """How a store is spread: ``partitioned`` by an expression, ``scattered`` at random, ``replicated`` everywhere.
 
-    Of a partitioned store, tuples with a value of ``heavy`` are scattered: one task could not cope with all of them.
+    In a partitioned store, tuples with a value of ``heavy`` are scattered, since one task could not cope with all of
+    them.
     """
 
     kind: str
@@ -75,7 +76,7 @@ class Layout:
 
 
 def check_store(names: Names, layout: Layout) -> None:
-    """Refuse a store of nothing, of an input twice, or partitioned by what it does not have."""
+    """Refuse a store without inputs, with an input twice, or partitioned by an expression over other inputs."""
     if list(names) != sorted(set(names)) or not names:
         raise PlanError(f"a store of {names} cannot be")
     if layout.by is not None and not aliases(layout.by) <= set(names):
@@ -102,7 +103,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class ProbeOrder:
-    """The stores, by their aliases, that results of ``start`` visit within one operator, in this order."""
+    """The stores, by their aliases, that tuples of ``start`` visit within one operator, in this order."""
 
     start: str
     visits: tuple[Names, ...]
@@ -110,7 +111,7 @@ class ProbeOrder:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A MultiStream operator (CLASH 5.1): its stores, and a probe order per input below it."""
+    """A MultiStream operator (CLASH 5.1): its stores, and a probe order for every input below it."""
 
     stores: tuple[Store, ...]
     orders: tuple[ProbeOrder, ...]
@@ -171,9 +172,10 @@ class StoreCost:
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """What is expected of a user's function: seconds per row, and the part of rows that its condition lets through.
+    """The expected cost of a user's function: seconds per row, and the part of rows that its condition lets through.
 
-    ``condition`` is its text, empty where it computes what the query gives, and ``name`` what it is measured under.
+    ``condition`` is the text of the condition that calls it, empty where the call is in the select list; ``name`` is
+    the name under which measurements of the condition are kept.
     """
 
     function: str
@@ -201,7 +203,7 @@ class Cost:
 class JoinPlan:
     """A query with the tree of operators that answers it, inner ones first, the root last.
 
-    Of a query with outer joins, ``query`` is the core; ``homes`` are the stores of its inputs from which it is closed.
+    For a query with outer joins, ``query`` is the core; ``homes`` are the stores of its inputs from which it is closed.
     """
 
     query: Query

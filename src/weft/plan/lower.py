@@ -1,8 +1,8 @@
-"""From a plan to the graph that executes it (CLASH 7.1.2, 8.3.2).
+"""Lowering: making the graph that executes a plan (CLASH 7.1.2, 8.3.2).
 
-Guarantees: walks that begin alike are one until they part (a probe tree, Figure 7.2), and a store is there once. Hops
-are as few as the layouts allow: a step whose key is the one the tuple is placed by stays in its task (design, D6).
-Where a step goes is decided in `placing.py` alone; this file gives it names and rules.
+Guarantees: walks that begin alike share their steps until they differ (a probe tree, Figure 7.2), and every store is in
+the graph once. There are as few hops as the layouts allow: a step whose key is the one that a tuple is placed by stays
+in its task (design, D6). `placing.py` alone decides where a step goes; this file makes the names, edges and rules.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from weft.plan.placing import (
     EdgeChoice,
     Home,
     TuplePlace,
-    entering,
+    entry_edge,
     first_step,
     is_foreign,
     keeps_nulls,
     next_step,
-    storing,
+    storing_edge,
 )
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.plan.schedule import GROUP_BY, LOCAL
@@ -54,9 +54,8 @@ def lower_workload(
 ) -> PhysicalGraph:
     """The physical graph of a plan for many queries; members are numbered in their order if they are not given.
 
-    ``tracked`` makes tuples carry query-sets even for one query: there have been others, or will be. They carry them,
-    too, where a query counts tuples that it does not want. Predicates are checked in the order in which they are
-    ``ranked``.
+    ``tracked`` makes tuples carry query-sets even for one query, because there have been others, or will be. They also
+    carry them where a query counts tuples that it does not want. Predicates are checked in the order of ``ranked``.
     """
     given = {member.name: member for member in members or ()}
     found = [
@@ -73,7 +72,7 @@ def lower_workload(
 
 @dataclass
 class _Node:
-    """A point of a probe tree: what is joined there, for whom, and where; and how it goes on from there."""
+    """A point of a probe tree: the inputs joined there, for which queries, where the matches are, and what follows."""
 
     start: str
     known: Names
@@ -85,7 +84,7 @@ class _Node:
 
 
 class _Lowering:
-    """The graph while it grows: smaller stores first, so completeness is known when needed."""
+    """The graph while it is made: smaller stores come first, so that it is known in which hop they are complete."""
 
     def __init__(
         self, plan: WorkloadPlan, members: tuple[Member, ...], tracked: bool, ranked: Sequence[Expr]
@@ -108,7 +107,7 @@ class _Lowering:
         self._grow()
 
     def _grow(self) -> None:
-        """The probe trees, with the users of every point."""
+        """Make the probe trees, with the users of every point."""
         aliases = sorted({alias for query in self.queries.values() for alias in query.aliases})
         self.roots = {alias: _Node(alias, (alias,), node=f"source {alias}") for alias in aliases}
         for answer in self.plan.answers:
@@ -122,7 +121,7 @@ class _Lowering:
                 self._follow(walk, self.queries[min(users)], users)
 
     def _follow(self, walk: Walk, query: Query, users: Iterable[str]) -> list[_Node]:
-        """The points of a walk, made where they are not yet; all of them get the users."""
+        """The points of a walk; those that are missing are made, and the users are added to all of them."""
         node = self.roots[walk.start]
         found = []
         node.users.update(users)
@@ -135,7 +134,7 @@ class _Lowering:
         return found
 
     def enter(self) -> None:
-        """Sources, and the edges that store their tuples."""
+        """Add the sources, and the edges that store their tuples."""
         for alias, root in self.roots.items():
             queries = [self.queries[name] for name in sorted(root.users)]
             others = [store.layout.by for store in self.plan.stores if store.layout.by is not None]
@@ -147,25 +146,25 @@ class _Lowering:
                     self._keep(store, root)
 
     def _keep(self, store: SharedStore, root: _Node) -> None:
-        """The edge that brings tuples of an input into one of its stores."""
-        way = entering(store.layout)
+        """Add the edge that brings tuples of an input into one of its stores."""
+        way = entry_edge(store.layout)
         name = self._store(store, root, way)
         self.complete[store] = 1
         self.homes.setdefault(root.start, []).append((Home(name, store.layout), self.users[store]))
 
     def materialise(self, store: SharedStore) -> None:
-        """The walks that compute an intermediate result, and the edges that store it."""
+        """Add the walks that compute an intermediate result, and the edges that store it."""
         walks = self.plan.upkeep_of(store).walks
         ends = [self._walk(walk, self.queries[min(self.users[store])]) for walk in walks]
         hops = []
         for end in ends:
-            way = storing(self._representative(self.users[store]), _placed(end), store.layout)
+            way = storing_edge(self._representative(self.users[store]), _placed(end), store.layout)
             self._store(store, end, way)
             hops.append(way.hop)
         self.complete[store] = max(hops)
 
     def leave(self) -> None:
-        """The walks that answer queries, and the edges from their ends to the results."""
+        """Add the walks that answer queries, and the edges from their ends to the results."""
         ends: dict[int, tuple[_Node, list[str]]] = {}
         for answer in self.plan.answers:
             for walk in answer.walks:
@@ -180,7 +179,7 @@ class _Lowering:
             self.rules.append(ResultRule(name, end.start, tuple(sorted(names))))
 
     def _walk(self, walk: Walk, query: Query) -> _Node:
-        """The last point of a walk, with the probes that lead there."""
+        """Add the probes of a walk that are missing, and return its last point."""
         node = self.roots[walk.start]
         for store, following in zip(walk.visits, self._follow(walk, query, ()), strict=True):
             if following.at is None:
@@ -221,14 +220,14 @@ class _Lowering:
         following.at, following.node, following.rule = way.at, self.names[store], len(self.rules) - 1
 
     def _homes(self, alias: str, users: set[str]) -> Iterator[Home]:
-        """The stores of an input to which tuples of all these users come, and where a key is one for all of them."""
+        """The stores of an input that hold tuples for all these users, and whose key all of them join on."""
         for home, stored_for in self.homes.get(alias, []):
             queries = [self.queries[name] for name in users]
             if users <= stored_for and not any(is_foreign(query, home.layout) for query in queries):
                 yield home
 
     def _representative(self, users: Iterable[str]) -> Query:
-        """One of the queries that share a step; up to there they are alike."""
+        """One of the queries that share a step; up to that step they join alike, so it stands for all."""
         return self.queries[min(users)]
 
     def _store(self, store: SharedStore, node: _Node, way: EdgeChoice) -> str:
@@ -246,7 +245,7 @@ class _Lowering:
         return next((step for step in steps if step.start == alias and step.store == names), None)
 
     def _edge(self, name: str, node: _Node, edge: Edge) -> str:
-        """A new edge out of a point of a tree."""
+        """Add an edge out of a point of a probe tree, and return its name."""
         self.edges.append(replace(edge, name=name, source=node.node))
         rule = self.rules[node.rule] if node.rule is not None else None
         if node.rule is not None and isinstance(rule, ProbeRule):
@@ -254,7 +253,7 @@ class _Lowering:
         return name
 
     def graph(self) -> PhysicalGraph:
-        """All of it."""
+        """The finished graph."""
         nodes = tuple(self._node(store) for store in self.plan.stores)
         edges, rules = tuple(self.edges), tuple(self.rules)
         sweeps = tuple(
@@ -301,7 +300,7 @@ def _users(plan: WorkloadPlan) -> dict[SharedStore, frozenset[str]]:
 
 
 def _store_names(stores: Iterable[SharedStore]) -> dict[SharedStore, str]:
-    """Names: that of the relation; where several stores hold it, with their layouts."""
+    """A name for every store: that of its relation, with the layout added where several stores hold the relation."""
     every = list(stores)
     plain = [store.name for store in every]
     found: dict[SharedStore, str] = {}

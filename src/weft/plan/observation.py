@@ -1,8 +1,9 @@
-"""What batches of a query did, in the units in which its plan was priced.
+"""What the batches of a query did, in the units in which the cost of its plan was estimated.
 
-Guarantees: plain data about one graph. Tuples and probes are counted without copies, so that they compare with
-`StepCost.incoming` and `StoreCost.size`; rates are per second of stream, as predicted ones are. ``clock`` says what the
-seconds are of: `EVENT_TIME`, the time that the tuples themselves cover, or `WALL_CLOCK`, where no input has one.
+Guarantees: an observation is plain data about one graph. Tuples and probes are counted without copies, so that they
+compare with `StepCost.incoming` and `StoreCost.size`; rates are per second of stream, as predicted ones are. ``clock``
+says what the seconds are of: `EVENT_TIME`, the time that the tuples themselves cover, or `WALL_CLOCK`, where no input
+has one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ EVENT_TIME, WALL_CLOCK = "event time", "wall-clock time"
 
 @dataclass(frozen=True, slots=True)
 class InputSeen:
-    """Tuples of an input that took part, before filters, and that were set aside; what waits in its stream."""
+    """Tuples of an input that were admitted, before filters, and that were set aside; and the backlog of its stream."""
 
     rows: int
     late: int = 0
@@ -52,20 +53,20 @@ class StoreSeen:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSeen:
-    """Rows that a user's function computed, whoever called it, and in how many seconds."""
+    """Rows that a user's function computed, for whichever query, and in how many seconds."""
 
     rows: int
     seconds: float
 
     @property
     def seconds_per_row(self) -> float | None:
-        """None if there was no row."""
+        """How long the function took for a row on average; None if there was no row."""
         return self.seconds / self.rows if self.rows else None
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """So many batches: inputs by alias, steps by the name of their edge, stores by name.
+    """An observation of ``batches`` batches: inputs by alias, steps by the name of their edge, stores by name.
 
     ``hops`` are mean seconds per hop, the sources' first; ``elapsed`` are mean seconds per batch.
     """
@@ -79,9 +80,9 @@ class Observation:
     stores: Mapping[str, StoreSeen] = field(default_factory=dict)
     hops: tuple[float, ...] = ()
     elapsed: float = 0.0
-    closed: int = 0  # results that were closed, not found by probes
-    functions: Mapping[str, FunctionSeen] = field(default_factory=dict)  # of users
-    selectivities: Mapping[str, float] = field(default_factory=dict)  # of conditions that call them
+    closed: int = 0  # results that were found by closing rows, not by probes
+    functions: Mapping[str, FunctionSeen] = field(default_factory=dict)  # users' functions, by name
+    selectivities: Mapping[str, float] = field(default_factory=dict)  # of conditions that call them, by text
 
     def __post_init__(self) -> None:
         if self.batches < 0 or not self.seconds >= 0:

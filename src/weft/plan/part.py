@@ -1,7 +1,7 @@
 """One query's part of a graph that many share, under the names its author gave.
 
-Guarantees: the part is a graph of its own that answers the query; `edges` and `stores` lead from the shared graph's
-names to those of the part, so what was counted there can be shown here.
+Guarantees: the part is a graph of its own that answers the query. `edges` and `stores` map the shared graph's names to
+those of the part, so that counts of the shared graph can be shown for the part.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class QueryPart:
 
 
 def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> QueryPart:
-    """What a graph does for one query; ``authors`` are the author's names for its inputs."""
+    """The part of a graph that answers one query; ``authors`` maps its inputs to the names its author gave them."""
     query = graph.member(name).query.renamed(authors)
     names = {alias: authors.get(alias, alias) for alias in graph.member(name).query.aliases}
     routes = _routes(graph, name)
@@ -74,7 +74,7 @@ def _checked_alike(
 def _closing(
     graph: PhysicalGraph, name: str, stores: Mapping[str, SharedStore], names: Mapping[str, str]
 ) -> tuple[Closing | None, tuple[SharedStore, ...]]:
-    """What closes the query, and from where, under the author's names."""
+    """What closes the query, and the stores it is closed from, under the author's names."""
     closing = graph.member(name).closing
     if closing is None:
         return None, ()
@@ -84,7 +84,7 @@ def _closing(
 
 
 def _routes(graph: PhysicalGraph, name: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Of every probe that is for a query: who set out, and the stores visited, its own last."""
+    """For every probe of a query, by its edge: the input it starts from, and the stores visited up to this one."""
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     after: dict[str, tuple[str, ...]] = {}
     for rule in graph.rules:

@@ -1,8 +1,8 @@
 """Where the tuples of a graph are, edge by edge.
 
-Guarantees: lowering takes its edges from here and validation derives them again, so a graph cannot say otherwise. What
-`schedule.py` says of one query holds for all that share a step, since they join the same way up to there; a store that
-is partitioned by what a query does not join on is scattered in that query's eyes.
+Guarantees: lowering takes its edges from here and validation derives them again, so a graph with other edges is
+refused. What `schedule.py` says of one query holds for all queries that share a step, since they join alike up to
+there. A query that does not join on the value by which a store is partitioned treats the store as scattered.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = [
     "EdgeChoice",
     "Home",
     "TuplePlace",
-    "entering",
+    "entry_edge",
     "first_step",
     "is_foreign",
     "keeps_nulls",
     "next_step",
-    "storing",
+    "storing_edge",
 ]
 
-# A key that no tuple is placed by.
+# Stands for a key by which no tuple is placed.
 _ELSEWHERE = -2
 
 
 @dataclass(frozen=True, slots=True)
 class TuplePlace:
-    """Where matches are: their hop, and the value that decided their task; those with a ``heavy`` one are anywhere."""
+    """Where matches are: their hop, and the value that decided their task; a ``heavy`` one may be in any task."""
 
     hop: int
     by: Expr | None
@@ -56,9 +56,9 @@ class TuplePlace:
 
 @dataclass(frozen=True, slots=True)
 class EdgeChoice:
-    """An edge to take: its kind, its hop, the values it may group by, the edge it rides on; where matches are then.
+    """An edge to take: its kind, its hop, the values it may group by, and the edge it rides on; it leads to ``at``.
 
-    A span ends at the value ``until``. Tuples with a value of ``heavy`` take a way of their own.
+    A span ends at the value ``until``. Tuples with a value of ``heavy`` are routed apart (see `Edge`).
     """
 
     kind: str
@@ -72,7 +72,7 @@ class EdgeChoice:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A store of an input as the input's own tuples see it: the edge by which they reach it."""
+    """A store of an input, with the edge by which the input's own tuples reach it."""
 
     edge: str
     layout: Layout
@@ -84,7 +84,7 @@ def _routing(query: Query) -> Routing:
 
 
 def _spread(query: Query, layout: Layout) -> Spread:
-    """A layout as routing sees it; partitioned by what the query does not join on, it is scattered."""
+    """A layout as routing sees it; partitioned by a value that the query does not join on, it counts as scattered."""
     spread = _routing(query).spread(layout)
     return Spread("scattered") if spread.kind == "partitioned" and spread.key == NO_KEY else spread
 
@@ -95,24 +95,24 @@ def _key(query: Query, by: Expr | None) -> int:
 
 
 def is_foreign(query: Query, layout: Layout) -> bool:
-    """Whether a store is partitioned by what a query does not join on, so that NULL may matter there."""
+    """Whether a store is partitioned by a value that a query does not join on, so that tuples with NULL matter."""
     return layout.by is not None and _routing(query).number(layout.by) == NO_KEY
 
 
 def keeps_nulls(queries: Iterable[Query], layout: Layout, past: bool) -> bool:
-    """Whether tuples without a value to be partitioned by are stored: if somebody joins on something else, or may."""
+    """Whether tuples with NULL for the partitioning value are stored: a query joins on another, or may (``past``)."""
     return past or any(is_foreign(query, layout) for query in queries)
 
 
-def entering(layout: Layout) -> EdgeChoice:
-    """The way of an arriving tuple into a store of its input."""
+def entry_edge(layout: Layout) -> EdgeChoice:
+    """The edge of an arriving tuple into a store of its input."""
     kind = {"partitioned": GROUP_BY, "scattered": SHUFFLE, "replicated": ALL}[layout.kind]
     by = layout.by if kind == GROUP_BY else None
     return EdgeChoice(kind, 1, (by,), None, TuplePlace(1, layout.by), heavy=layout.heavy)
 
 
 def first_step(query: Query, alias: str, homes: Iterable[Home], target: Layout, complete: int) -> EdgeChoice:
-    """The way of an arriving tuple to the first store it probes: along with being stored, if that leads there."""
+    """The edge of an arriving tuple to the first store it probes; it rides on one that stores, if that leads there."""
     spread, known = _spread(query, target), frozenset({alias})
     routable = _is_routable(query, spread, known)
     for home in homes:
@@ -128,7 +128,7 @@ def first_step(query: Query, alias: str, homes: Iterable[Home], target: Layout, 
 
 
 def next_step(query: Query, known: Names, at: TuplePlace, target: Layout, complete: int) -> EdgeChoice:
-    """The way of matches to the next store."""
+    """The edge of matches to the next store they probe."""
     spread = _spread(query, target)
     routable = _is_routable(query, spread, frozenset(known))
     kind, there = step(Place(at.hop, _key(query, at.by), False, at.heavy), spread, complete, routable)
@@ -153,8 +153,8 @@ def _sent(query: Query, kind: str, hop: int, known: frozenset[str], target: Layo
     return EdgeChoice(kind, hop, (None,), None, TuplePlace(hop, None) if kind == SHUFFLE else at)
 
 
-def storing(query: Query, at: TuplePlace, layout: Layout) -> EdgeChoice:
-    """The way of matches into a store of them."""
+def storing_edge(query: Query, at: TuplePlace, layout: Layout) -> EdgeChoice:
+    """The edge of matches into the store that keeps them."""
     known = _routing(query).spread(layout)
     spread = known._replace(key=_key(query, layout.by) if layout.by is not None else NO_KEY)
     here = _key(query, at.by)

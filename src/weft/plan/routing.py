@@ -1,12 +1,12 @@
-"""What stores can be partitioned by, and which tuples know where to go.
+"""The values that stores can be partitioned by, and which tuples can compute them.
 
 Guarantees: a *route* is a value that several inputs agree on: an equality class, or one side of an equality over three
-or more inputs (`t.c` in `r.a + s.b = t.c`), which only those who know the other side can compute. Routes are numbered
+or more inputs (`t.c` in `r.a + s.b = t.c`), which only tuples that know the other side can compute. Routes are numbered
 alike wherever a query is planned, priced or lowered.
 
-Where no equality leads to a store, a band may: its route are the *cells* of the stored value, pieces some times as wide
-as the band, and who knows the bounds knows the one or two cells between them (a `Span`). Bounds of event times are no
-such bands: all that arrives at once would be in one cell.
+Where no equality leads to a store, a band may: its route is the number of the *cell* of the stored value. Cells are
+some times as wide as the band, so a tuple that knows the bounds knows the one or two cells between them (a `CellSpan`).
+Bounds of event times are not used for this, since all tuples that arrive together would be in one cell.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.logical.user_functions import has_user_call
 from weft.plan.join_plan import Layout
 from weft.plan.schedule import CELL, NO_KEY, Spread
 
-__all__ = ["Equality", "Routing", "Span", "equalities"]
+__all__ = ["CellSpan", "Equality", "Routing", "equalities"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Equality:
         return f"{self.probe} = {self.stored}"
 
 
-class Span(NamedTuple):
-    """A way to know between which cells partners are, and the inputs that must be known."""
+class CellSpan(NamedTuple):
+    """Two expressions between whose cells the partners are, and the inputs that must be known to compute them."""
 
     needed: frozenset[str]
     first: Expr
@@ -58,7 +58,7 @@ class Routing:
             if len(aliases(one)) == 1 and self.number(one) == NO_KEY:
                 self.members.append({next(iter(aliases(one))): one})
         self.bands: dict[int, Range] = {}
-        self.spans: dict[int, list[Span]] = {}
+        self.spans: dict[int, list[CellSpan]] = {}
         for alias, other in permutations(query.aliases, 2):
             for band in _bands(query, other, alias):
                 self._add_band(alias, other, band)
@@ -71,7 +71,7 @@ class Routing:
         route = self.number(by)
         ends = (last_cell(band.low.limit, width), last_cell(band.high.limit, width))
         self.bands.setdefault(route, band)
-        self.spans.setdefault(route, []).append(Span(frozenset({other}), *ends))
+        self.spans.setdefault(route, []).append(CellSpan(frozenset({other}), *ends))
 
     def number(self, expr: Expr) -> int:
         """The route an expression belongs to."""
@@ -94,13 +94,13 @@ class Routing:
             return ()
         return tuple(expr for needed, expr in self.sources(route) if needed <= known)
 
-    def span(self, route: int, known: frozenset[str]) -> Span | None:
-        """A way to know between which cells of a route partners are."""
+    def span(self, route: int, known: frozenset[str]) -> CellSpan | None:
+        """The span of a route's cells in which partners of tuples with these inputs are; None if they cannot tell."""
         return next((span for span in self.spans.get(route, ()) if span.needed <= known), None)
 
 
 def _bands(query: Query, other: str, alias: str) -> Iterator[Range]:
-    """The bands that one input sets to a value of another, times of events aside."""
+    """The bands that one input sets to a value of another, except those of event times."""
     plain = [predicate for predicate in query.predicates if not has_user_call(predicate)]
     found = bounds(plain, frozenset({other}), frozenset({alias}))
     return ranges([bound for bound in found if not is_time_bound(query, bound.predicate)])
@@ -118,7 +118,7 @@ def _sides(residual: Expr) -> list[tuple[Expr, Expr]]:
 def equalities(query: Query, known: frozenset[str], store: frozenset[str]) -> tuple[Equality, ...]:
     """The equalities by which tuples that know some inputs can look up a store.
 
-    Their order, like they themselves, is that of all queries that join these inputs alike, whatever else they join.
+    All queries that join these inputs alike get the same equalities in the same order, whatever else they join.
     """
     found: list[Equality] = []
     for key in query.keys:

@@ -1,7 +1,7 @@
 """What happens to a tuple that arrives over an edge (CLASH 8.3.1).
 
-Guarantees: a rule is plain data. Rules name edges, edges name nodes, ``users`` are the names of the queries a rule is
-for, sorted; `PhysicalGraph` checks that the names fit.
+Guarantees: a rule is plain data. Rules name edges, and edges name nodes; ``users`` are the sorted names of the queries
+that a rule is for. `PhysicalGraph` checks that the names fit.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Users = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A way tuples take, and the hop at its end.
+    """The way of tuples from one node to another, and the hop at its end.
 
-    They go to the task a value decides (``group-by``), to those of all values from one ``until`` another (``span``), to
-    ``all``, to any one (``shuffle``), or stay (``local``).
-    A local edge out of a source ``rides`` on one that stores: its tuples are there anyway. With ``nulls``, tuples
-    without a value go somewhere too, since not everybody looks for it.
+    Tuples go to the task that the value ``by`` decides (``group-by``), to the tasks of all cells from ``by`` up to
+    ``until`` (``span``), to ``all`` tasks, to any one (``shuffle``), or stay where they are (``local``). A local edge
+    out of a source ``rides`` on an edge that stores, since that brings its tuples there anyway. With ``nulls``, tuples
+    whose value is NULL are sent too, because some query does not join on that value.
 
-    Tuples with a value of ``heavy`` are scattered in the store at its end: those that are stored there are dealt out,
-    those that probe it go to all. A local edge with a value has tuples that do not ride: the source sends those with a
-    value that is heavy at its end, or in the store it rides to.
+    Tuples with a value of ``heavy`` are scattered over the store at the edge's end: tuples to be stored are dealt out,
+    and tuples that probe go to all tasks. Not all tuples of a local edge with a value ride: the source itself sends
+    those whose value is heavy in the store at the edge's end, or in the store that the other edge leads to.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Edge:
 
     @property
     def values(self) -> tuple[Expr, ...]:
-        """What decides where a tuple goes."""
+        """The values that decide where a tuple goes."""
         return tuple(value for value in (self.by, self.until) if value is not None)
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Edge:
 
 
 def _bound(end: Expr) -> str:
-    """The value that a span ends at, as its author wrote it: not by its cell, nor what it is where it overflows."""
+    """The value that a span ends at, as its author wrote it: without its cell, and without its value on overflow."""
     found = measured_in_cells(end)
     value = end if found is None else found[0]
     if isinstance(value, Call) and value.function == "coalesce":
@@ -92,8 +92,8 @@ class StoreRule:
 class ProbeRule:
     """Probe a store with what arrives, and send the matches on over every edge of ``outputs``.
 
-    ``start`` is the input whose tuples set out, ``known`` the inputs joined so far. ``equalities`` look stored tuples
-    up; ``predicates`` filter the pairs.
+    ``start`` is the input whose tuples began the walk, ``known`` the inputs joined so far. Stored tuples are looked up
+    by ``equalities``; ``predicates`` filter the pairs.
     """
 
     edge: str
@@ -109,7 +109,7 @@ class ProbeRule:
 
 @dataclass(frozen=True, slots=True)
 class ResultRule:
-    """What arrives, set out by a tuple of ``start``, is a result of all its queries."""
+    """Give what arrives, which started from tuples of ``start``, to its queries as results."""
 
     edge: str
     start: str
@@ -121,7 +121,7 @@ Rule = StoreRule | ProbeRule | ResultRule
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Close rows of a query with outer joins: by its tree, out of the stores of its inputs, in their order."""
+    """Close the rows of a query with outer joins, by its tree, from the stores of its inputs in their order."""
 
     query: str
     homes: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Where a tuple is while it probes, and when it has to move (design, D5 and D6).
 
-Guarantees: this is the only place that knows what a hop is, so the cost of a plan and the graph it lowers to cannot
-disagree. A hop is one way from task to task; within a hop a tuple stays in its task.
+Guarantees: no other module decides what a hop is, so the cost of a plan and the graph it lowers to cannot disagree. A
+hop is one move from task to task; within a hop a tuple stays in its task.
 
 - A tuple reaches the task of its own store in hop 1, together with being stored there.
 - A step is *local* if the tuple is where it must be: the store is replicated, or partitioned by the key whose value
@@ -10,10 +10,11 @@ disagree. A hop is one way from task to task; within a hop a tuple stays in its 
   stored intermediate result. A tuple that comes too early is sent to that hop directly.
 - A tuple that knows between which values of a store's key its partners are goes to the few partitions of the cells
   between them (`ranged`): one, and at the border of a cell one more.
-- Of a store with *heavy* values, tuples that have one of these are anywhere, each in one partition. Probes for them go
-  everywhere; all others to the one partition, as ever. Afterwards, matches are placed by the key but for those values:
-  where the same key leads further, they have to be sent. Only a tuple that its source can still send may stay: if its
-  value is light, it is where it must be, together with being stored, and if it is heavy, the source sends it.
+- In a store with *heavy* values, each tuple with such a value is in one partition, which may be any. Probes for a heavy
+  value go to all partitions; all other probes go to one partition, as usual. Afterwards, matches are placed by the key
+  except those with a heavy value, so if the next step uses the same key they have to be sent again. Only a tuple that
+  its source can still send may stay: if its value is light, it is already where it must be, since it was stored there;
+  if its value is heavy, the source sends it.
 - A tuple that cannot know the partition goes to all of them; the matches stay where the stored tuple was, so afterwards
   they are placed by that store's key.
 """
@@ -42,10 +43,10 @@ __all__ = [
 
 LOCAL, GROUP_BY, SPAN, ALL, SHUFFLE = "local", "group-by", "span", "all", "shuffle"
 
-# How many times as wide as the band that is looked for a cell is.
+# The width of a cell, in widths of the band that is looked for.
 CELL = 8
 
-# The key of what no key decided.
+# The key of a place, or of a layout, that no key decides.
 NO_KEY = -1
 
 
@@ -76,12 +77,12 @@ class Place(NamedTuple):
     heavy: tuple[str, ...] = ()
 
 
-# Where a tuple is of which nothing is known.
+# The place of a tuple of which nothing is known.
 ANYWHERE = Place(0, NO_KEY)
 
 
 def edge_copies(kind: str, partitions: int) -> float:
-    """How many copies of a tuple take an edge; of a span, on average, where values are spread evenly."""
+    """How many copies of a tuple take an edge; for a span, the average if values are spread evenly."""
     if kind == ALL:
         return partitions
     return min(partitions, 1 + 1 / CELL) if kind == SPAN else 1
@@ -94,7 +95,7 @@ def start(home: Spread) -> Place:
 
 @cache
 def step(place: Place, spread: Spread, complete: int, routable: bool) -> tuple[str, Place]:
-    """The edge to a store that is ready in hop ``complete``, and where the matches are."""
+    """The kind of the edge to a store that is complete from hop ``complete`` on, and where the matches are then."""
     if spread.kind == "replicated" and place.hop >= complete:
         return LOCAL, Place(place.hop, place.key, False, place.heavy)
     is_moved = (spread.heavy or place.heavy) and not place.fresh
@@ -109,7 +110,7 @@ def step(place: Place, spread: Spread, complete: int, routable: bool) -> tuple[s
 
 @cache
 def store_edge(place: Place, spread: Spread) -> tuple[str, int]:
-    """The edge by which a result is stored, and the hop in which it is there."""
+    """The kind of the edge by which a result is stored, and the hop in which it arrives."""
     placed = spread.kind in _KEYED and spread.key == place.key and set(place.heavy) <= set(spread.heavy)
     if spread.kind == "scattered" or placed:
         return LOCAL, place.hop

@@ -1,8 +1,8 @@
-"""By which values of a store a probe without equalities is searched.
+"""The values by which a probe without equalities searches a store.
 
-Guarantees: explaining and executing a graph say the same. Predicates are in the order of their selectivity, so what
-comes first is taken: two values that are bounded from both sides make a grid, one such value a band; of a value with
-one bound the order is of use only where no window narrows the search better.
+Guarantees: explaining a graph and executing it use the same values. Predicates are in the order of their selectivity,
+so the first that fit are taken: two values that are bounded from both sides make a grid, and one such value a band. The
+order of a value with a single bound is used only where no window narrows the search.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from weft.logical.window import UNBOUNDED
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.rules import ProbeRule
 
-__all__ = ["band_of", "grid_of", "timely", "what_is_searched"]
+__all__ = ["band_of", "describe_searches", "grid_of", "time_bounds"]
 
 
 def grid_of(found: Sequence[Bound]) -> tuple[Range, ...]:
-    """The two values of a grid, the first ones there are; none if there are fewer."""
+    """The first two values that are bounded from both sides, which make a grid; empty if there are fewer."""
     values: dict[Expr, Range] = {}
     for one in ranges(found):
         values.setdefault(one.stored, one)
@@ -28,7 +28,7 @@ def grid_of(found: Sequence[Bound]) -> tuple[Range, ...]:
 
 
 def band_of(found: Sequence[Bound], windowed: bool) -> tuple[Bound, ...]:
-    """The bounds of one value, from both sides if there is such a value; none where a window is better."""
+    """Two bounds of one value, one from each side, if there are such; otherwise one bound, or none if ``windowed``."""
     for first in found:
         for second in found:
             if first.stored == second.stored and first.limit.lower != second.limit.lower:
@@ -36,13 +36,13 @@ def band_of(found: Sequence[Bound], windowed: bool) -> tuple[Bound, ...]:
     return () if windowed else tuple(found[:1])
 
 
-def timely(found: Sequence[Bound], time: Expr | None) -> list[Bound]:
+def time_bounds(found: Sequence[Bound], time: Expr | None) -> list[Bound]:
     """The bounds of a store's event time; they are checked together with the window."""
     return [one for one in found if time is not None and one.stored == time]
 
 
-def what_is_searched(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
-    """How probes that have no equality find rows of a store, in words, each way once."""
+def describe_searches(graph: PhysicalGraph, store: StoreNode) -> tuple[str, ...]:
+    """Descriptions of how probes without an equality find rows of a store, each once."""
     probes = (rule for rule in graph.rules if isinstance(rule, ProbeRule) and rule.store == store.name)
     return tuple(dict.fromkeys(_way(graph, store, rule) for rule in probes if not rule.equalities))
 
@@ -51,7 +51,7 @@ def _way(graph: PhysicalGraph, store: StoreNode, rule: ProbeRule) -> str:
     found = list(bounds(rule.predicates, frozenset(rule.known), frozenset(store.aliases)))
     windows = [graph.member(name).query.input(alias).window for name in rule.users for alias in store.aliases]
     time = graph.input(store.aliases[0]).event_time if len(store.aliases) == 1 else None
-    bounded = timely(found, time)
+    bounded = time_bounds(found, time)
     others = [one for one in found if one not in bounded]
     if grid := grid_of(others):
         return f"grid of {grid[0].stored} and {grid[1].stored}"

@@ -1,7 +1,7 @@
-"""What many queries share, for people.
+"""A text that explains what many queries share.
 
-Guarantees: read off the graph; stores first, then every input's probe tree (CLASH Figure 7.2), each part with those
-who use it.
+Guarantees: the text is derived from the graph alone. It lists the stores, then every input's probe tree (CLASH Figure
+7.2), each part with the queries that use it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
 
 __all__ = ["shared_text"]
 
-SHOWN = 4  # names of users; of more, the number
+SHOWN = 4  # as many users are named; if there are more, their number is shown
 
 
 def shared_text(graph: PhysicalGraph) -> str:

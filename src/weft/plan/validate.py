@@ -1,10 +1,10 @@
-"""Whether a graph is right in itself.
+"""Checks that a graph is consistent in itself.
 
 Guarantees: a graph that passes loses no result and repeats none, of any of its queries. From every input's source
 exactly one chain of probes leads to the result of each query that reads it, and one to every stored intermediate result
-the input is part of. Each probe checks just the predicates that can be checked there first, and is shared only by
-queries that join alike up to there. Every tuple takes the edge that `placing.py` says it must: to the partitions its
-partners are in, in a hop in which the store is complete, and as one copy where one is wanted.
+the input is part of. Each probe checks exactly the predicates that can be checked there and not before, and is shared
+only by queries that join alike up to there. Every tuple takes the edge that `placing.py` says it must: to the
+partitions its partners are in, in a hop in which the store is complete, and as one copy where one is wanted.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from weft.logical.expr import columns
 from weft.logical.outer import Closing
 from weft.logical.query import Query
 from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
-from weft.plan.homes import located
+from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Names
 from weft.plan.placing import (
     EdgeChoice,
     Home,
     TuplePlace,
-    entering,
+    entry_edge,
     first_step,
     is_foreign,
     keeps_nulls,
     next_step,
-    storing,
+    storing_edge,
 )
 from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import GROUP_BY, LOCAL
@@ -116,7 +116,7 @@ def _check_nodes(graph: PhysicalGraph) -> None:
 
 
 def _check_counted(graph: PhysicalGraph, store: StoreNode) -> None:
-    """Check that tuples that are counted together are in one partition: by columns that they are counted per."""
+    """Check that tuples which are counted together are in one partition, by columns that they are counted per."""
     for alias in store.aliases:
         per = graph.input(alias).counted_per
         by, heavy = store.layout.by, store.layout.heavy
@@ -133,7 +133,7 @@ def _closed_from(graph: PhysicalGraph, store: str) -> dict[str, Closing]:
 
 
 def _check_sweeps(graph: PhysicalGraph) -> None:
-    """Every query with outer joins is closed once, by partitions that have all they need for it."""
+    """Check that every query with outer joins is closed once, by partitions that have all they need for it."""
     if [sweep.query for sweep in graph.sweeps] != [m.name for m in graph.members if m.closing]:
         raise PlanError("not every query with outer joins is closed exactly once")
     for sweep in graph.sweeps:
@@ -144,13 +144,13 @@ def _check_sweeps(graph: PhysicalGraph) -> None:
         if any(member.name not in store.users for store in stores):
             raise PlanError(f"query {member.name} is closed from a store that is not for it")
         layouts = {store.aliases[0]: store.layout for store in stores}
-        if member.closing and located(member.closing.tree, layouts) is None:
+        if member.closing and locate_rows(member.closing.tree, layouts) is None:
             raise PlanError(f"no partition alone can close the rows of {member.name}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """What arrives over an edge, before its rule: who set out, what is joined, where it is, for whom."""
+    """What arrives over an edge, before its rule: the first input, the inputs joined, the place, and the queries."""
 
     start: str
     known: Names
@@ -160,13 +160,13 @@ class _Point:
 
 
 class _Replay:
-    """The graph's rules in their order, each compared with what it must be."""
+    """A pass over the graph's rules in their order that compares each with what it must be."""
 
     def __init__(self, graph: PhysicalGraph) -> None:
         self.graph = graph
         self.edges = {edge.name: edge for edge in graph.edges}
         self.queries = {member.name: member.query for member in graph.members}
-        self.points: dict[str, _Point] = {}  # by edge that leaves them
+        self.points: dict[str, _Point] = {}  # by the names of the edges that leave them
         self.roots = {source.name: self._root(source.alias, source.name) for source in graph.sources}
         self.homes: dict[str, list[tuple[Home, frozenset[str]]]] = {}
         self.stored: dict[str, dict[str, int]] = {store.name: {} for store in graph.stores}
@@ -178,7 +178,7 @@ class _Replay:
         return _Point(alias, (alias,), None, readers, name)
 
     def store(self, rule: StoreRule) -> None:
-        """An edge that stores: a tuple at its source, or a match of all the store's inputs."""
+        """Check an edge that stores a tuple from its source, or a match of all the store's inputs."""
         edge, store = self.edges[rule.edge], self.graph.store(rule.store)
         point = self._left(edge, rule.store)
         if point.known != store.aliases or point.start in self.stored[store.name]:
@@ -188,11 +188,11 @@ class _Replay:
         if rule.users != store.users or not frozenset(rule.users) <= point.users:
             raise PlanError(f"edge {edge.name} does not store for those who use {store.name}")
         if point.at is None:
-            way = entering(store.layout)
+            way = entry_edge(store.layout)
             home = Home(edge.name, store.layout)
             self.homes.setdefault(point.start, []).append((home, frozenset(store.users)))
         else:
-            way = storing(self._query(rule.users), point.at, store.layout)
+            way = storing_edge(self._query(rule.users), point.at, store.layout)
         self._must_be(edge, way)
         self._must_keep_nulls(edge, store)
         self.stored[store.name][point.start] = way.hop
@@ -206,7 +206,7 @@ class _Replay:
             raise PlanError(f"edge {edge.name} drops what some query looks for, or keeps what none does")
 
     def probe(self, rule: ProbeRule) -> None:
-        """A probe: of a complete store, with what is known, checking what can be checked."""
+        """Check a probe: its store must be complete, and its predicates those that can be checked there."""
         edge, store = self.edges[rule.edge], self.graph.store(rule.store)
         point = self._left(edge, rule.store)
         users = frozenset(rule.users)
@@ -252,7 +252,7 @@ class _Replay:
         return first_step(query, point.start, homes, store.layout, store.complete)
 
     def result(self, rule: ResultRule) -> None:
-        """The end of an input's chain."""
+        """Check the end of an input's chain of probes."""
         edge = self.edges[rule.edge]
         point = self._left(edge, RESULT)
         complete = all(self.queries[name].aliases == point.known for name in rule.users)
@@ -264,7 +264,7 @@ class _Replay:
             self.results[name, rule.start] = self.results.get((name, rule.start), 0) + 1
 
     def finish(self) -> None:
-        """Every input reaches the result of every query once, every store has all its producers."""
+        """Check that every input reaches the result of every query once, and that every store has all its producers."""
         for member in self.graph.members:
             for alias in member.query.aliases:
                 if self.results.get((member.name, alias), 0) != int(member.walked):
@@ -276,7 +276,7 @@ class _Replay:
         return self.queries[users[0]]
 
     def _left(self, edge: Edge, target: str) -> _Point:
-        """The point that an edge leaves; it must be where it says, and lead to where its rule is."""
+        """The point that an edge leaves; it must be at the node the edge names, and the edge lead to ``target``."""
         point = self.points.get(edge.name) or self.roots.get(edge.source)
         if point is None or point.node != edge.source or edge.target != target:
             raise PlanError(f"edge {edge.name} leads from or to the wrong place")

@@ -1,7 +1,7 @@
-"""A plan for many queries: which results are stored, and by which ways tuples reach them (CLASH 7.1).
+"""A plan for many queries says which results are stored, and by which walks tuples reach them (CLASH 7.1).
 
-Guarantees: queries are canonical, so equal stores and equal beginnings of walks are equal values, whichever query they
-are of; what is equal is done once. Every query has one walk per input that visits all its other inputs once; every
+Guarantees: queries are canonical, so equal stores, and walks that begin alike, are equal values whichever query they
+belong to; equal work is done once. Every query has one walk per input that visits all its other inputs once; every
 stored intermediate result has one walk per input that computes it, from smaller stores only.
 """
 
@@ -16,7 +16,7 @@ from weft.logical.canonical import joined_on
 from weft.logical.expr import Expr, to_sql
 from weft.logical.outer import Closing
 from weft.logical.query import Query
-from weft.plan.homes import located
+from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Cost, JoinPlan, Layout, Names, check_store, store_name
 
 __all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of", "share", "store_identity"]
@@ -24,7 +24,7 @@ __all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of
 
 @dataclass(frozen=True, slots=True)
 class SharedStore:
-    """A stored relation, whoever uses it: its inputs, what joins them, how it is spread.
+    """A stored relation, whichever queries use it: its inputs, the predicates that join them, and its layout.
 
     Queries that have little in common may be in different groups; each group then has its own store of a relation.
     """
@@ -93,7 +93,7 @@ class Upkeep:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a query is answered: a walk per input, and where rows that miss something are closed, the inputs' stores."""
+    """How a query is answered: a walk per input and, if rows that miss an input are closed, the stores for that."""
 
     name: str
     query: Query
@@ -118,7 +118,7 @@ class Answer:
         if [store.aliases for store in self.homes] != [(a,) for a in self.query.aliases if self.closing]:
             raise PlanError(f"query {self.name} is not closed from one store of each of its inputs")
         layouts = {store.aliases[0]: store.layout for store in self.homes}
-        if self.closing and located(self.closing.tree, layouts) is None:
+        if self.closing and locate_rows(self.closing.tree, layouts) is None:
             raise PlanError(f"no partition alone can close the rows of {self.name}")
 
     @property
@@ -129,7 +129,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadPlan:
-    """Answers to all queries, and how what they visit is kept up to date; nothing is kept that none of them needs."""
+    """The answers to all queries, and the upkeep of the stores they visit; nothing is stored that no query needs."""
 
     answers: tuple[Answer, ...]
     upkeep: tuple[Upkeep, ...] = ()
@@ -197,7 +197,7 @@ class WorkloadPlan:
         return _assembled([a for a in self.answers if a.name not in gone], self.upkeep)
 
     def with_answers(self, answers: Iterable[Answer], upkeep: Iterable[Upkeep]) -> WorkloadPlan:
-        """The plan with more queries; what is kept already is kept up to date as before."""
+        """The plan with more queries; stores that it has already keep their upkeep."""
         return _assembled((*self.answers, *answers), (*self.upkeep, *upkeep))
 
 
@@ -211,7 +211,7 @@ def _place(store: SharedStore) -> tuple[int, Names, str, str, str]:
 
 
 def _assembled(answers: Iterable[Answer], upkeep: Iterable[Upkeep]) -> WorkloadPlan:
-    """A plan of answers and of the upkeep they need; of two ways to compute a store, the first."""
+    """A plan of answers and of the upkeep they need; if a store has two upkeeps, the first is taken."""
     known: dict[SharedStore, Upkeep] = {}
     for one in upkeep:
         known.setdefault(one.store, one)
@@ -230,7 +230,7 @@ def _assembled(answers: Iterable[Answer], upkeep: Iterable[Upkeep]) -> WorkloadP
 
 
 def answer_of(name: str, plan: JoinPlan) -> tuple[Answer, tuple[Upkeep, ...]]:
-    """A plan of one canonical query as walks: its operators' orders one behind the other."""
+    """The plan of one canonical query as walks, which join the probe orders of its operators end to end."""
     query = plan.query
     visits: dict[str, tuple[SharedStore, ...]] = dict.fromkeys(query.aliases, ())
     upkeep = []
@@ -252,7 +252,7 @@ def _shared(query: Query, names: Names, layout: Layout) -> SharedStore:
 
 
 def share(plans: Mapping[str, JoinPlan]) -> WorkloadPlan:
-    """Plans of single queries together: what happens to be equal is shared, and nothing is changed for it."""
+    """The plans of single queries as one; what happens to be equal is shared, but no plan is changed to share more."""
     return _assembled(*_parts(plans.items()))
 
 

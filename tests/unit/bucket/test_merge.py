@@ -14,7 +14,7 @@ from tests.unit.kernels.columns import KEY_TYPES, batches
 from weft.bucket.bounds import Bounds
 from weft.bucket.bucket import build
 from weft.bucket.index import by_hash, by_value
-from weft.bucket.merge import due, expired, merge
+from weft.bucket.merge import expired, first_to_merge, merge
 from weft.errors import StateError
 
 
@@ -82,7 +82,9 @@ def simulate(sizes: list[int], fanout: int) -> tuple[int, float]:
     for size in sizes:
         runs.append(size)
         written += size
-        while (first := due([Bounds(rows=run, bytes=0) for run in runs], fanout=fanout)) is not None:
+        while (
+            first := first_to_merge([Bounds(rows=run, bytes=0) for run in runs], fanout=fanout)
+        ) is not None:
             written += sum(runs[first:])
             runs[first:] = [sum(runs[first:])]
         most = max(most, len(runs))
@@ -106,10 +108,10 @@ def test_merging_ends(sizes: list[int], fanout: int) -> None:
 
 def test_runs_that_cover_enough_time_are_closed() -> None:
     long, short = Bounds(10, 0, min_time=0, max_time=100), Bounds(10, 0, min_time=100, max_time=110)
-    assert due([long] * 4, fanout=4, reach=100) is None
-    assert due([long, short, short, short], fanout=4, reach=100) is None
-    assert due([long] + [short] * 4, fanout=4, reach=100) == 1
-    assert due([long] * 4, fanout=4, reach=101) == 0
+    assert first_to_merge([long] * 4, fanout=4, reach=100) is None
+    assert first_to_merge([long, short, short, short], fanout=4, reach=100) is None
+    assert first_to_merge([long] + [short] * 4, fanout=4, reach=100) == 1
+    assert first_to_merge([long] * 4, fanout=4, reach=101) == 0
 
 
 def test_expiry_of_whole_runs() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from weft.kernels.route.heavy import dealt, heavy_rows, heavy_words
+from weft.kernels.route.heavy import deal_rows, heavy_rows, heavy_words
 from weft.logical.expr import Literal
 from weft.logical.schema import DataType
 
@@ -41,5 +41,5 @@ def test_without_heavy_values_nothing_is_heavy() -> None:
 def test_tuples_are_dealt_out_one_by_one() -> None:
     """Each partition gets as many, whichever is first; the others stay where they were."""
     places, rows = np.full(10, 5, np.int32), np.arange(10) % 5 != 0
-    assert dealt(places, rows, 3, 1).tolist() == [5, 1, 2, 0, 1, 5, 2, 0, 1, 2]
+    assert deal_rows(places, rows, 3, 1).tolist() == [5, 1, 2, 0, 1, 5, 2, 0, 1, 2]
     assert places.tolist() == [5] * 10

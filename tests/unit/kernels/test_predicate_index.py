@@ -129,7 +129,7 @@ def tables(draw: st.DrawFn, names: Mapping[str, str]) -> tuple[Columns, int]:
 
 
 def check(filters: Mapping[int, tuple[Expr, ...]], columns: Columns, rows: int) -> None:
-    index = PredicateIndex.of(filters, WORDS)
+    index = PredicateIndex.from_filters(filters, WORDS)
     masks = {slot: np.ones(rows, np.bool_) for slot in filters}
     for slot, queries in filters.items():
         for predicate in queries:
@@ -190,10 +190,10 @@ def test_more_attributes_than_are_held_at_once() -> None:
 
 
 def test_slots_without_a_query_are_in_no_set() -> None:
-    index = PredicateIndex.of({3: (), 70: ()})
+    index = PredicateIndex.from_filters({3: (), 70: ()})
     assert index.query_sets({}, 2).tolist() == [[8, 8], [64, 64]]
-    assert PredicateIndex.of({}).query_sets({}, 2).tolist() == [[0, 0]]
-    assert PredicateIndex.of({0: ()}, words=3).query_sets({}, 1).tolist() == [[1], [0], [0]]
+    assert PredicateIndex.from_filters({}).query_sets({}, 2).tolist() == [[0, 0]]
+    assert PredicateIndex.from_filters({0: ()}, words=3).query_sets({}, 1).tolist() == [[1], [0], [0]]
 
 
 def test_a_predicate_is_evaluated_once_for_all_queries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_a_predicate_is_evaluated_once_for_all_queries(monkeypatch: pytest.Monke
     slow = call("like", text, literal("a%"))
     filters = {s: (slow, call("<", number, literal(s)), call("=", text, literal(str(s)))) for s in range(100)}
     data = {("t", "s"): pa.array(["a", "b"]), ("t", "n"): pa.array([1, 2])}
-    PredicateIndex.of(filters).query_sets(data, 2)
+    PredicateIndex.from_filters(filters).query_sets(data, 2)
     assert sorted(calls) == ["t.n", "t.s", str(slow)]
 
 
@@ -223,17 +223,18 @@ def test_what_is_looked_up_and_what_is_not() -> None:
     one, other = call("<", number, literal(5)), call("in", number, literal(7), literal(9))
     either = call("or", one, call("not", other))
     negative = call("<", call("neg", number), literal(5))
-    index = PredicateIndex.of(
+    index = PredicateIndex.from_filters(
         {0: (one,), 1: (other,), 2: (either,), 3: (negative,), 4: (call("and", one, other),)}
     )
     assert [str(attribute.expr) for attribute in index.attributes] == ["t.n", "-t.n"]
     assert all(attribute.cutting is not None for attribute in index.attributes)
     assert [
-        attribute.cutting for attribute in PredicateIndex.of({0: (call("=", number, number),)}).attributes
+        attribute.cutting
+        for attribute in PredicateIndex.from_filters({0: (call("=", number, number),)}).attributes
     ] == [None]
 
 
 def test_a_missing_column_is_named() -> None:
-    index = PredicateIndex.of({0: conjuncts(call("<", column("c3"), literal(5)))})
+    index = PredicateIndex.from_filters({0: conjuncts(call("<", column("c3"), literal(5)))})
     with pytest.raises(PlanError, match=r"t\.c3"):
         index.query_sets({("t", "other"): pa.array([1])}, 1)

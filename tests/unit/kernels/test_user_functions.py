@@ -11,7 +11,7 @@ import pytest
 
 from weft.bucket.bucket import build
 from weft.errors import FunctionError
-from weft.kernels.expr.select import Columns, evaluate, holds, passing
+from weft.kernels.expr.select import Columns, evaluate, holds, passing_rows
 from weft.kernels.expr.user_functions import MOST, Function, calling
 from weft.kernels.probe.pair_program import program
 from weft.kernels.probe.theta import CANDIDATES, Sides, theta
@@ -170,7 +170,13 @@ def test_functions_see_only_what_other_conditions_let_through() -> None:
     """A dear function called for rows that a cheap condition rejects; one that fails on rows it should not see."""
     with calling({"f": lambda k: pc.equal(fails_on_seven(k), 3)}) as calls:
         conditions = [parsed("f(a.k)", f="boolean"), parsed("a.k < 5")]
-        assert passing(conditions, columns(3, 7, 4, None, 3), 5).tolist() == [True, False, False, False, True]
+        assert passing_rows(conditions, columns(3, 7, 4, None, 3), 5).tolist() == [
+            True,
+            False,
+            False,
+            False,
+            True,
+        ]
     assert calls.counts.functions["f"].rows == 3
 
 
@@ -265,7 +271,7 @@ def test_in_an_index_of_many_queries_a_function_fails_for_those_that_call_it() -
         3: (parsed("g(a.k)", g="boolean"),),
         4: (),
     }
-    index = PredicateIndex.of(filters)
+    index = PredicateIndex.from_filters(filters)
     functions = {"f": fails_on_seven, "g": lambda k: pc.equal(k, 7)}
     failed: dict[int, FunctionError] = {}
     with calling(functions) as calls:
@@ -281,7 +287,7 @@ def test_in_an_index_of_many_queries_a_function_fails_for_those_that_call_it() -
 
 def test_a_function_of_constants_in_a_filter_is_left_to_the_run() -> None:
     """An index that calls it when it is built, and fails for all."""
-    index = PredicateIndex.of({0: (parsed("a.k < f(7)", f="long"),), 1: (parsed("a.k < 2"),)})
+    index = PredicateIndex.from_filters({0: (parsed("a.k < f(7)", f="long"),), 1: (parsed("a.k < 2"),)})
     failed: dict[int, FunctionError] = {}
     with calling({"f": fails_on_seven}):
         assert index.query_sets(columns(1), 1, failed)[0].tolist() == [0b10]

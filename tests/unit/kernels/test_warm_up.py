@@ -36,7 +36,7 @@ def share(numbers: Any) -> None:
         slot: (call("<", Column("t", name, long), literal(9)),) for slot, name in ((0, "k"), (70, "n"))
     }
     filters[9] = (call("=", Column("t", "s", string), literal("3")),)
-    sets = predicate_index.PredicateIndex.of(filters).query_sets(data, len(numbers))
+    sets = predicate_index.PredicateIndex.from_filters(filters).query_sets(data, len(numbers))
     stored = query_set.sets_of([query_set.columns_of(sets)["$q1"]])
     for some, slot in ((sets, 70), (stored, 6)):
         assert query_set.rows_per_query(some, [slot])[1].tolist() == list(range(8))

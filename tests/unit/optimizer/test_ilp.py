@@ -22,7 +22,7 @@ from weft.optimizer.joint.ilp_program import Node
 from weft.optimizer.joint.single_query_plan import best_alone
 from weft.optimizer.joint.solver import Result
 from weft.optimizer.joint.step_pruning import relevant_steps
-from weft.optimizer.joint.workspace import PROBES_ONLY, Step, Workspace
+from weft.optimizer.joint.workspace import PROBES_ONLY, WalkStep, Workspace
 from weft.optimizer.space import Options
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 from weft.stats.statistics import Statistics, StreamStatistics
@@ -42,7 +42,7 @@ def walk(found: Walk) -> str:
     return f"⟨{', '.join((found.start, *map(shown, found.visits)))}⟩"
 
 
-def paths(steps: list[Step], known: int, goal: int) -> Iterator[tuple[Step, ...]]:
+def paths(steps: list[WalkStep], known: int, goal: int) -> Iterator[tuple[WalkStep, ...]]:
     """All ways from one sub-join to another."""
     if known == goal:
         yield ()
@@ -208,7 +208,7 @@ class TestTheExampleOf950Tuples:
 
 def cheapest(space: Workspace) -> float:
     """The cost of the best plan, by trying all sets of stores, and for each all ways."""
-    steps: dict[str, dict[Step, None]] = {}
+    steps: dict[str, dict[WalkStep, None]] = {}
     goals: dict[str, set[int]] = {}
     for name, query in space.queries.items():
         for start in query.aliases:
@@ -227,7 +227,7 @@ def cheapest(space: Workspace) -> float:
     )
 
 
-def _tree(space: Workspace, start: str, steps: list[Step], goals: set[int], kept: set[int]) -> float:
+def _tree(space: Workspace, start: str, steps: list[WalkStep], goals: set[int], kept: set[int]) -> float:
     """The cheapest set of steps by which an input reaches its queries, and what is stored of it."""
     usable = [step for step in steps if step.store in kept]
     stored = {

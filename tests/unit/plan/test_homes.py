@@ -7,14 +7,14 @@ import pytest
 from weft.logical.catalog import Catalog
 from weft.logical.outer import core_and_closing
 from weft.logical.schema import Schema, Stream
-from weft.plan.homes import Place, located
+from weft.plan.homes import RowPlace, locate_rows
 from weft.plan.join_plan import Layout
 from weft.sql.bind import parse_query
 
 CATALOG = Catalog(tuple(Stream(name, Schema.parse("a long, b long, ts timestamp"), "ts") for name in "rst"))
 
 
-def place(sql: str, **layouts: str) -> Place | None:
+def place(sql: str, **layouts: str) -> RowPlace | None:
     """Where the rows of a tree are; a layout is by a column, or `scattered`, or `replicated`."""
     query = parse_query(f"SELECT r.a FROM {sql}", CATALOG)
     _, closing = core_and_closing(query)
@@ -25,10 +25,10 @@ def place(sql: str, **layouts: str) -> Place | None:
         else Layout(text, 2)
         for alias, text in layouts.items()
     }
-    return located(closing.tree, made)
+    return locate_rows(closing.tree, made)
 
 
-def shown(found: Place | None) -> str:
+def shown(found: RowPlace | None) -> str:
     """A place in short: everywhere, by what, or nowhere."""
     if found is None:
         return "nowhere"

@@ -1,9 +1,9 @@
 """Arithmetic on numbers.
 
-Guarantees: what has no value is NULL: a division by zero, a result that does not fit its type, the logarithm of what
-is not positive. Where Spark SQL (in its default, ANSI mode) gives a value, it is the same value; where it would stop
-the query, which one tuple must not do to a stream, it is NULL (as with Spark's `try_` functions). Rounding is half up,
-away from zero, on the decimal digits that a double prints as, as in Spark.
+Guarantees: a result that does not exist is NULL: that of a division by zero, one that does not fit its type, the
+logarithm of a number that is not positive. Where Spark SQL (in its default, ANSI mode) gives a value, it is the same
+value; where it would stop the query, which one tuple must not do to a stream, it is NULL (as with Spark's `try_`
+functions). Rounding is half up, away from zero, on the decimal digits that a double prints as, as in Spark.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _operation(name: str, unchecked: Callable[..., Any], checked: Callable[..., 
             return unchecked(left, right)
         try:
             return checked(left, right)
-        except pa.ArrowInvalid:  # something overflows: find out what
+        except pa.ArrowInvalid:  # a value overflows: compute again and find which rows
             rows = _rows(args)
             return _or_null(name, as_array(left, rows), as_array(right, rows), kind)
 
@@ -100,7 +100,7 @@ def _remainder(args: Sequence[Any], kind: pa.DataType) -> Any:
     left, right = (as_array(as_type(arg, kind), _rows(args)) for arg in args)
     valid, divisor = valid_rows([left, right]), numbers(right)
     good = divisor != 0 if valid is None else (divisor != 0) & valid
-    with np.errstate(invalid="ignore"):  # of an infinity
+    with np.errstate(invalid="ignore"):  # the remainder of an infinity is NaN
         rest = np.fmod(numbers(left), np.where(divisor == 0, 1, divisor))  # with the sign of the dividend
     return with_nulls(rest, good, kind)
 
@@ -173,7 +173,7 @@ def narrow(value: Any, kind: pa.DataType) -> Any:
 
 
 def round_half_up(values: Floats, digits: int) -> Floats:
-    """Doubles rounded at a decimal digit; one that prints as a tie (2.675) is one."""
+    """Round doubles at a decimal digit; a double that prints as a tie (2.675) is rounded as a tie."""
     if not -300 <= digits <= 22:
         return values if digits > 0 else values * 0.0
     power = 10.0 ** abs(digits)

@@ -1,6 +1,7 @@
 """How the types of the expression language are stored.
 
-Guarantees: the one place that says so. Loads no compiler, so that planning and decoding need not either.
+Guarantees: no other module decides by which Arrow type a type is stored. Importing this one does not load the compiler,
+so planning and decoding can use it without that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""CAST.
+"""The function CAST.
 
-Guarantees: every cast that the expression language knows, with Spark's results; NULL where the value has none in the
-other type. `parse_texts` says how texts are read and `print_texts` how they are written.
+Guarantees: every cast that the expression language knows is done with Spark's results; a value that the other type
+cannot represent becomes NULL. `parse_texts` says how texts are read and `print_texts` how they are written.
 """
 
 from __future__ import annotations

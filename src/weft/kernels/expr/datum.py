@@ -1,6 +1,7 @@
 """Values that expressions are computed on: whole columns and constants.
 
-Guarantees: only changes of representation, none of values. Times are microseconds since 1970 in UTC.
+Guarantees: these functions change how values are represented, never the values. Times are microseconds since 1970 in
+UTC.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = [
     "with_nulls",
 ]
 
-# What computes a function: from arguments, of which one at least is an array, and the type to return.
+# How a function is computed: from its arguments, of which at least one is an array, and the type to return.
 ColumnFunction = Callable[[Sequence[Any], pa.DataType], Any]
 
 
@@ -55,7 +56,7 @@ def as_type(value: Any, kind: pa.DataType) -> Any:
 
 
 def as_array(value: Any, rows: int) -> Any:
-    """A column of the value."""
+    """The value as a column of so many rows: a constant is repeated."""
     if isinstance(value, pa.Scalar):
         return pa.nulls(rows, value.type) if not value.is_valid else pa.repeat(value, rows)
     return flatten(value)
@@ -80,7 +81,7 @@ def numbers(value: Any) -> Array:
 
 
 def valid_rows(arguments: Sequence[Any]) -> Mask | None:
-    """Which rows have a NULL in no argument; None: all. A constant that is NULL leaves none."""
+    """Which rows have no NULL in any argument; None means all rows. A constant that is NULL rules out every row."""
     valid: Mask | None = None
     for argument in arguments:
         if isinstance(argument, pa.Scalar):

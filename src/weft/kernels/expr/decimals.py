@@ -54,7 +54,7 @@ def calculate(operator: str, left: Any, right: Any, kind: pa.DataType) -> Any:
 
 
 def _narrow(value: Any) -> Any:
-    """Two operands of 38 digits have a product of 77, one more than there is; so 37 is the most here."""
+    """The value with at most 37 digits: a product of two operands of 38 would have 77, and Arrow's limit is 76."""
     if value.type.precision < 38:
         return value
     return fit(value, pa.decimal256(37, min(37, value.type.scale)))

@@ -19,14 +19,15 @@ from weft.kernels.expr.datum import ColumnFunction, numbers, valid_rows, with_nu
 
 __all__ = ["FUNCTIONS", "LAST_CELL", "cells_of"]
 
-# So many cells are numbered to either side of zero; a place is 32 bits of the one and 32 of the other.
+# The number of the last cell on either side of zero. It fits 32 bits, since a place in a grid packs the numbers of two
+# cells into 64.
 LAST_CELL = 1 << 30
 
 
 def cells_of(values: Column, width: float, part: float = 0.0, more: float = 0.0) -> Longs:
-    """The number of the cell of every value, moved by a part of its size and so much more; that of NULL is arbitrary.
+    """The number of the cell of every value, which is first moved by ``part`` of its size and by ``more``.
 
-    Moving infinity down gives NaN, which is in the same cell.
+    The cell of NULL is arbitrary. Infinity moved down gives NaN, which is in the same cell as infinity.
     """
     out = fresh(len(values), np.int64)
     _cells(_measures(flatten(values)), width, part, more, out)
@@ -64,5 +65,5 @@ FUNCTIONS: dict[str, ColumnFunction] = {"cell": _cell, "grid": _place}
 def _cells(values: Floats, width: float, part: float, more: float, out: Longs) -> None:
     for i in range(values.size):
         place = values[i] / width if part == 0 else (values[i] + abs(values[i]) * part + more) / width
-        place = place if place < LAST_CELL else np.float64(LAST_CELL)  # NaN too, which compares with nothing
+        place = place if place < LAST_CELL else np.float64(LAST_CELL)  # NaN too, as it is not less
         out[i] = np.int64(np.floor(place if place > -LAST_CELL else np.float64(-LAST_CELL)))

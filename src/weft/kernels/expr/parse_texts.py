@@ -1,4 +1,4 @@
-"""Values from texts, as Spark casts them: the one parser of texts, for CAST and for the files of sources.
+"""Values from texts, as Spark casts them. CAST and the readers of files both use this parser.
 
 Guarantees: a text that Spark's CAST does not read as a value of the type is NULL. What surrounds a value may only be
 spaces and control characters of ASCII. Times without an offset are in UTC; digits after the microsecond are dropped.
@@ -7,7 +7,8 @@ that would lose digits. What a text is read as does not depend on the texts arou
 
 Arrow's own casts are an order of magnitude faster than rules in regular expressions, and read fewer texts than Spark
 does. So a column is given to Arrow first; where Arrow refuses it, it is cut into pieces, and only the pieces that Arrow
-refuses again go through the rules. The few texts that Arrow reads and Spark does not are kept from it.
+refuses again go through the rules. Columns that may hold a text which Arrow reads and Spark does not are never given to
+Arrow.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from weft.kernels.expr.decimals import fit
 __all__ = ["parse"]
 
 _PIECE = 4096
-_DIGITS = 38  # of the widest decimal
+_DIGITS = 38  # that the widest decimal has
 
 
 def parse(text: Any, kind: pa.DataType, *, exact: bool = False) -> Any:
@@ -57,7 +58,7 @@ def _by_arrow(text: Any, kind: pa.DataType) -> Any | None:
     if pa.types.is_floating(kind) and _has_letter(text, b"n"):  # Arrow reads `-nan` and `nan(1)`
         return None
     if pa.types.is_decimal(kind) and (pc.max(pc.binary_length(text)).as_py() or 0) > _DIGITS:
-        return None  # Arrow's decimals overflow without a word
+        return None  # Arrow does not report that a decimal overflows
     return _cast_or_none(text, kind)
 
 
@@ -94,7 +95,7 @@ def _times_by_arrow(text: Any, kind: pa.DataType) -> Any | None:
 
 
 def _are_in_utc(text: Any) -> bool:
-    """Whether all texts end in Z and are long enough to have minutes, which is faster to see than by patterns."""
+    """Whether all texts end in Z and are long enough to have minutes; this check is faster than matching patterns."""
     shortest = pc.min(pc.binary_length(text)).as_py() or 0
     return shortest >= _SHORTEST_ZONED and not _any(pc.invert(pc.ends_with(text, "Z")))
 
@@ -104,7 +105,7 @@ def _any(truths: Any) -> bool:
 
 
 def _without_overflow(text: Any, values: Any) -> Any:
-    """The numbers without those that became infinite, though their texts do not say so."""
+    """The numbers, with NULL for those that became infinite though their texts name a finite number."""
     infinite = pc.is_inf(values)
     if not _any(infinite):
         return values
@@ -113,7 +114,7 @@ def _without_overflow(text: Any, values: Any) -> Any:
 
 
 def _by_rules(text: Any, kind: pa.DataType, exact: bool) -> Any:
-    """The values of any texts."""
+    """The values of any texts, by the rules for each type."""
     text = pc.ascii_trim(text, characters=_BLANKS)
     if pa.types.is_boolean(kind):
         return _boolean(text)

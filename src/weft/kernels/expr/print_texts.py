@@ -1,8 +1,8 @@
 """Texts from values, as Spark casts them.
 
 Guarantees: doubles print as in Java (`1.0`, `1.0E10`, `NaN`), decimals plainly with all digits of their scale, times
-without trailing zeros. Bytes that are no UTF-8 are NULL. Arrow prints all that it prints as Spark does; the rest is
-printed here, each distinct value once.
+without trailing zeros. Bytes that are no UTF-8 are NULL. Arrow prints the values for which its text is the same as
+Spark's; the others are printed here, each distinct value once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.kernels.expr.datum import naive, null_unless
 
 __all__ = ["render", "utf8_or_null"]
 
-_LEAST_PLAIN, _FIRST_NOT_PLAIN = 1e-3, 1e7  # between them Java prints numbers without an exponent
+_LEAST_PLAIN, _FIRST_NOT_PLAIN = 1e-3, 1e7  # in this range, Java prints numbers without an exponent
 _PIECE = 4096
 
 
@@ -40,7 +40,7 @@ def render(value: Any) -> Any:
 
 
 def _floats(value: Any) -> Any:
-    """Numbers of the usual sizes are printed by Arrow as by Java, but for the `.0` of whole ones."""
+    """Floats as texts: Arrow prints those of usual size as Java does, except that it omits the `.0` of whole ones."""
     texts = pc.cast(value, pa.string())
     size = pc.abs(value)
     usual = pc.and_(pc.greater_equal(size, _LEAST_PLAIN), pc.less(size, _FIRST_NOT_PLAIN))
@@ -49,7 +49,7 @@ def _floats(value: Any) -> Any:
 
 
 def _rewritten(texts: Any, chosen: Any, rewrite: Callable[[str], str]) -> Any:
-    """The texts, those that are chosen rewritten; the function is called once for each distinct one of them."""
+    """The texts, with the chosen ones rewritten; the function is called once for each distinct chosen text."""
     chosen = pc.fill_null(chosen, False)
     coded = texts.filter(chosen).dictionary_encode()
     if not len(coded):

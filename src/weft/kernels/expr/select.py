@@ -1,10 +1,10 @@
 """Expressions computed on whole columns, as Spark SQL defines them.
 
-Guarantees: one value per row, of the type the expression has (`arrow_type`); no Python runs per row. What has no value
-(division by zero, overflow, text that is no number) is NULL and nothing raises: Spark's results in its default mode
-where it gives one, NULL where it would stop the query. See `logic`, `arithmetic`, `casts`, `texts` and `times`. A
-function of a user's may raise a `FunctionError` (`user_functions`), and so may one of texts that would make too much
-(`text_limits`).
+Guarantees: one value per row, of the type the expression has (`arrow_type`); no Python runs per row. A value that does
+not exist (division by zero, overflow, a text that is no number) is NULL and raises nothing: the result is Spark's in
+its default mode where Spark gives one, and NULL where Spark would stop the query. See `logic`, `arithmetic`, `casts`,
+`texts` and `times`. Only two kinds of functions raise a `FunctionError`: users' own (`user_functions`), and functions
+of texts whose result would be too large (`text_limits`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from weft.logical.expr import Call, Column, Expr, Literal, all_of
 from weft.logical.expr import columns as columns_of
 from weft.logical.user_functions import has_user_call
 
-__all__ = ["ColumnKey", "Columns", "evaluate", "holds", "passing"]
+__all__ = ["ColumnKey", "Columns", "evaluate", "holds", "passing_rows"]
 
 ColumnKey = tuple[str, str]  # the alias of an input and the name of one of its columns
 Columns = Mapping[ColumnKey, Values]
@@ -52,7 +52,8 @@ def evaluate(expr: Expr, columns: Columns, rows: int) -> Any:
 def holds(predicate: Expr, columns: Columns, rows: int, *, counted: Expr | None = None) -> Mask:
     """For which rows a predicate is true: neither false nor NULL.
 
-    If it calls users' functions, or did before they were taken out of it, it is ``counted`` under that name.
+    A predicate that calls users' functions is counted (`count_checked`) under its own text. ``counted`` is the
+    predicate to count under instead, where the calls have been replaced by columns before.
     """
     value = _value(predicate, columns)
     mask: Mask
@@ -66,8 +67,8 @@ def holds(predicate: Expr, columns: Columns, rows: int, *, counted: Expr | None 
     return mask
 
 
-def passing(predicates: Iterable[Expr], columns: Columns, rows: int) -> Mask:
-    """For which rows all predicates are true; users' functions see those that all others let through."""
+def passing_rows(predicates: Iterable[Expr], columns: Columns, rows: int) -> Mask:
+    """For which rows all predicates are true; users' functions are called only for rows that pass all others."""
     every = tuple(predicates)
     plain = all_of(one for one in every if not has_user_call(one))
     mask = holds(plain, columns, rows)

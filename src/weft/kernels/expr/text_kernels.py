@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.bucket.compiled import Array, Bytes, Integer, Longs, Mask, compiled, inner
 
-__all__ = ["copy_pieces", "distances", "like", "pieces", "related", "replaced"]
+__all__ = ["copy_pieces", "distances", "like", "pieces", "relate", "replace"]
 
 
 @inner
@@ -25,7 +25,7 @@ def _equal(left: Bytes, at: Integer, right: Bytes, other: Integer, size: Integer
 
 @inner
 def _find(text: Bytes, start: Integer, end: Integer, part: Bytes, at: Integer, size: Integer) -> Any:
-    """Where a part first occurs at or after `start`; -1: nowhere."""
+    """Where a part first occurs at or after `start`; -1 if it does not."""
     for i in range(start, end - size + 1):
         if _equal(text, i, part, at, size):
             return np.int64(i)
@@ -33,7 +33,7 @@ def _find(text: Bytes, start: Integer, end: Integer, part: Bytes, at: Integer, s
 
 
 @compiled
-def related(
+def relate(
     starts: Array,
     text: Bytes,
     step: int,
@@ -78,7 +78,7 @@ def like(
 
 @inner
 def _like(text: Bytes, low: Any, high: Any, pattern: Bytes, at: Any, end: Any) -> bool:
-    retry_at, retry_low = np.int64(-1), np.int64(0)  # behind the last %, and what it has not swallowed yet
+    retry_at, retry_low = np.int64(-1), np.int64(0)  # the pattern after the last %, and the rest of its text
     while low < high:
         if at < end and pattern[at] == ord("%"):
             at += 1
@@ -124,7 +124,7 @@ def pieces(
 
 @compiled
 def copy_pieces(text: Bytes, low: Longs, high: Longs, out_starts: Longs, out: Bytes) -> None:
-    """The bytes low to high of every row, one after the other."""
+    """Copy the bytes low to high of every row to `out`, one after the other."""
     for i in range(low.size):
         place = out_starts[i]
         for j in range(low[i], high[i]):
@@ -132,7 +132,7 @@ def copy_pieces(text: Bytes, low: Longs, high: Longs, out_starts: Longs, out: By
 
 
 @compiled
-def replaced(
+def replace(
     starts: Array,
     text: Bytes,
     step: int,
@@ -145,7 +145,7 @@ def replaced(
     out_starts: Longs,
     out: Bytes,
 ) -> None:
-    """Every occurrence of `old` replaced; with empty `out` only the lengths are computed, into `out_starts`."""
+    """Replace every occurrence of `old`; with empty `out` only compute the lengths, into `out_starts`."""
     place = np.int64(0)
     for i in range(out_starts.size - 1):
         at, end = np.int64(starts[i * step]), np.int64(starts[i * step + 1])
@@ -211,7 +211,7 @@ _ONE = np.uint64(1)
 
 @inner
 def _bit_parallel(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: Any, masks: Any) -> Any:
-    """Myers (1999), as Hyyrö (2003) puts it: a column of the matrix is two machine words."""
+    """The distance by the algorithm of Myers (1999) in the form of Hyyrö (2003): two machine words hold a column."""
     for j in range(low, high):
         masks[short[j]] |= _ONE << np.uint64(j - low)
     up, down = ~np.uint64(0), np.uint64(0)
@@ -231,7 +231,7 @@ def _bit_parallel(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: 
 
 @inner
 def _by_rows(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: Any) -> Any:
-    """The matrix row by row, for texts that are long or not ASCII."""
+    """The distance by filling the matrix row by row, for texts that are long or not ASCII."""
     one, other = _characters(short, low, high), _characters(long, at, end)
     row = np.arange(one.size + 1)
     for j in range(other.size):
@@ -244,7 +244,7 @@ def _by_rows(short: Bytes, low: Any, high: Any, long: Bytes, at: Any, end: Any) 
 
 @inner
 def _characters(text: Bytes, at: Any, end: Any) -> Any:
-    """The characters as numbers, each of its bytes packed together."""
+    """The characters as numbers; a number is the bytes of its character, packed together."""
     out = np.zeros(_length(text, at, end), np.int64)
     place = -1
     for j in range(at, end):

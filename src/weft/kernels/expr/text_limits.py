@@ -1,8 +1,8 @@
-"""How much a function of texts may make, and how long it may take.
+"""Limits to the size of what a function of texts makes, and to the time it takes.
 
-Guarantees: what would be too much is found by the lengths of the arguments, before anything is made; it is a
-`FunctionError` that names the function, the limit and the variable by which it is set, and it stops the queries that
-asked. Limits are read from the environment of the process that computes: where workers do not inherit the driver's, set
+Guarantees: a call beyond a limit is noticed by the lengths of its arguments, before anything is made. It raises a
+`FunctionError` that names the function, the limit and the variable that sets the limit, and stops the queries that call
+it. Limits are read from the environment of the process that computes: where workers do not inherit the driver's, set
 them by ``spark.executorEnv``.
 """
 
@@ -24,10 +24,10 @@ __all__ = ["LIMITS", "check_concat", "check_distance", "check_replace", "check_s
 ROW_BYTES, CALL_BYTES = "WEFT_TEXT_BYTES_PER_ROW", "WEFT_TEXT_BYTES_PER_CALL"
 ROW_CELLS, CALL_CELLS = "WEFT_LEVENSHTEIN_CELLS_PER_ROW", "WEFT_LEVENSHTEIN_CELLS_PER_CALL"
 
-# What holds where the environment says nothing: about a quarter of a second for a row, half a minute for a call.
+# The limits unless the environment sets others: about a quarter of a second for a row, half a minute for a call.
 LIMITS = {ROW_BYTES: 1 << 26, CALL_BYTES: 1 << 30, ROW_CELLS: 10**8, CALL_CELLS: 10**10}
 
-_WORD = 64  # up to so many characters, a column of the matrix is one machine word
+_WORD = 64  # a text of up to so many characters needs one machine word per column of the matrix
 
 
 def check_sizes(function: str, sizes: Longs) -> None:
@@ -37,12 +37,12 @@ def check_sizes(function: str, sizes: Longs) -> None:
 
 
 def check_concat(texts: Sequence[Any]) -> None:
-    """Refuse to join texts to ones that are too large."""
+    """Refuse to concatenate texts if a result would be too large."""
     check_sizes("concat", np.atleast_1d(sum(map(_sizes, texts))))
 
 
 def check_replace(text: Any, old: str, new: str) -> None:
-    """Refuse to replace a constant by a longer one where that makes too much."""
+    """Refuse to replace a constant by a longer one if a result would be too large."""
     growth = len(new.encode()) - len(old.encode())
     if growth > 0:
         hits = _plain(pc.count_substring(text, old))
@@ -50,7 +50,7 @@ def check_replace(text: Any, old: str, new: str) -> None:
 
 
 def check_distance(one: Any, other: Any) -> None:
-    """Refuse to compare texts whose matrix has too many cells; of short texts, a column counts as one."""
+    """Refuse to compare texts whose matrix has too many cells; for a short text, a whole column counts as one cell."""
     sizes = _sizes(one), _sizes(other)
     short, long = np.minimum(*sizes), np.maximum(*sizes)
     cells = np.atleast_1d(np.where(short <= _WORD, long, short * long))
@@ -80,7 +80,7 @@ def _limit(variable: str) -> int:
 
 
 def _sizes(text: Any) -> Any:
-    """The bytes of a text, or of each of a column's; none where it is NULL."""
+    """How many bytes a text has, or each text of a column; 0 where it is NULL."""
     return _plain(pc.binary_length(text))
 
 

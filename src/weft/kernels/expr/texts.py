@@ -1,9 +1,9 @@
 """Functions of texts.
 
-Guarantees: texts are counted in characters, TRIM takes off spaces only, SUBSTRING counts from 1 and from the end where
-negative, REPLACE of the empty text changes nothing: as in Spark SQL. A LIKE pattern that Spark would refuse (a
-backslash before anything but %, _ and \\) gives NULL. UPPER and LOWER map character by character: ß stays one. What
-would make or compare more than `text_limits` allows raises a `FunctionError`.
+Guarantees: as in Spark SQL, texts are counted in characters, TRIM takes off spaces only, SUBSTRING counts from 1 (from
+the end if negative), and REPLACE of the empty text changes nothing. A LIKE pattern that Spark would refuse (a backslash
+before anything but %, _ and \\) gives NULL. UPPER and LOWER map character by character, so ß stays ß. A call that would
+make or compare more than `text_limits` allows raises a `FunctionError`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _relation(how: int, constant: Callable[..., Any]) -> ColumnFunction:
         if isinstance(part, pa.Scalar) and part.is_valid:
             return constant(text, part.as_py())
         out = fresh(_rows(args), np.bool_)
-        text_kernels.related(*_text(text), *_text(part), how, out)
+        text_kernels.relate(*_text(text), *_text(part), how, out)
         return with_nulls(out, valid_rows([text, part]), kind)
 
     return rule
@@ -113,7 +113,7 @@ def _substring(args: Sequence[Any], kind: pa.DataType) -> Any:
 
 
 def from_pieces(text: Any, low: Array, high: Array) -> Any:
-    """A column of the bytes low to high of each text's column."""
+    """A column of texts, each the bytes low to high of the text column's data."""
     offsets = zeros(low.size + 1, np.int64)
     np.cumsum(high - low, out=offsets[1:])
     out = fresh(int(offsets[-1]), np.uint8)
@@ -135,10 +135,10 @@ def _replace(args: Sequence[Any], _kind: pa.DataType) -> Any:
         return pc.replace_substring(text, old.as_py(), new.as_py())
     parts = (*_text(text), *_text(old), *_text(new))
     offsets = zeros(rows + 1, np.int64)
-    text_kernels.replaced(*parts, offsets, np.empty(0, np.uint8))
+    text_kernels.replace(*parts, offsets, np.empty(0, np.uint8))
     check_sizes("replace", np.diff(offsets))
     out = fresh(int(offsets[-1]), np.uint8)
-    text_kernels.replaced(*parts, offsets, out)
+    text_kernels.replace(*parts, offsets, out)
     valid = valid_rows([text, old, new])
     return _built(offsets, out) if valid is None else null_unless(pa.array(valid), _built(offsets, out))
 

@@ -1,11 +1,11 @@
 """Functions that users wrote, called on whole columns.
 
-Guarantees: a function is given one Arrow array per argument, all of one length, NULLs as they are, and never more than
-`MOST` rows at a time. What it gives is an array of that length and of the declared type, or a `FunctionError` that
-names the function and the first arguments it fails on. Rows computed and seconds spent are counted.
+Guarantees: a function is given one Arrow array per argument, all of one length, with NULLs left in, and never more than
+`MOST` rows at a time. A call gives an array of that length and of the declared type, or raises a `FunctionError` that
+names the function and the first arguments it fails on. The rows computed and the seconds spent are counted.
 
-Which functions there are is said by who runs a task, with `calling`, for as long as the task runs: expressions are
-evaluated in many places, and none of them but `weft.kernels.expr.select` has to know.
+Whoever runs a task declares the functions with `calling`, for as long as the task runs. Expressions are evaluated in
+many places, and so only `weft.kernels.expr.select` has to know of them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Checked:
 
 @dataclass(slots=True)
 class CallCounts:
-    """What functions did, by name, and the conditions that call them, by their text."""
+    """The counts of functions, by their names, and of the conditions that call them, by their texts."""
 
     functions: dict[str, Spent] = field(default_factory=dict)
     conditions: dict[str, Checked] = field(default_factory=dict)
@@ -71,26 +71,26 @@ class CallCounts:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CallCounts:
-        """What `dataclasses.asdict` made."""
+        """The counts of which `dataclasses.asdict` made this dictionary."""
         functions = {name: Spent(**one) for name, one in data["functions"].items()}
         return cls(functions, {text: Checked(**one) for text, one in data["conditions"].items()})
 
 
 @dataclass(slots=True)
 class Calls:
-    """The functions that may be called, what calling them did, and the queries for which it failed elsewhere."""
+    """The functions that may be called, the counts of their calls, and the queries stopped by a failed call."""
 
     functions: Mapping[str, Function]
     counts: CallCounts = field(default_factory=CallCounts)
     failed: dict[str, FunctionError] = field(default_factory=dict)
 
     def take_counts(self) -> CallCounts:
-        """What was done since this was asked last."""
+        """The counts since the last call of this method, which starts them anew."""
         counts, self.counts = self.counts, CallCounts()
         return counts
 
     def take_failed(self) -> dict[str, FunctionError]:
-        """The queries that failed since this was asked last."""
+        """The queries that failed since the last call of this method, with their errors."""
         failed, self.failed = self.failed, {}
         return failed
 
@@ -100,7 +100,7 @@ _CALLS: ContextVar[Calls] = ContextVar("calls")
 
 @contextmanager
 def calling(functions: Mapping[str, Function]) -> Iterator[Calls]:
-    """For as long as this lasts, expressions may call these functions."""
+    """Let expressions call these functions inside the `with` block."""
     before, calls = _CALLS.get(None), Calls(functions)
     _CALLS.set(calls)
     try:
@@ -110,7 +110,7 @@ def calling(functions: Mapping[str, Function]) -> Iterator[Calls]:
 
 
 def current() -> Calls:
-    """What may be called now."""
+    """The functions that may be called now, with their counts."""
     calls = _CALLS.get(None)
     if calls is None:
         calls = Calls({})
@@ -144,12 +144,12 @@ def call_user(call: Call, args: Sequence[Any], kind: pa.DataType) -> Any:
 
 
 class _Wrong(Exception):  # noqa: N818 — becomes a `FunctionError` once it is known where
-    """What is wrong with what a function gave."""
+    """A function gave something other than an array of the right length and type."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A call of a function for so many rows as it is given at once."""
+    """A call of a function for as many rows as it is given at once."""
 
     call: Call
     function: Function
@@ -181,7 +181,7 @@ class _Part:
             raise _Wrong(f"gave {found.type}, which is no {self.call.type}: {error}") from None
 
     def _failure(self, error: Exception, rows: int) -> FunctionError:
-        """The error, with the first arguments that make the function fail: found by halving."""
+        """The error with the first arguments that make the function fail, which are found by halving the rows."""
         fails, error = self._first_failing(error, rows)
         at = self.first + fails - 1
         texts = map(to_sql, self.call.args)
@@ -196,7 +196,10 @@ class _Part:
         )
 
     def _first_failing(self, error: Exception, rows: int) -> tuple[int, Exception]:
-        """The least number of rows for which it fails, if more rows only ever make it worse, and how."""
+        """The least number of first rows for which the function fails, and its error there.
+
+        The search assumes that a function which fails for some rows also fails when it is given more after them.
+        """
         passes, fails = 0, rows
         while fails - passes > 1:
             middle = (passes + fails) // 2

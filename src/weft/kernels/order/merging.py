@@ -1,8 +1,8 @@
-"""Sorted runs made one, by a tree of mergers (`weft.kernels.order.sort`).
+"""Merging sorted runs into one, by a tree of mergers (`weft.kernels.order.sort`).
 
-Guarantees: a run is a batch sorted by its first columns, its keys; so is what is made of several. Rows of one run and
-one key are merged as one and moved together, so that the tree is the smaller the more results a tuple has. Runs that
-follow each other are not copied.
+Guarantees: a run is a batch sorted by its first columns, its keys; the result of merging runs is sorted alike. Rows of
+one run with the same key form a group, which is compared once and moved as a whole: the more results a tuple has, the
+less there is to merge. Runs that already follow each other in order are not copied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """Merged batches, in order; of each group of rows, ``heads`` has the first key and ``lengths`` the size."""
+    """Merged batches, in order. For each group of rows, ``heads`` has its first key and ``lengths`` its size."""
 
     batches: list[pa.RecordBatch]
     heads: Longs
@@ -35,7 +35,7 @@ class Merged:
 
 
 def merge(runs: Sequence[pa.RecordBatch], keys: int, *, keep: bool = False) -> Merged:
-    """Sorted runs as one; without their keys, unless they are to be kept."""
+    """Merge sorted runs into one; its key columns are dropped, unless ``keep`` is set."""
     some = [run for run in runs if run.num_rows]
     some.sort(key=lambda run: [longs(run.column(at))[0] for at in range(keys)])
     first = 0 if keep else keys
@@ -64,7 +64,7 @@ def _without(run: pa.RecordBatch, first: int) -> pa.RecordBatch:
 
 
 def _groups(run: pa.RecordBatch, keys: int) -> tuple[Ints, Ints]:
-    """Where the rows of a key begin, and how many there are."""
+    """For every key of a run, the first of its rows and their number."""
     changes = np.zeros(run.num_rows, np.bool_)
     changes[0] = True
     for at in range(keys):
@@ -75,13 +75,13 @@ def _groups(run: pa.RecordBatch, keys: int) -> tuple[Ints, Ints]:
 
 
 def _joined(runs: Sequence[pa.RecordBatch], groups: Sequence[tuple[Ints, Ints]], at: int) -> Longs:
-    """A key of all groups."""
+    """The key column of that number, with one value for every group of all runs."""
     parts = zip(runs, groups, strict=True)
     return np.concatenate([take(longs(run.column(at)), starts) for run, (starts, _) in parts])
 
 
 def _moved(runs: Sequence[pa.RecordBatch], at: int, lengths: Ints, places: Ints, parts: list[slice]) -> Any:
-    """A column of runs, their groups of so many rows at these places."""
+    """A column of the merged rows: every group, of its length, goes to its place."""
     values = [run.column(at) for run in runs]
     rows = sum(map(len, values))
     bits = [bits_of(one) for one in values]

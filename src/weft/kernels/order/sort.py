@@ -1,9 +1,9 @@
-"""Bringing results into order: sorting row numbers in a partition, merging what partitions sorted.
+"""Bringing results into order: sorting the rows of a partition, and merging the sorted rows of several.
 
 Guarantees: rows are compared by several columns of whole numbers, the first deciding. `sort_rows` is stable and takes
 linear time: digit by digit, the last column first. `merge_runs` is a tree of mergers (SplitJoin, section 5.2): sorted
-runs are merged two by two, never sorted again; of rows that compare equal, those of the earlier run come first.
-Both give row numbers only: columns are gathered once, in the end. Where rows share few keys, `counted_places` sorts by
+runs are merged two by two, never sorted again; of rows that compare equal, those of the earlier run come first. Both
+give row numbers only; columns are gathered once, at the end. Where rows share few keys, `counted_places` sorts by
 counting, and `place_segments` moves rows of one key together.
 """
 
@@ -31,7 +31,7 @@ def sort_rows(keys: Sequence[Longs]) -> Ints | None:
 
 
 def merge_runs(keys: Longs, splits: Sequence[int]) -> Ints | None:
-    """The numbers of the rows of sorted runs in one order; None if they already are, one run after the other.
+    """The numbers of the rows of all runs in one sorted order; None if the runs, one after the other, are sorted.
 
     ``keys`` has a row for every column and ends where the last run does; runs begin at ``splits``.
     """
@@ -50,9 +50,9 @@ def merge_runs(keys: Longs, splits: Sequence[int]) -> Ints | None:
 
 
 def counted_places(keys: Longs, rows: Ints) -> tuple[Ints, Longs, Ints] | None:
-    """Where rows go that have the keys at these numbers, in order; which keys there are, and how many rows have each.
+    """The place of every row in the order of their keys, the distinct keys, and how many rows have each.
 
-    None: the keys are too far apart to be counted.
+    The key of row i is `keys[rows[i]]`. None means that the keys are too far apart to be counted.
     """
     least, most = (int(keys.min()), int(keys.max())) if keys.size else (0, 0)
     if most - least > _ROOM + 4 * rows.size:
@@ -83,7 +83,7 @@ def _place_counted(keys: Ints, rows: Ints, nexts: Ints, places: Ints) -> None:
 
 
 def place_segments(values: Array, lengths: Ints, places: Ints, out: Array) -> None:
-    """Values that come in segments, each segment to its place."""
+    """Copy values that come in segments of these lengths, each segment to its place in `out`."""
     _place_segments(values, frozen(lengths), frozen(places), out)
 
 
@@ -98,7 +98,7 @@ def _place_segments(values: Array, lengths: Ints, places: Ints, out: Array) -> N
 
 
 def place(values: Array, rows: Ints, places: Ints, out: Array) -> None:
-    """The values at some rows, each into its place."""
+    """Copy the values at some rows, each to its place in `out`."""
     _place(values, frozen(rows), frozen(places), out)
 
 
@@ -119,7 +119,7 @@ def _after(keys: Array, one: Any, other: Any) -> Any:
 
 @compiled
 def _is_sorted(keys: Array, bounds: Longs) -> Any:
-    """Whether no run begins before the one ahead of it ends."""
+    """Whether no run begins with a smaller key than the run before it ends with."""
     descents = 0
     for run in range(1, bounds.size - 1):
         descents += int(_after(keys, bounds[run] - 1, bounds[run]))
@@ -128,7 +128,7 @@ def _is_sorted(keys: Array, bounds: Longs) -> Any:
 
 @compiled
 def _merge_pairs(keys: Array, bounds: Longs, rows: Ints, out: Ints) -> None:
-    """One level of the tree: the first run with the second, the third with the fourth, and so on."""
+    """Do one level of the tree: merge the first run with the second, the third with the fourth, and so on."""
     for pair in range(0, bounds.size - 1, 2):
         start, middle = bounds[pair], bounds[pair + 1]
         end = bounds[pair + 2] if pair + 2 < bounds.size else middle

@@ -1,14 +1,15 @@
 """Which rows of the two sides of a join match.
 
 Guarantees: every pair of rows for which all terms are true (not false, not NULL) and whose tuples are inside each
-other's windows, once, grouped by the left row, a bounded number at a time. How they are searched for, in order of
-preference:
+other's windows is given once, grouped by the left row, a bounded number at a time. Pairs are searched for by the first
+of these that there is:
 
 1. equalities between the sides: one index over all of them together;
 2. two bounds on one value of the right side, the windows, or one bound: an order of time or of values;
 3. every pair.
 
-Terms of one side are checked before, on its rows. A bound only narrows the search; its term is checked again.
+Terms that concern one side only are checked on its rows before the search. A bound only narrows the search; its term is
+checked again on the pairs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.memory import take
 from weft.kernels.expr.select import holds
-from weft.kernels.outer.relation import FURTHEST_APART, Span, TreeRows
+from weft.kernels.outer.relation import FURTHEST_APART, TreeRows, WindowSpan
 from weft.kernels.probe.band import Band, band_portions
 from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.probe.ranges import Window
@@ -36,7 +37,7 @@ from weft.logical.conversion import literal
 from weft.logical.expr import BOOLEAN, Call, Expr, Literal, aliases, all_of, columns
 from weft.logical.functions import call
 
-__all__ = ["Pairs", "matching"]
+__all__ = ["Pairs", "matching_pairs"]
 
 Pairs = tuple[Ints, Ints]
 
@@ -44,7 +45,7 @@ _ROW, _CLOCK, _VALUE = "$row", "$clock", "$value"
 _TRUE = Literal(True, BOOLEAN)
 
 
-def matching(on: Sequence[Expr], left: TreeRows, right: TreeRows) -> Iterator[Pairs]:
+def matching_pairs(on: Sequence[Expr], left: TreeRows, right: TreeRows) -> Iterator[Pairs]:
     """The pairs (left row, right row) that match."""
     terms = _sorted_out(on, left.aliases, right.aliases)
     ours, theirs = _Side.of(left, terms.left), _Side.of(right, terms.right)
@@ -65,7 +66,7 @@ class _Comparison(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """The terms of a join: those of one side, equalities between the sides, all others, and bounds among these."""
+    """The terms of a join: of either side, equalities between the sides, all others, and the bounds among these."""
 
     left: list[Expr]
     right: list[Expr]
@@ -108,7 +109,7 @@ class _Side:
     """The rows of a side for which its own terms are true."""
 
     part: TreeRows
-    chosen: Ints | None  # None: all
+    chosen: Ints | None  # None means all rows
 
     @classmethod
     def of(cls, part: TreeRows, terms: Sequence[Expr]) -> _Side:
@@ -121,7 +122,7 @@ class _Side:
         return len(self.part) if self.chosen is None else self.chosen.size
 
     @property
-    def span(self) -> Span | None:
+    def span(self) -> WindowSpan | None:
         span = self.part.span
         return span if span is None or self.chosen is None else span.chosen(self.chosen)
 
@@ -138,13 +139,13 @@ class _Side:
 
 
 class _Reach(NamedTuple):
-    """How far the windows of rows reach beyond the newest of their tuples: the least and the most of all rows."""
+    """How far the windows of rows reach beyond their newest tuples: the least and the greatest distance of all rows."""
 
     least: int
     most: int
 
     @classmethod
-    def of(cls, span: Span) -> _Reach:
+    def of(cls, span: WindowSpan) -> _Reach:
         ahead = span.until - span.newest
         return cls(int(ahead.min()), int(ahead.max()))
 
@@ -162,7 +163,7 @@ class _Clock(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Pairs of a left row and a row of a bucket; ``rows`` are the right rows there, if they were laid out anew."""
+    """Pairs of a left row and a row of a bucket; ``rows`` maps these to right rows, if the bucket reordered them."""
 
     run: Bucket
     pairs: Iterator[Pairs]
@@ -177,7 +178,7 @@ class _Search:
         self.band = _best_band(terms.bounds)
         self.windows = _windows(left.span, right.span)
         clock = self._band_clock()
-        # What a clock has checked, or never fails, is not checked again.
+        # The windows are checked again only where the clock of the search does not check them exactly.
         self.unchecked = (
             None if self.windows is None or (clock is None and self.windows.exact) else self.windows
         )
@@ -198,7 +199,7 @@ class _Search:
         return pairs if self.unchecked is None else self.unchecked.inside(pairs)
 
     def _found(self, probes: pa.RecordBatch, stored: Mapping[str, Any]) -> _Found:
-        """The pairs by the best of the ways to search."""
+        """Candidate pairs, by the first way to search that the terms allow (see the top of this file)."""
         time, window = (None, None) if self.clock is None else (_CLOCK, self.clock.window)
         if self.terms.equal:
             keys = {
@@ -223,7 +224,7 @@ class _Search:
         return Band(sides.get(True), sides.get(False), is_open.get(True, False), is_open.get(False, False))
 
     def _band_clock(self) -> _Clock | None:
-        """What a band of times says; of one bound only where windows do not say more."""
+        """The clock for searching by a band of times; a band with one bound is used only if there are no windows."""
         if not self.band or not _is_time(self.band[0].right) or (len(self.band) < 2 and self.windows):
             return None
         times = _times(self.right.values(self.band[0].right))
@@ -239,8 +240,8 @@ class _Search:
 class _Windows:
     """The windows of both sides; ``exact`` says that checking the clock checks all of them."""
 
-    left: Span
-    right: Span
+    left: WindowSpan
+    right: WindowSpan
     clock: _Clock
     exact: bool
 
@@ -254,11 +255,11 @@ class _Windows:
             yield ours[inside], theirs[inside]
 
 
-def _windows(left: Span | None, right: Span | None) -> _Windows | None:
-    """The windows, if they say anything.
+def _windows(left: WindowSpan | None, right: WindowSpan | None) -> _Windows | None:
+    """The windows of both sides; None if no window is bounded, so that they rule nothing out.
 
-    A right row's window is checked by how far it reaches beyond its newest tuple, which differs from row to row where
-    rows have several tuples.
+    The search takes the longest reach of all right rows. Where right rows have several tuples their reaches differ, so
+    the windows are then not `exact` and are checked again.
     """
     if left is None or right is None:
         return None
@@ -276,7 +277,7 @@ def _originals(pairs: Iterator[Pairs], rows: Ints) -> Iterator[Pairs]:
 
 
 def _best_band(bounds: Sequence[_Comparison]) -> list[_Comparison]:
-    """A lower and an upper bound of one value; else one of them; else nothing."""
+    """A lower and an upper bound of one value, if there are such; otherwise one bound, or an empty list."""
     for first in bounds:
         for second in bounds:
             if first.right == second.right and first.lower and not second.lower:
@@ -300,7 +301,7 @@ def _near(times: Longs) -> bool:
 
 
 def _batch(*columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """All of the columns as one batch."""
+    """One batch of all the columns."""
     return pa.RecordBatch.from_pydict({name: values for some in columns for name, values in some.items()})
 
 

@@ -1,9 +1,9 @@
 """Relations in memory, and rows that are made of their tuples.
 
-Guarantees: a row is the numbers of its tuples, so nothing is copied before it is asked for; a tuple that a row has not
-(-1) is NULL in all its columns. Of its times, a row knows the largest (`newest`) and the one until which all of its
-tuples are inside their windows (`until`); so two rows are inside each other's windows if either's `newest` is at most
-the other's `until`.
+Guarantees: a row is the numbers of its tuples, so no column is copied before somebody asks for its values. Where a row
+has no tuple of an input (the number is -1), all columns of that input are NULL. `WindowSpan` has, for each row, the
+largest time of its tuples (`newest`) and the time until which all of them are inside their windows (`until`); two rows
+are inside each other's windows if either's `newest` is at most the other's `until`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from weft.bucket.words import flatten, is_plain, plain_words
 from weft.kernels.expr.select import ColumnKey, Columns, evaluate
 from weft.logical.expr import Expr, columns
 
-__all__ = ["FOREVER", "FURTHEST_APART", "Relation", "Rows", "Span", "TreeRows", "leaf"]
+__all__ = ["FOREVER", "FURTHEST_APART", "Relation", "Rows", "TreeRows", "WindowSpan", "leaf"]
 
 # Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
 FOREVER = 1 << 62
 
-# No two times are further apart.
+# No two timestamps are further apart than this.
 FURTHEST_APART = 2 * FARTHEST
 
 
@@ -37,7 +37,7 @@ FURTHEST_APART = 2 * FARTHEST
 class Relation:
     """The tuples of an input: columns named alias.column, times, the batches they came in.
 
-    ``reach`` is how long its window is, in microseconds; None: without end.
+    ``reach`` is how long its window is, in microseconds; None means that it has no end.
     """
 
     batch: pa.RecordBatch
@@ -48,11 +48,11 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows of a join tree: per input that is visible the number of its tuple, -1 where it has none.
+    """Rows of a join tree: for each visible input the number of the row's tuple, or -1 where it has none.
 
-    ``arrived`` is the first batch after which the row's tuples, and a partner for every semi join on it, were there;
-    ``final`` is the time after which nothing that it lacks can come: -FOREVER if it lacks nothing, FOREVER if that may
-    come at any time.
+    ``arrived`` is the batch with which the last of the row's tuples, and of the partners that its semi joins need, had
+    come. ``final`` is the time after which no tuple that the row lacks can come any more: -FOREVER if it lacks nothing,
+    FOREVER if one may come at any time.
     """
 
     numbers: Mapping[str, Longs]
@@ -64,23 +64,23 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Span:
+class WindowSpan:
     """The largest time of every row's tuples, and the time until which all of them are inside their windows."""
 
     newest: Longs
     until: Longs
 
-    def chosen(self, rows: Ints) -> Span:
+    def chosen(self, rows: Ints) -> WindowSpan:
         """The spans of some of the rows."""
-        return Span(_chosen(self.newest, rows), _chosen(self.until, rows))
+        return WindowSpan(_chosen(self.newest, rows), _chosen(self.until, rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeRows:
-    """The rows of a part of a join tree, with where their columns are; ``span`` is None where no window asks for it."""
+    """The rows of a part of a join tree, and the relations with their columns; ``span`` is None if nothing needs it."""
 
     rows: Rows
-    span: Span | None
+    span: WindowSpan | None
     relations: Mapping[str, Relation]
 
     def __len__(self) -> int:
@@ -123,7 +123,7 @@ def leaf(alias: str, relations: Mapping[str, Relation], *, spanned: bool) -> Tre
     reach = FURTHEST_APART if relation.reach is None else min(relation.reach, FURTHEST_APART)
     numbers = np.arange(size, dtype=np.int64)
     rows = Rows({alias: numbers}, frozen(relation.arrived), np.full(size, -FOREVER))
-    return TreeRows(rows, Span(times, times + reach) if spanned else None, relations)
+    return TreeRows(rows, WindowSpan(times, times + reach) if spanned else None, relations)
 
 
 def _chosen(values: Longs, chosen: Ints | None) -> Longs:

@@ -1,9 +1,9 @@
 """Join trees with outer, semi and anti joins, over relations in memory.
 
-Guarantees: what SQL says, the joins being done as the tree is written, from below; a row of the left side and one of
-the right side match if all terms of ON are true (not false, not NULL) and all of their tuples are inside each other's
-windows. Every row says since which batch it is there and until when it may still turn out to be wrong because what it
-lacks comes after all (`Rows`). Rows come in no particular order; equal ones as often as SQL says.
+Guarantees: the rows are those that SQL defines for the joins of the tree, done from the leaves up. A row of the left
+side and one of the right side match if all terms of ON are true (not false, not NULL) and all of their tuples are
+inside each other's windows. Every row says in which batch it appeared, and until when a tuple that it lacks may still
+come and make it wrong (`Rows`). Rows come in no particular order, and duplicates as often as SQL says.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.memory import copy, fresh, take
 from weft.errors import PlanError
-from weft.kernels.outer.pairs import Pairs, matching
-from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Relation, Rows, Span, TreeRows, leaf
+from weft.kernels.outer.pairs import Pairs, matching_pairs
+from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Relation, Rows, TreeRows, WindowSpan, leaf
 from weft.kernels.probe.ranges import NO_INTS, join_matches
 from weft.logical.join import Join
 from weft.logical.outer import joins
@@ -27,7 +27,7 @@ __all__ = ["FOREVER", "Relation", "Rows", "rows_of"]
 
 Waits = Mapping[tuple[int, str], int | None]
 
-# Joins whose rows may turn out to be none.
+# Joins whose rows may be withdrawn, because a partner that they lack comes later.
 _LATE = ("left", "full", "anti")
 
 # Whether rows of the left and of the right side without a match are kept.
@@ -38,7 +38,7 @@ def rows_of(tree: Join | str, relations: Mapping[str, Relation], waits: Waits) -
     """The rows of a tree.
 
     ``waits`` says, for a join by its number (`weft.logical.outer.joins`) and an input on a side of it, how long after
-    the input's tuple a partner may come that the join lacks; None, or nothing, if that has no limit.
+    the input's tuple a partner that the join lacks may come; None, or no entry, means at any time.
     """
     named = (tree,) if isinstance(tree, str) else tree.aliases
     windowed = any(relations[alias].reach is not None for alias in named)
@@ -57,7 +57,7 @@ class _Tree:
             return leaf(tree, self.relations, spanned=self.windowed)
         number = next(numbers)
         left, right = self.part(tree.left, numbers), self.part(tree.right, numbers)
-        found = matching(tree.on, left, right)
+        found = matching_pairs(tree.on, left, right)
         if tree.kind == "semi":
             return self._semi(number, tree, left, right.rows, found)
         if tree.kind == "anti":
@@ -81,8 +81,10 @@ class _Tree:
         return TreeRows(rows, _span(places, left.span, right.span) if number else None, self.relations)
 
     def _semi(self, number: int, tree: Join, left: TreeRows, right: Rows, found: Iterable[Pairs]) -> TreeRows:
-        """Left rows with a match: as soon as one has come; where rows of the right side may turn out to be none, when
-        all is known of them.
+        """The left rows that have a match.
+
+        A row is final as soon as a match has come, unless rows of the right side may be withdrawn later: then it is
+        final when no partner can come any more.
         """
         result, chosen = _matched(left, right, found)
         if not any(join.kind in _LATE for _, join in joins(tree.right)):
@@ -98,7 +100,7 @@ class _Tree:
         return replace(result, rows=replace(result.rows, final=final))
 
     def _wait(self, number: int, rows: Rows, chosen: Ints) -> Longs:
-        """Until when a partner of each of the chosen rows may come: as long as all of its tuples wait for one."""
+        """Until when a partner of each chosen row may come: the earliest end of the waits of its tuples."""
         result = np.full(chosen.size, FOREVER)
         for alias, values in rows.numbers.items():
             wait, times = self.waits.get((number, alias)), self.relations[alias].times
@@ -111,15 +113,15 @@ class _Tree:
         return result
 
 
-def _span(places: _Places, left: Span | None, right: Span | None) -> Span | None:
+def _span(places: _Places, left: WindowSpan | None, right: WindowSpan | None) -> WindowSpan | None:
     if left is None or right is None:
         return None
     until = np.minimum(places.of_left(left.until, FOREVER), places.of_right(right.until, FOREVER))
-    return Span(places.latest(left.newest, right.newest), until)
+    return WindowSpan(places.latest(left.newest, right.newest), until)
 
 
 def _matched(left: TreeRows, right: Rows, found: Iterable[Pairs]) -> tuple[TreeRows, Ints]:
-    """The left rows with a match, and their numbers; each is there when the first of its matches is."""
+    """The left rows with a match, and their numbers; each appears in the batch in which its first match does."""
     arrived = np.full(len(left), FOREVER)
     matched = np.zeros(len(left), np.bool_)
     for ours, theirs in found:
@@ -135,7 +137,7 @@ def _matched(left: TreeRows, right: Rows, found: Iterable[Pairs]) -> tuple[TreeR
 
 
 def _alone(size: int, matched: Iterable[Ints]) -> Ints:
-    """The rows, of so many, that are not among those that match."""
+    """The numbers below ``size`` of the rows that are not among those that match."""
     alone = np.ones(size, np.bool_)
     for rows in matched:
         alone[rows] = False
@@ -159,7 +161,7 @@ class _Places:
         return cls(pairs.probe, pairs.stored, left_alone, right_alone)
 
     def of_left(self, values: Longs, missing: int) -> Longs:
-        """A number of the left rows, for every row of the join."""
+        """The value of the left row that each row of the join is made of, or ``missing`` where it has none."""
         matches, end = self.left.size, self.left.size + self.left_alone.size
         out = fresh(end + self.right_alone.size, np.int64)
         copy(frozen(values), self.left, out[:matches])
@@ -168,7 +170,7 @@ class _Places:
         return out
 
     def of_right(self, values: Longs, missing: int) -> Longs:
-        """A number of the right rows, for every row of the join."""
+        """The value of the right row that each row of the join is made of, or ``missing`` where it has none."""
         matches, end = self.left.size, self.left.size + self.left_alone.size
         out = fresh(end + self.right_alone.size, np.int64)
         copy(frozen(values), self.right, out[:matches])
@@ -177,6 +179,6 @@ class _Places:
         return out
 
     def latest(self, left: Longs, right: Longs) -> Longs:
-        """The larger of both numbers, for every row of the join."""
+        """The larger of the left and the right row's value, for every row of the join."""
         result = self.of_left(left, -FOREVER)
         return np.maximum(result, self.of_right(right, -FOREVER), out=result)

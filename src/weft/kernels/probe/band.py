@@ -1,9 +1,10 @@
 """Range and band probes: tuples with bounds against runs that are indexed by the value of a column.
 
-Guarantees: every pair of a probe tuple and a stored row with `low ≤ value ≤ high` (or `<` where an end is open),
-inside the window, once; run by run, and inside a run grouped by probe tuple. A bound that is missing does
-not bound; a bound that is NULL, and a value that is NULL, match nothing. NaN is greater than every number, as in Spark
-SQL. Texts and long decimals share words, so their pairs are compared again as values.
+Guarantees: every pair of a probe tuple and a stored row with `low ≤ value ≤ high` (or `<` where an end is open) that is
+inside the window is found once; pairs come run by run, and inside a run grouped by probe tuple. Where a bound is None,
+there is no limit on that side; a bound that is NULL, and a value that is NULL, match nothing. NaN is greater than every
+number, as in Spark SQL. Different texts or long decimals may have the same word, so their pairs are compared again as
+values.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def band_portions(
 def band_ranges(limits: Band, run: Bucket, order: Order) -> Ranges:
     """For one run, the range of index entries between the bounds of each tuple.
 
-    Where words are not exact, it also holds those that share a word with a bound.
+    Where words are not exact, a range may also hold entries outside the bounds that have the same word as a bound.
     """
     index = run.index(order)
     for side in (limits.low, limits.high):

@@ -50,9 +50,9 @@ _ONE = np.uint8(1)
 
 @compiled
 def order_probes(words: Array, rows: Places, bits: int, out_words: Longs, out_rows: Ints) -> None:
-    """The probe tuples by the top bits of their hash: as near to the order of the stored rows as caches notice.
+    """Sort the probe tuples by the top bits of their hash, so that caches see them in the order of the stored rows.
 
-    Empty `rows` stands for all.
+    Empty `rows` stands for all tuples.
     """
     shift = np.uint64(64 - bits)
     places = np.zeros((1 << bits) + 1, np.uint32)
@@ -88,9 +88,9 @@ def find(
     start: Ints,
     stop: Ints,
 ) -> Any:
-    """Fill in the ranges of the tuples that have any; how many they are. Empty `times`: no window.
+    """Write the ranges of the tuples that have any, and return how many there are. Empty `times` means no window.
 
-    `nothing` is the permutation, which is empty.
+    `nothing` stands for the permutation, and is empty because entries are rows.
     """
     base, end, masks = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint8)
     hits, crowded = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
@@ -118,7 +118,7 @@ def find(
 
 @inner
 def locate(words: Longs, directory: Places, shift: np.uint64, base: Places, end: Places) -> None:
-    """The slot of every tuple, moved back where fewer than `WIDTH` entries would follow."""
+    """Write where every tuple's slot begins, moved back if fewer than `WIDTH` entries would follow, and ends."""
     size = directory[directory.size - 1]
     last = size - np.uint32(WIDTH) if size >= WIDTH else size
     for i in range(words.size):
@@ -129,7 +129,7 @@ def locate(words: Longs, directory: Places, shift: np.uint64, base: Places, end:
 
 @inner
 def _compare(words: Longs, stored: Array, base: Places, near: Longs, masks: Bytes) -> None:
-    """Which of the entries at `base` equal the tuple, as bits."""
+    """Write, as bits, which of the `WIDTH` entries from `base` on equal the tuple."""
     if stored.size < WIDTH:
         masks[:] = 0
         return
@@ -144,7 +144,7 @@ def _compare(words: Longs, stored: Array, base: Places, near: Longs, masks: Byte
 
 @inner
 def fetch(values: Array, at: np.uint64, near: Longs, place: np.uint64) -> None:
-    """Copy `WIDTH` neighbours to where they are at hand."""
+    """Copy the `WIDTH` values from `at` on into the block `near`, which stays in the cache."""
     near[place], near[place + _1] = values[at], values[at + _1]
     near[place + _2], near[place + _3] = values[at + _2], values[at + _3]
 
@@ -153,7 +153,7 @@ def fetch(values: Array, at: np.uint64, near: Longs, place: np.uint64) -> None:
 def sort_out(
     size: int, directory: Places, base: Places, end: Places, masks: Bytes, hits: Places, crowded: Places
 ) -> tuple[Any, Any]:
-    """The tuples of which an entry is equal, and those whose slot is longer than was compared."""
+    """List the tuples that equal an entry, and those whose slot is longer than what was compared; count both."""
     compared = np.uint32(WIDTH if directory[directory.size - 1] >= WIDTH else 0)
     crowd: Any = np.uint64(0)
     for i in range(size):
@@ -179,7 +179,7 @@ def windows(
     early: Longs,
     late: Longs,
 ) -> None:
-    """The windows of the chosen tuples; nothing where there are none."""
+    """Write the first and the last time of each chosen tuple's window; nothing if there are no windows."""
     if lows.size:
         for k in range(chosen.size):
             early[k] = lows[rows[chosen[k]]] - before
@@ -191,7 +191,7 @@ def windows(
 def _check_times(
     hits: Places, times: Longs, base: Places, early: Longs, late: Longs, near: Longs, masks: Bytes
 ) -> None:
-    """Clear the bits of entries outside the window: where a difference is negative."""
+    """Clear the bits of entries outside the window; a negative difference of times tells them."""
     for k in range(hits.size):
         fetch(times, np.uint64(base[hits[k]]), near, np.uint64(k * WIDTH))
     for k in range(hits.size):
@@ -204,7 +204,7 @@ def _check_times(
 
 @inner
 def _read_ahead(chosen: Places, stored: Array, times: Longs, base: Places, end: Places, near: Longs) -> None:
-    """Read the first and the last entry of long slots, so that `search` finds them at hand."""
+    """Read the first and the last entry of long slots, so that `search` finds them in the cache."""
     for k in range(chosen.size):
         i = chosen[k]
         near[k] = np.int64(stored[base[i]]) ^ np.int64(stored[end[i] - np.uint32(1)])
@@ -216,7 +216,7 @@ def _read_ahead(chosen: Places, stored: Array, times: Longs, base: Places, end: 
 
 @inner
 def _as_ranges(hits: Places, base: Places, masks: Bytes, low: Places, high: Places) -> None:
-    """Bits as ranges of entries; equal entries are neighbours, so their bits are."""
+    """Turn bits into ranges of entries; equal entries are neighbours, and so are their bits."""
     for k in range(hits.size):
         mask = np.uint32(masks[hits[k]])
         low[k] = base[hits[k]] + lowest(mask)
@@ -233,7 +233,7 @@ def lowest(mask: Any) -> Any:
 def append(
     chosen: Places, rows: Places, low: Places, high: Places, found: Any, probe: Ints, start: Ints, stop: Ints
 ) -> Any:
-    """The ranges that hold something go to the result."""
+    """Append the ranges that are not empty to the result, and return its new length."""
     for k in range(chosen.size):
         probe[found], start[found], stop[found] = rows[chosen[k]], low[k], high[k]
         found += np.int64(high[k] > low[k])
@@ -254,7 +254,7 @@ def search(
     low: Places,
     high: Places,
 ) -> None:
-    """The ranges of (word, early) to (word, late) in slots of any length, sorted by (hash, time)."""
+    """Write the ranges of (word, early) to (word, late), in slots of any length that are sorted by (hash, time)."""
     for k in range(chosen.size):
         i = chosen[k]
         wanted = mix(words[i])
@@ -276,7 +276,7 @@ def search(
 def _bound(
     wanted: Any, stored: Array, permutation: Places, times: Longs, low: Any, high: Any, time: Any, after: bool
 ) -> Any:
-    """The first of entries low to high that is not smaller than (hash, time); not equal either, if `after`."""
+    """The first of entries low to high that is not smaller than (hash, time) or, with `after`, that is greater."""
     while low < high:
         middle = np.uint32((low + high) >> np.uint32(1))
         j = permutation[middle] if permutation.size else middle

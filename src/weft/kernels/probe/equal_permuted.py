@@ -1,7 +1,7 @@
 """The equality probe of an index that is a permutation of the rows, not their layout.
 
-Guarantees: the same ranges as `equal.find`, of entries of the permutation. An entry has a tag, 8 bits of its hash, so
-that the way to the row, which may be anywhere, is taken only where the tag agrees.
+Guarantees: the same ranges as `equal.find`, of entries of the permutation. An entry has a tag, 8 bits of its hash. Its
+row, which may be anywhere in memory, is read only where the tag agrees.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def find_permuted(
     start: Ints,
     stop: Ints,
 ) -> Any:
-    """As `find`: tags are compared first, and keys only where they agree."""
+    """Do what `find` does, but compare tags first, and keys only where tags agree."""
     base, end, masks = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint8)
     hits, crowded = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
     low, high = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
@@ -61,7 +61,7 @@ def find_permuted(
 
 @inner
 def _compare_tags(words: Longs, tags: Bytes, shift: np.uint64, base: Places, masks: Bytes) -> None:
-    """Which of the entries at `base` have the tag of the tuple, as bits."""
+    """Write, as bits, which of the entries at `base` have the tag of the tuple."""
     if tags.size < WIDTH:
         masks[:] = 0
         return
@@ -102,7 +102,7 @@ def _follow(
     low: Places,
     high: Places,
 ) -> None:
-    """The ranges of the entries whose tag agrees and which are equal indeed, and inside the window."""
+    """Write the ranges of the entries whose tag agrees, whose key is equal and whose time is inside the window."""
     for k in range(hits.size):
         i = hits[k]
         low[k] = high[k] = base[i]

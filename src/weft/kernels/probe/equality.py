@@ -1,9 +1,9 @@
 """Equality probes: tuples against runs that are indexed by the hash of the same key.
 
-Guarantees: every pair of a probe tuple and a stored row with equal keys, inside the window, once. Pairs
-come run by run and inside a run grouped by probe tuple, the rows of one tuple in the order of their event time (of
-equal times: of arrival). NULL keys match nothing; NaN matches NaN; -0.0 matches 0.0. Keys that were hashed are
-compared again as values, so no two different keys ever match.
+Guarantees: every pair of a probe tuple and a stored row with equal keys, inside the window, is found once. Pairs come
+run by run and inside a run grouped by probe tuple, the rows of one tuple in the order of their event time (of equal
+times: of arrival). NULL keys match nothing; NaN matches NaN; -0.0 matches 0.0. Keys that were hashed are compared again
+as values, so no two different keys ever match.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def in_order(columns: Sequence[Column]) -> Keys:
 
 
 def check_types(ours: Any, theirs: Any, order: Order) -> None:
-    """Words of different families are never equal, so a probe would silently find nothing."""
+    """Refuse types of different families: their words are never equal, so a probe would silently find nothing."""
     if family(ours) != family(theirs) and not pa.types.is_null(ours) and not pa.types.is_null(theirs):
         raise StateError(
             f"{ours} cannot be compared with the {theirs} of {order}", hint="CAST one to the other"
@@ -72,7 +72,7 @@ def check_types(ours: Any, theirs: Any, order: Order) -> None:
 
 
 def _digit(size: int) -> int:
-    """How many bits to order so many tuples by: enough that what one of their groups meets stays in the cache."""
+    """How many hash bits to order so many tuples by, so that the entries one group of them probes stay in the cache."""
     return max(1, min(10, size.bit_length() - 5))
 
 
@@ -112,7 +112,7 @@ def probe_portions(
 def equal_ranges(keys: Keys, run: Bucket, order: Order, window: Window | None = None) -> Ranges:
     """For one run, the range of index entries with the key of each tuple and an event time inside its window.
 
-    Where keys are hashed (`Keys.exact` is false) a range may, once in 2⁶⁴, hold a stranger.
+    Where keys are hashed (`Keys.exact` is false) a range may, once in 2⁶⁴, also hold an entry with another key.
     """
     index = run.index(order)
     for ours, name in zip(keys.columns, order.columns, strict=True):

@@ -1,7 +1,8 @@
-"""Compiled: from ranges to pairs, and from pairs to those that pass.
+"""Compiled loops that turn ranges into pairs, and keep the pairs that pass a check.
 
-Guarantees: `fill` writes the pairs in the order of the ranges; `keep_passing` keeps that order. Neither reads what may
-not be in the cache in a loop whose stores depend on it (see `equal`): flags first, then the pairs move.
+Guarantees: `fill` writes the pairs in the order of the ranges; `keep_passing` keeps that order. For speed (see
+`equal`), neither has a loop that both reads what may not be in the cache and stores at a place that depends on it: one
+loop computes flags, another moves the pairs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def fill(
     probe: Ints,
     stored: Ints,
 ) -> None:
-    """The next pairs, as many as there is room for; `at` is the range and the place in it that come next."""
+    """Write the next pairs, as many as there is room for; `at` is the range, and the place in it, that come next."""
     i, offset = np.uint64(at[0]), at[1]
     place = np.uint64(0)
     while place < probe.size:

@@ -4,7 +4,8 @@ Guarantees: numbering cells keeps the order of values, so whatever lies between 
 theirs; infinities, NaN and what is too far away go to the outermost cells, on the side where they belong. The place of
 a row in a grid is the cell of its first value and, within that, the piece of a cell of its second. Cells of the first
 are as wide as its band, so a probe tuple looks into two or three of them, and in each at the rows whose second value is
-near enough: `ranges` has them all, and some beside, once for each tuple. Where a bound is NULL there are none.
+near enough. `grid_ranges` holds every row within both bands, and some others, once for each tuple; a tuple with a bound
+that is NULL has no ranges.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Grid:
 def grid(
     first: tuple[Column, Column], width: float, second: tuple[Column, Column], fine: float
 ) -> Grid | None:
-    """What tuples with these lower and upper bounds look at; None: nothing."""
+    """The pieces that tuples with these lower and upper bounds look at; None if there are none."""
     valid = valid_rows([flatten(side) for side in (*first, *second)])
     (begin, end), (low, high) = (
         [cells_of(s, w) for s in side] for side, w in ((first, width), (second, fine))

@@ -2,10 +2,10 @@
 
 Guarantees: the same truth as `select.holds` on the gathered columns, without gathering them and without a call per
 operation and column: every instruction is a loop over one block, whose registers stay in the first- and second-level
-cache. `program` writes the programs.
+cache. `pair_program` writes the programs.
 
 An instruction is (operation, result, left, right, extra). A register is a block of 64-bit values, integers or doubles
-as the operation takes them, or of truth values; with flags that say which are not NULL.
+as the operation takes them, or of truth values. It has flags that say which of its values are not NULL.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Banks = tuple[Longs, Floats, Bytes, Bytes]  # integers and doubles (the same mem
 def run(
     code: Code, columns: Code, banks: Banks, probe: Ints, stored: Ints, out_probe: Ints, out_stored: Ints
 ) -> Any:
-    """Keep the pairs for which the last instruction gives true; how many they are. Constants are set already."""
+    """Keep the pairs for which the last instruction gives true, and count them; `banks` must hold the constants."""
     kept: Any = np.uint64(0)
     answer = code[-1, 1]
     for first in range(0, probe.size, BLOCK):
@@ -81,7 +81,7 @@ def run(
 
 @inner
 def _collect(good: Bytes, probe: Ints, stored: Ints, kept: Any, out_probe: Ints, out_stored: Ints) -> Any:
-    """Append the good pairs; eight at a time are passed over where none is."""
+    """Append the good pairs; eight neighbouring pairs of which none is good are skipped at once."""
     eights = good.view(np.uint64)
     for eight in range(eights.size):
         if eights[eight]:

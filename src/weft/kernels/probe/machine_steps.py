@@ -1,7 +1,7 @@
 """The steps of the `machine`: loops over one block, short enough for the compiler to vectorise each.
 
-Guarantees: truth values are 0 or 1. A step that can fail to have a value (overflow, division by zero) clears the flag
-of validity; what it leaves as a value then means nothing.
+Guarantees: truth values are 0 or 1. Where a step has no result (overflow, division by zero), it clears the flag of
+validity, and the value that it leaves means nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BLOCK = 512
 
 @inner
 def load(column: Longs, rows: Ints, out: Longs, out_float: Floats, truth: Bytes, known: Bytes) -> None:
-    """The values of a column at rows: (side, width, address, address of the validity, offset of both)."""
+    """Load the values at rows of a column: (side, width, address, address of the validity, offset of both)."""
     width, address, validity, offset = column[1], column[2], column[3], column[4]
     if width == 8:
         for i in range(rows.size):
@@ -77,7 +77,7 @@ def _load_bits(address: Any, offset: Any, rows: Ints, out: Bytes) -> None:
 
 @inner
 def both(one: Bytes, other: Bytes, out: Bytes) -> None:
-    """A result is known where both operands are."""
+    """Mark a result as known where both operands are."""
     for i in range(BLOCK):
         out[i] = one[i] & other[i]
 
@@ -86,7 +86,8 @@ def both(one: Bytes, other: Bytes, out: Bytes) -> None:
 def arithmetic(operation: Any, left: Longs, right: Longs, out: Longs, known: Bytes) -> None:
     """Sum (1), difference (2) or product (3); unknown where it needs more than 64 bits.
 
-    They are computed without signs: the compiler takes it that a signed one never overflows, and drops the checks.
+    The numbers are computed as unsigned, since the compiler assumes that signed ones never overflow and would drop the
+    checks.
     """
     if operation == 1:
         for i in range(BLOCK):
@@ -118,7 +119,7 @@ def _product_fits(left: Any, right: Any, product: Any) -> Any:
 
 @inner
 def remainder(left: Longs, right: Longs, out: Longs, known: Bytes) -> None:
-    """The remainder with the sign of the dividend; unknown by zero."""
+    """The remainder, with the sign of the dividend; unknown where the divisor is zero."""
     for i in range(BLOCK):
         divisor = right[i]
         if divisor == 0 or divisor == -1:
@@ -131,14 +132,14 @@ def remainder(left: Longs, right: Longs, out: Longs, known: Bytes) -> None:
 
 @inner
 def absolute(values: Longs, out: Longs) -> None:
-    """The value without its sign; the least integer has none, and stays negative."""
+    """The absolute value; the least integer has none, and stays negative."""
     for i in range(BLOCK):
         out[i] = abs(values[i])
 
 
 @inner
 def fits(bits: Any, natural: Any, values: Longs, known: Bytes) -> None:
-    """Unknown where a value needs more bits than its type has; `natural`: or is negative."""
+    """Mark a value as unknown where it needs more bits than its type has or, with `natural`, where it is negative."""
     high = (np.int64(1) << (bits - 1)) - np.int64(1)
     low = np.int64(0) if natural else -high - np.int64(1)
     for i in range(BLOCK):
@@ -164,7 +165,7 @@ def doubles(operation: Any, left: Floats, right: Floats, out: Floats) -> None:
 
 @inner
 def divide_doubles(quotient: Any, left: Floats, right: Floats, out: Floats, known: Bytes) -> None:
-    """Quotient or remainder; unknown by zero."""
+    """Quotient or remainder; unknown where the divisor is zero."""
     for i in range(BLOCK):
         out[i] = left[i] / right[i] if quotient else np.fmod(left[i], right[i])
         known[i] &= np.uint8(right[i] != 0)
@@ -186,7 +187,7 @@ def compare(operation: Any, left: Longs, right: Longs, out: Bytes) -> None:
 
 @inner
 def compare_doubles(operation: Any, left: Floats, right: Floats, out: Bytes) -> None:
-    """As `compare`, in the order in which NaN equals NaN and comes last."""
+    """Do what `compare` does, in the order in which NaN equals NaN and comes last."""
     if operation == 0:
         for i in range(BLOCK):
             nan = (left[i] != left[i]) & (right[i] != right[i])
@@ -204,7 +205,7 @@ def compare_doubles(operation: Any, left: Floats, right: Floats, out: Bytes) -> 
 def either(
     disjunction: Any, left: Bytes, right: Bytes, known: Bytes, other: Bytes, out: Bytes, result: Bytes
 ) -> None:
-    """OR, or AND; one operand can decide alone, the other being NULL."""
+    """OR with ``disjunction``, else AND; one operand can decide alone where the other is NULL."""
     if disjunction:
         for i in range(BLOCK):
             decided = (known[i] & left[i]) | (other[i] & right[i])

@@ -1,4 +1,4 @@
-"""Columns from row numbers, at the end (design, D9).
+"""Columns gathered by row numbers, once all matches are known (design, D9).
 
 Guarantees: `stored_column` copies exactly the column asked for, once, in the order of the matches.
 """
@@ -29,12 +29,12 @@ def stored_column(matches: Matches, runs: Sequence[Bucket], name: str) -> Any:
     if all(map(is_plain, columns)):
         out = fresh(len(matches), np.int64)
         for number, values in enumerate(columns):
-            _, rows = matches.of(number)
+            _, rows = matches.of_run(number)
             copy(plain_words(values), rows, out[matches.splits[number] : matches.splits[number + 1]])
         return from_words(out, columns[0].type)
     parts: list[Any] = []
     for number, values in enumerate(columns):
-        _, rows = matches.of(number)
+        _, rows = matches.of_run(number)
         if rows.size or not parts:
             parts.append(taken(values, rows))
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)

@@ -1,7 +1,7 @@
 """Users' functions of one side of a pair, computed once per row and not once per pair.
 
-Guarantees: what comes out means what the condition means. A function whose arguments all come from the probe tuple, or
-all from the stored row, is computed for the rows that are in pairs, each once, when they first are.
+Guarantees: the rewritten condition is true for the same pairs as the one given. A function whose arguments all come
+from the probe tuple, or all from the stored row, is computed once for each row that is in a pair, when it first is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OneSided:
     call: Call
     probe: bool  # whether its side is the probe's
     columns: Mapping[ColumnKey, Any]
-    place: Ints  # by row of its side: where its value is among the values; -1: not computed yet
+    place: Ints  # for each row of its side, where its value is among the values; -1 if not computed yet
     values: list[Any] = field(default_factory=list)
 
     def at(self, rows: Ints) -> Any:

@@ -30,7 +30,7 @@ _BITS = {"byte": 8, "short": 16, "int": 32}
 _PLAIN = ("byte", "short", "int", "long", "boolean", "date", "timestamp", "interval")
 _FLOATS = ("float", "double")
 _DAY = 86_400_000_000
-_FEW = 16  # options of IN
+_FEW = 16  # the most options of an IN that a program has
 
 
 class _Unsupported(Exception):  # noqa: N818 — not an error: the predicate is computed in another way
@@ -67,7 +67,7 @@ class Loaded:
     code: Longs
     table: Longs
     banks: Banks
-    alive: tuple[Any, ...]  # what the addresses point into
+    alive: tuple[Any, ...]  # the arrays that the addresses point into
 
     def keep(self, probe: Ints, stored: Ints) -> tuple[Ints, Ints]:
         """The pairs of rows for which the predicate is true."""
@@ -79,7 +79,7 @@ class Loaded:
 def _located(
     column: Column, ours: Mapping[ColumnKey, Any], theirs: Mapping[ColumnKey, Any]
 ) -> tuple[list[int], Any]:
-    """(side, width, address, address of the validity, offset), and the array they are of."""
+    """A column as (side, width, address, address of the validity, offset), and the array that these describe."""
     key = (column.alias, column.name)
     side = 0 if key in ours else 1
     array = as_type(flatten(theirs[key] if side else ours[key]), arrow_type(column.type))
@@ -98,7 +98,7 @@ def program(predicate: Expr) -> PairProgram | None:
     except _Unsupported:
         return None
     if not writer.code or writer.code[-1][1] != result:
-        return None  # a constant alone
+        return None  # the predicate is a constant
     code = np.array(writer.code, np.int64).reshape(-1, 5)
     return PairProgram(code, tuple(writer.columns), tuple(writer.constants), writer.registers)
 
@@ -130,7 +130,7 @@ class _Writer:
         return self._call(expr)
 
     def emit(self, operation: str, left: int, right: int | None = None, extra: int = 64) -> int:
-        """An instruction; its result is in a register of its own."""
+        """Append an instruction and return the register that holds its result, which no other instruction writes."""
         out = self.registers
         self.registers += 1
         self.code.append((OPERATIONS[operation], out, left, left if right is None else right, extra))
@@ -194,7 +194,7 @@ class _Writer:
         return register if expr.type.name in _FLOATS else self.emit("float", register)
 
     def _instant(self, expr: Expr, call: Call) -> int:
-        """A date counts days, but where it meets intervals or timestamps, microseconds."""
+        """The register of a point in time: a date is days, or microseconds where it meets intervals or timestamps."""
         if expr.type.name in _FLOATS or expr.type.name == "boolean":
             raise _Unsupported
         register = self.write(expr)

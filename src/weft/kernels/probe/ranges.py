@@ -1,11 +1,11 @@
 """What a probe finds: ranges first, pairs of row numbers at the end.
 
-Guarantees: `Ranges` is the factorised form (design, D9): for one run, at most one range of its index per probe tuple
-(of a grid, a few), so in proportion to the probes, however many pairs they stand for. `Matches` are the pairs, run by
-run, in the order of the runs; a pair appears once. `pairs` makes them in bounded portions and drops on the way those
-outside the window of event time; `match_portions` joins small portions and leaves large ones as they are (design, D14),
-so that what a probe holds does not grow with what it finds. Which runs a probe tuple sees (design, D5) is decided by
-the caller, who passes no others.
+Guarantees: `Ranges` is the factorised form (design, D9): for one run, at most one range of its index per probe tuple (a
+few, for a grid), so its size grows with the probe tuples, not with the pairs that the ranges stand for. `Matches` are
+the pairs, run by run, in the order of the runs; a pair appears once. `pairs` makes them in bounded portions and drops
+on the way those outside the window of event time; `match_portions` joins small portions and leaves large ones as they
+are (design, D14), so that what a probe holds does not grow with what it finds. Which runs a probe tuple sees (design,
+D5) is decided by the caller, who passes no others.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Ranges:
     probe: Ints
     start: Ints
     stop: Ints
-    permutation: Ints | None  # of the index; None: entries are rows
+    permutation: Ints | None  # of the index; None where entries are rows
 
     @property
     def total(self) -> int:
@@ -103,14 +103,14 @@ class Matches:
     def __len__(self) -> int:
         return self.probe.size
 
-    def of(self, run: int) -> tuple[Ints, Ints]:
+    def of_run(self, run: int) -> tuple[Ints, Ints]:
         """The pairs of one run."""
         part = slice(self.splits[run], self.splits[run + 1])
         return self.probe[part], self.stored[part]
 
 
 def _clipped(times: Longs) -> Longs:
-    """Times that can be subtracted from each other without overflow; no event is further away."""
+    """The times, cut to limits beyond every event, so that they can be subtracted from each other without overflow."""
     if times.size and (times.min() < -FARTHEST or times.max() > FARTHEST):
         return np.clip(times, -FARTHEST, FARTHEST)
     return times
@@ -121,7 +121,7 @@ def match_portions(
 ) -> Iterator[Matches]:
     """The matches of ``runs`` runs, given the portions of each; small portions are joined up to ``portion`` pairs.
 
-    If there are no more pairs than that in all, they come as one `Matches`. A portion that is larger is not cut.
+    If there are no more than ``portion`` pairs in all, they come as one `Matches`. A larger portion is not cut.
     """
     some: list[tuple[Ints, Ints]] = []
     splits, size = [0], 0
@@ -138,7 +138,7 @@ def match_portions(
 
 
 def _trimmed(rows: Ints) -> Ints:
-    """The rows in an array of their own size, if theirs is a small part of a larger one that would be kept alive."""
+    """The rows, copied if they are a small part of a larger array, which would otherwise be kept alive."""
     whole = rows.base
     return rows.copy() if isinstance(whole, np.ndarray) and whole.size > 2 * rows.size else rows
 
@@ -205,7 +205,7 @@ def pairs(
 
 
 def time_check(bucket: Bucket, window: Window | None) -> tuple[Longs, Longs, Longs, int, int]:
-    """What compiled functions check the window by: (times, low, high, before, after); empty arrays for none."""
+    """The window as compiled functions take it, (times, low, high, before, after); empty arrays mean no window."""
     if window is None:
         return NO_LONGS, NO_LONGS, NO_LONGS, 0, 0
     times = bucket.times

@@ -1,10 +1,10 @@
 """Theta probes: any predicate over a probe tuple and a stored row.
 
-Guarantees: every pair for which the predicate is true (not false, not NULL), inside the window, once; run
-by run and inside a run grouped by probe tuple. Candidate pairs exist only a bounded number at a time, and of their
-columns only those that the predicate names. Where a run is indexed by its event time, the window chooses the
-candidates; otherwise every row is one. A user's function sees only the pairs that all other conditions let through, and
-one that is about one side of them only its rows, each once.
+Guarantees: every pair inside the window for which the predicate is true (not false, not NULL) is found once; pairs come
+run by run, and inside a run grouped by probe tuple. Candidate pairs are made a bounded number at a time, with only the
+columns that the predicate names. Where a run is indexed by its event time, the window chooses the candidates; otherwise
+every row is one. A user's function is called only for the pairs that all other conditions let through; if it is about
+one side of the pairs only, it is called once for each row of that side.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from weft.logical.user_functions import has_user_call
 
 __all__ = ["CANDIDATES", "Sides", "candidates", "residual", "theta", "theta_portions"]
 
-# So many that the cost of a call of Arrow is nothing, so few that what they compute stays in the second-level cache.
+# Pairs per block: enough to make the cost of calling Arrow negligible, and few enough that their values stay in the
+# second-level cache.
 CANDIDATES = 1 << 16
 
-_COMPILED, _COLUMNS, _USERS = range(3)  # what computes a condition, the fastest first
+_COMPILED, _COLUMNS, _USERS = range(3)  # the ways to compute a condition, the fastest first
 
 Pairs = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The columns of the probe batch and of the stored batches in which the columns of a predicate are."""
+    """For every column of a predicate, the column of the probe batch or of the stored batches that holds it."""
 
     probe: Mapping[ColumnKey, str]
     stored: Mapping[ColumnKey, str]
@@ -68,7 +69,7 @@ def theta_portions(
     window: Window | None = None,
     portion: int = CANDIDATES,
 ) -> Iterator[Pairs]:
-    """The matches in one run, found in a bounded number of candidates at a time."""
+    """The matches in one run, found among a bounded number of candidates at a time."""
     if not probes.num_rows or not reachable(run, window):
         return
     ranges, checked = candidates(probes.num_rows, run, window)

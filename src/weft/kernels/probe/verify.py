@@ -34,7 +34,7 @@ def equal_values(left: Sequence[Column], right: Sequence[Column], left_rows: Int
 
 
 def _parts(array: Any) -> list[Any]:
-    """What decides about equality: words, or the bytes of texts."""
+    """The arrays that decide about equality: words, or the offsets and bytes of texts."""
     if pa.types.is_decimal(array.type) and array.type.precision > 18:
         halves = decimal_halves(array)
         return [np.ascontiguousarray(halves[:, 0]), np.ascontiguousarray(halves[:, 1])]

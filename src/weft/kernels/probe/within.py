@@ -2,7 +2,7 @@
 
 Guarantees: for every tuple, the range of entries whose words lie between its bounds. Entries are in the order of their
 words; those of other slots are all smaller or all greater, so counting the smaller ones among `WIDTH` neighbours gives
-a bound without a branch. Slots that are longer are searched. The rules of `equal` for fast loops hold here too.
+a bound without a branch. Longer slots are searched by halving. The rules for fast loops in `equal` apply here too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["bounds", "nonempty", "order_by_slot"]
 def order_by_slot(
     words: Array, rows: Places, slots: int, origin: float, scale: float, floats: bool, bits: int, out: Places
 ) -> None:
-    """The tuples in the order of their words, as far as the top bits of the slots tell. Empty `rows`: all."""
+    """Sort the tuples by the top bits of their slots, which is near the order of their words. Empty `rows`: all."""
     places = np.zeros((1 << bits) + 1, np.uint32)
     drop = max(0, _width(slots) - bits)
     keys = np.empty(out.size, np.uint16)
@@ -58,7 +58,7 @@ def bounds(
     floats: bool,
     out: Places,
 ) -> None:
-    """For each tuple the number of entries smaller than its word, or with `after` those smaller or equal."""
+    """Write, for each tuple, how many entries are smaller than its word or, with `after`, smaller or equal."""
     base, end, wanted = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.int64)
     near = np.empty(BLOCK * WIDTH, np.int64)
     size = directory[directory.size - 1]

@@ -1,8 +1,8 @@
 """Between which of a list of sorted bounds every value lies.
 
-Guarantees: exact, NULLs included. A value lies in one of the 2n + 2 cells of n bounds: cell 2i + 1 is the i-th bound
-itself, cell 2i what is less than it and greater than the one before, cell 2n what is greater than all, and cell 2n + 1
-is NULL. Numbers are compared as words (`weft.bucket.words`), texts by their bytes.
+Guarantees: the answer is exact, NULLs included. A value lies in one of the 2n + 2 cells of n bounds: cell 2i + 1 is the
+i-th bound itself, cell 2i what is less than it and greater than the one before, cell 2n what is greater than all, and
+cell 2n + 1 is NULL. Numbers are compared as words (`weft.bucket.words`), texts by their bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _1, _2 = np.uint32(1), np.uint32(2)
 def under(bounds: Longs, values: Array, out: Cells) -> None:
     """How many of the bounds are less than each value: a binary search that takes every step for a block at once.
 
-    So no step waits for another or guesses how a comparison ends, which makes it some four times as fast.
+    No step has to wait for another, and there is no branch to mispredict, which makes it some four times as fast.
     """
     out[:] = 0
     size = bounds.size
@@ -40,7 +40,7 @@ def under(bounds: Longs, values: Array, out: Cells) -> None:
 
 @compiled
 def number_cells(words: Array, valid: Mask, bounds: Longs, first: int, out: Cells) -> None:
-    """The cell of every word, counted from `first`. Empty `valid`: none is NULL."""
+    """Write the cell of every word, counted from `first`. Empty `valid` means that none is NULL."""
     size = np.uint32(bounds.size)
     for start in range(0, words.size if size else 0, BLOCK):
         values, part = words[start : start + BLOCK], out[start : start + BLOCK]
@@ -65,7 +65,7 @@ def text_cells(
     first: int,
     out: Cells,
 ) -> None:
-    """As `number_cells`, for texts with their first bytes as words; only where these are a bound's, more is read."""
+    """Write the cells of texts, given their first bytes as words; more is read only where a bound has the same."""
     size = np.uint32(bounds.size)
     for start in range(0, prefixes.size, BLOCK):
         under(bounds, prefixes[start : start + BLOCK], out[start : start + BLOCK])
@@ -84,7 +84,7 @@ def text_cells(
 
 @inner
 def _until(bounds: Longs, low: Any, word: Any) -> Any:
-    """Where the bounds with the word end, given where they start."""
+    """Where the bounds that have this word end, given where they start."""
     high = np.uint32(bounds.size)
     if low == high or bounds[low] != word:
         return low

@@ -35,7 +35,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 _WORDED = frozenset(
     {"byte", "short", "int", "long", "boolean", "float", "double", "date", "timestamp", "interval"}
 )
-_EXACT_DIGITS = 18  # of decimals that fit a word
+_EXACT_DIGITS = 18  # decimals of so many digits fit a word
 
 
 def is_text(expr: Expr) -> bool:
@@ -44,7 +44,7 @@ def is_text(expr: Expr) -> bool:
 
 
 def attribute_of(predicate: Expr) -> Expr | None:
-    """The one thing that all of a predicate compares with constants; None where there is no such thing."""
+    """The one expression that a whole predicate compares with constants; None if there is no such expression."""
     found = set(_compared(predicate))
     attribute = found.pop() if len(found) == 1 else None
     return attribute if attribute is not None and _has_order(attribute) else None
@@ -79,7 +79,7 @@ def _operand(call: Call) -> Expr | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cutting:
-    """The constants an attribute is compared with, ascending, as words; of texts also the bytes."""
+    """The constants an attribute is compared with, ascending, as words; for texts, also as bytes."""
 
     places: Mapping[Expr, int | None]  # constant ↦ its cell; None for NULL
     bounds: Longs
@@ -87,7 +87,7 @@ class Cutting:
     data: Bytes
 
     @classmethod
-    def of(cls, attribute: Expr, predicates: Iterable[Expr]) -> Cutting:
+    def from_predicates(cls, attribute: Expr, predicates: Iterable[Expr]) -> Cutting:
         """The constants of predicates on the attribute."""
         constants = dict.fromkeys(c for predicate in predicates for c in _constants(predicate, attribute))
         keys = {constant: _key(constant) for constant in constants}
@@ -120,7 +120,7 @@ def _constants(predicate: Expr, attribute: Expr) -> Iterator[Expr]:
 
 
 def _key(constant: Expr) -> Any:
-    """What stands for a constant in the order of its type; None for NULL."""
+    """The value by which a constant is ordered among those of its type; None for NULL."""
     value = evaluate(constant, {}, 1)
     if value.null_count:
         return None

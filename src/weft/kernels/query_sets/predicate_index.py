@@ -1,11 +1,11 @@
 """The filters of all queries on one stream, evaluated together.
 
 Guarantees: a query is in a row's set exactly where `weft.kernels.expr.select.holds` says that all of its filters hold,
-for every type. What is compared with constants (an attribute: mostly a column) is evaluated once and looked up once
-among the sorted constants of all queries, whatever their number. A table then says by the place found there which
-queries remain; a row's set is the AND over its attributes. What compares no single attribute with constants is
-evaluated by `holds`, once for all queries that have it. Where a user's function fails, the queries that call it have no
-rows, and the others theirs.
+for every type. An expression that is compared with constants (an attribute, mostly a column) is evaluated once and
+looked up once among the sorted constants of all queries, however many there are. The cell found there leads to a table,
+which says which queries remain; a row's set is the AND over its attributes. A filter that does not compare a single
+attribute with constants is evaluated by `holds`, once for all queries that have it. Where a user's function fails, the
+queries that call it get no rows, and all others get theirs.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _NONE: Mask = frozen(np.empty(0, np.bool_))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Attribute:
-    """What is evaluated for every row; `cutting` None: a predicate, whose cells are false and true."""
+    """An expression to evaluate for every row; without a `cutting` it is a predicate, with the cells false and true."""
 
     expr: Expr
     cutting: Cutting | None
     first: int  # its first cell in the table
-    slots: tuple[int, ...]  # of the queries that ask for it
+    slots: tuple[int, ...]  # the slots of the queries whose filters use it
 
     def find(self, columns: Columns, rows: int, out: Cells) -> None:
-        """In which cell of the table every row is."""
+        """Write in which cell of the table every row is."""
         if self.cutting is None:
             np.add(holds(self.expr, columns, rows), np.uint32(self.first), out=out)
             return
@@ -60,17 +60,17 @@ class PredicateIndex:
 
     attributes: tuple[_Attribute, ...]
     start: Longs  # the set of a row that passes every filter
-    table: Longs  # (words, cells): all queries, save those that a cell of their attribute does not let pass
-    used: Mask  # (attributes, words): whether any query of a word asks for an attribute
+    table: Longs  # (words, cells): all queries but those with a predicate that is not true in the cell
+    used: Mask  # (attributes, words): whether the filters of any query in a word use the attribute
 
     @classmethod
-    def of(cls, filters: Mapping[int, tuple[Expr, ...]], words: int = 1) -> PredicateIndex:
-        """The index of every slot's conjunction of filters; its sets have so many words, or more if slots need it."""
+    def from_filters(cls, filters: Mapping[int, tuple[Expr, ...]], words: int = 1) -> PredicateIndex:
+        """The index of the filters of every slot, all of which must hold; its sets have at least so many words."""
         words = max(words, words_for(max(filters, default=-1) + 1))
         attributes, tables = [], [np.empty((words, 0), np.int64)]
         first = 0
         for (expr, compared), predicates in _by_attribute(filters).items():
-            cutting = Cutting.of(expr, predicates) if compared else None
+            cutting = Cutting.from_predicates(expr, predicates) if compared else None
             slots = tuple(sorted({slot for found in predicates.values() for slot in found}))
             attributes.append(_Attribute(expr, cutting, first, slots))
             tables.append(_table(cutting, predicates, words))
@@ -82,7 +82,7 @@ class PredicateIndex:
     def query_sets(
         self, columns: Columns, rows: int, failed: dict[int, FunctionError] | None = None
     ) -> Longs:
-        """For every row the queries whose filters it passes; ``failed`` takes the slots of those that fail, and why."""
+        """For every row the queries whose filters it passes; those that fail go to ``failed``, with the error."""
         sets = np.empty((len(self.start), rows), np.int64)
         cells = np.empty((min(_TOGETHER, len(self.attributes)), rows), np.uint32)
         for at in range(0, max(1, len(self.attributes)), _TOGETHER):
@@ -126,7 +126,7 @@ def _table(cutting: Cutting | None, predicates: Holders, words: int) -> Longs:
 
 @compiled
 def _intersect(start: Longs, fresh: bool, table: Longs, used: Mask, cells: Cells, sets: Longs) -> None:
-    """A block of rows at a time, so that sets are written to memory once, however many attributes there are."""
+    """AND the sets of the cells into `sets`, a block of rows at a time, so that memory is written only once."""
     words, rows = sets.shape
     for first in range(0, rows, BLOCK):
         last = min(first + BLOCK, rows)

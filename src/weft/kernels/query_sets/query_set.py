@@ -1,8 +1,9 @@
 """Query-sets: for every row, the queries it is of use to, as a bitmap.
 
 Guarantees: a query has a slot; query-sets of n rows are an array of (words, n) 64-bit words, in which bit s % 64 of
-word s // 64 says whether the query in slot s is in the set. As columns of a batch they are `$q0`, `$q1`, … and take no
-copy. No Python runs per row; what is asked of every query costs by the bits that are set, not by rows times queries.
+word s // 64 says whether the query in slot s is in the set. As columns of a batch they are `$q0`, `$q1`, … and are not
+copied. No Python runs per row; counting or listing the rows of every query takes time by the bits that are set, not by
+rows times queries.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def sets_of(columns: Sequence[Column]) -> Longs:
 
 
 def bits_of(slots: Sequence[int], words: int) -> Longs:
-    """The set of these queries: one word after the other."""
+    """The set of these queries, as words."""
     bits = np.zeros(words, np.uint64)
     for slot in slots:
         if not 0 <= slot < words * BITS:
@@ -97,12 +98,12 @@ def nonempty(sets: Longs) -> Mask:
 
 
 def meet(mine: Longs, theirs: Longs, probes: Ints, rows: Ints, out: Longs) -> None:
-    """A word of the queries that a probe tuple and a stored row are both for, of every pair."""
+    """Write, for every pair, one word of the queries that both its probe tuple and its stored row are for."""
     _meet(mine, theirs, probes, rows, out)
 
 
 def compact(sets: Longs, wanted: Longs, probes: Ints, rows: Ints, splits: Sequence[int]) -> list[int]:
-    """Remove the pairs that are for none of the wanted queries, in place; where the pairs of each run end then."""
+    """Remove the pairs that are for none of the wanted queries, in place; return where those of each run then end."""
     ends = np.array(splits, np.int64)
     _compact(sets, wanted, probes, rows, ends)
     found: list[int] = ends.tolist()
@@ -137,7 +138,7 @@ def rows_per_query(sets: Longs, slots: Sequence[int]) -> tuple[Longs, Ints]:
 
 
 def thresholds(bounds: Mapping[int, int | None], words: int) -> tuple[Longs, Longs]:
-    """The sorted bounds and the table that `by_thresholds` uses, given each slot's bound; None: it has none."""
+    """The sorted bounds and the table that `by_thresholds` uses, given each slot's bound; None means no bound."""
     steps = sorted({bound for bound in bounds.values() if bound is not None})
     places = {bound: place for place, bound in enumerate(steps)}
     table = np.zeros((words, len(steps) + 1), np.int64)
@@ -163,7 +164,7 @@ def _put(word: Longs, bit: Any, mask: Mask) -> None:
 
 @inner
 def _lowest(bits: Any) -> Any:
-    """The number of the lowest bit that is set: the ones below it are counted, which is one instruction."""
+    """The number of the lowest bit that is set; counting the bits below it takes one instruction."""
     ones = ~bits & (bits - np.uint64(1))
     ones -= (ones >> np.uint64(1)) & np.uint64(0x5555555555555555)
     ones = (ones & np.uint64(0x3333333333333333)) + ((ones >> np.uint64(2)) & np.uint64(0x3333333333333333))

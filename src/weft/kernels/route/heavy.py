@@ -1,8 +1,9 @@
 """Which tuples have a heavy value of a key, and where these are stored.
 
-Guarantees: whether a value is heavy is told by its word (`bucket/words.py`), so that all who ask agree, whatever the
-width of their columns; a text whose hash is that of a heavy one counts as heavy wherever it comes. NULL never is.
-Tuples are dealt out one by one, beginning with a partition that is given: the same batch is dealt out alike again.
+Guarantees: a value is heavy if its word (`bucket/words.py`) is that of a heavy value, so senders and stores agree
+whatever the width of their columns; a text with the same hash as a heavy one counts as heavy everywhere. NULL is never
+heavy. Heavy tuples are dealt to partitions one by one, beginning with a partition that is given, so that dealing the
+same batch again gives the same partitions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from weft.bucket.words import Column, key_words
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.expr import Literal
 
-__all__ = ["dealt", "heavy_rows", "heavy_words"]
+__all__ = ["deal_rows", "heavy_rows", "heavy_words"]
 
 
 def heavy_words(literals: Sequence[Literal]) -> Longs:
@@ -36,7 +37,7 @@ def heavy_rows(column: Column, words: Longs) -> Mask:
     return mask if found.valid is None else mask & found.valid
 
 
-def dealt(partition: Ints, rows: Mask, count: int, first: int) -> Ints:
+def deal_rows(partition: Ints, rows: Mask, count: int, first: int) -> Ints:
     """The partition of every row, after those of the mask have been dealt to all partitions in turn."""
     places = partition.copy()
     places[rows] = (np.arange(np.count_nonzero(rows)) + first) % count

@@ -2,8 +2,8 @@
 
 Guarantees: `by_hash` sends equal keys to the same partition, in every process; `split` keeps the order of arrival
 inside a partition. The partition is taken from bits of the hash that the directories do not use, so that the keys of
-one partition fill the slots of its buckets evenly. NULL keys join nothing: they stay (in partition 0, for outer joins)
-only if asked to.
+one partition fill the slots of its buckets evenly. NULL keys join nothing; with ``nulls`` their tuples go to partition
+0, for outer joins, and without it they are dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.bucket.memory import fresh
 from weft.bucket.words import Column, key_words
 from weft.errors import StateError
 
-__all__ = ["by_cell", "by_hash", "everywhere", "partitions", "round_robin", "spanned", "split"]
+__all__ = ["by_cell", "by_hash", "everywhere", "partitions", "round_robin", "split", "split_by_cells"]
 
 
 def by_hash(
@@ -65,7 +65,7 @@ def by_cell(cells: Sequence[Column], count: int, *, nulls: bool = False) -> Ints
     return out
 
 
-def spanned(batch: pa.RecordBatch, first: Column, last: Column, count: int) -> list[pa.RecordBatch]:
+def split_by_cells(batch: pa.RecordBatch, first: Column, last: Column, count: int) -> list[pa.RecordBatch]:
     """Every row in the partitions of all cells from its first to its last; in none if one of the two is NULL."""
     _check(count)
     (low, high), rows = (key_words([side]) for side in (first, last)), batch.num_rows
@@ -111,7 +111,7 @@ def _partition(words: Array, count: np.uint64, out: Ints) -> None:
 
 @compiled
 def _group(partition: Ints, starts: NDArray[np.int64], order: Ints) -> None:
-    """A counting sort; `starts` ends up holding where each partition starts, and where the last ends."""
+    """Sort the rows by partition, by counting; `starts` then has where each partition starts, and the last ends."""
     count = starts.size - 2
     for i in range(partition.size):
         if partition[i] >= 0:

@@ -1,7 +1,8 @@
 """The most frequent values of a column, from a sample of it.
 
-Guarantees: whole columns, no loop over rows; a function of the column and the seed. Rows are drawn at random, since
-those at equal distances may all have one value (a generator that deals its keys out in turn). NULL is not counted.
+Guarantees: the result depends on the column and the seed alone, and no Python runs per row. Rows are drawn at random,
+since rows at equal distances may all have one value, as from a generator that gives out its keys in turn. NULL is not
+counted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["frequent"]
 
 
 def frequent(column: Column, sample: int, most: int, seed: int) -> tuple[int, list[tuple[Any, int]]]:
-    """How many values were looked at, and those of them that came most often, the commonest first.
+    """How many values were sampled, and the most frequent of them with their counts, the commonest first.
 
     >>> frequent(pa.array([7, 8, 7, None, 7]), 10, 1, 0)
     (4, [(7, 3)])
@@ -30,7 +31,7 @@ def frequent(column: Column, sample: int, most: int, seed: int) -> tuple[int, li
     counted = pc.value_counts(array)
     values, counts = counted.field("values"), counted.field("counts")
     numbers = counts.to_numpy()
-    if numbers.size > most:  # only these need to be put in order
+    if numbers.size > most:  # only the most frequent values need to be sorted
         first = np.argpartition(-numbers, most)[:most]
         values, numbers = values.take(pa.array(first)), numbers[first]
     pairs = zip(values.to_pylist(), numbers.tolist(), strict=True)

@@ -1,11 +1,12 @@
 """Which queries are executed together, and which separately (AJoin, section 4, "Query Grouping").
 
 Guarantees: queries are canonical. A group is formed, or takes a query in, only if executing it shared costs less by
-Equation 2 than executing its parts separately; queries that join nothing in common are never in one group. Finding
-the best groups is NP-hard; these are greedy, and the same in every run.
+Equation 2 than executing its parts separately; queries that join nothing in common are never in one group. Finding the
+best groups is NP-hard; these are found greedily, and are the same in every run.
 
-What filters have in common is measured (`Measured`: the query-sets of a sample of tuples) or, where nothing is, follows
-from their selectivities (`Estimated`: equal conditions pass equal tuples, different ones are independent).
+How much filters have in common is measured on the query-sets of a sample of tuples (`Measured`) or, without a sample,
+estimated from their selectivities (`Estimated`): equal conditions pass the same tuples, and different ones are
+independent.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ def join_cost(
 
 
 class Overlap(Protocol):
-    """What is known of the tuples that the filters of several queries let through."""
+    """What is known about the tuples that the filters of several queries let through."""
 
     def part(self, alias: str, names: Collection[str]) -> float:
-        """The part of an input's tuples that pass the filters of one of these queries at least."""
+        """The part of an input's tuples that pass the filters of at least one of these queries."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Per input, how many tuples of a sample have which query-set; bit i is the query that ``names`` lists i-th.
+    """For each input, how many tuples of a sample have which query-set; bit i stands for the i-th query of ``names``.
 
-    Inputs and queries that the sample does not have are answered by ``otherwise``.
+    For inputs and queries that are not in the sample, ``otherwise`` is asked.
     """
 
     names: tuple[str, ...]
@@ -82,7 +83,7 @@ class Measured:
                 raise StatisticsError(f"the sample of {alias} has query-sets that cannot be")
 
     def part(self, alias: str, names: Collection[str]) -> float:
-        """Crd of the union as the part of the sample: one look at every query-set, however many queries."""
+        """Crd of the union, as a part of the sample; every query-set is looked at once, however many the queries."""
         sample = self.samples.get(alias, {})
         total = sum(sample.values())
         if total and all(name in self._bits for name in names):
@@ -92,7 +93,7 @@ class Measured:
 
 
 class Estimated:
-    """Filters that are equal pass equal tuples, one that has more conditions passes fewer, others are independent."""
+    """An estimate: equal filters pass the same tuples, more conditions pass fewer, other filters are independent."""
 
     def __init__(self, queries: Mapping[str, Query], statistics: Statistics) -> None:
         self._statistics = statistics
@@ -108,7 +109,7 @@ class Estimated:
         return condition
 
     def part(self, alias: str, names: Collection[str]) -> float:
-        """The part of an input's tuples that pass the filters of one of these queries at least."""
+        """The part of an input's tuples that pass the filters of at least one of these queries."""
         filters = {self._filters[name, alias] for name in names}
         widest = [one for one in filters if not any(other < one for other in filters)]
         always = frozenset.intersection(*widest) if widest else frozenset()
@@ -129,7 +130,7 @@ class SubJoin:
 
 
 def sub_joins(query: Query) -> Iterator[SubJoin]:
-    """The two-way joins of a canonical query that are no cross products."""
+    """The two-way joins of a canonical query, without cross products."""
     for left, right in combinations(query.aliases, 2):
         on = joined_on(query, (left, right))
         if on:
@@ -143,9 +144,9 @@ def groups(
     *,
     join: SubJoin | None = None,
 ) -> Groups:
-    """Figure 7a: pairs that gain by sharing, those that gain most first, each then joined by all that gain too.
+    """Group queries as in Figure 7a: start with the pairs that gain most by sharing, and add all queries that gain too.
 
-    With ``join``, only the queries that have this sub-join are grouped, and only by what it costs them.
+    With ``join``, only the queries that have this sub-join are grouped, and only its cost is considered.
     """
     costs = _Costs(queries, overlap, statistics, join)
     waiting = list(costs.names)
@@ -170,7 +171,7 @@ def place(
     *,
     join: SubJoin | None = None,
 ) -> Groups:
-    """The groups with one query more: in the one that gains most by it, or in one of its own."""
+    """The groups with one query more, which is put into the group that gains most by it, or into one of its own."""
     costs = _Costs(queries, overlap, statistics, join)
     gains = [(costs.gain(group, name), -position) for position, group in enumerate(groups)]
     best, position = max(gains, default=(0.0, 0))
@@ -187,7 +188,7 @@ def _grown(costs: _Costs, group: tuple[str, ...], others: list[str]) -> tuple[st
 
 
 def _ordered(names: Sequence[str], found: Iterable[tuple[str, ...]]) -> Groups:
-    """Groups and their members in the order of the queries."""
+    """The groups, and the members of each, in the order of the queries."""
     position = {name: i for i, name in enumerate(names)}
     inside = (tuple(sorted(group, key=position.__getitem__)) for group in found)
     return tuple(sorted(inside, key=lambda group: position[group[0]]))
@@ -195,7 +196,7 @@ def _ordered(names: Sequence[str], found: Iterable[tuple[str, ...]]) -> Groups:
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """Of a sub-join without any filter, per second: what arrives on either side, its keys, the matches."""
+    """A sub-join without filters, per second: the tuples that arrive on either side, their keys, and the matches."""
 
     arrivals: tuple[float, float]
     keys: tuple[float, float]
@@ -207,7 +208,7 @@ class _Figures:
 
 
 class _Costs:
-    """What groups of queries cost by Equation 2, summed over the sub-joins they have, which go by numbers here."""
+    """The costs of groups of queries by Equation 2, summed over their sub-joins, which are numbered here."""
 
     def __init__(
         self, queries: Mapping[str, Query], overlap: Overlap, statistics: Statistics, only: SubJoin | None
@@ -226,7 +227,7 @@ class _Costs:
         self._known: dict[tuple[int, tuple[str, ...]], float] = {}
 
     def gain(self, group: tuple[str, ...], name: str) -> float:
-        """What a group and a query cost separately, less what they cost shared; what is not common cancels out."""
+        """What a group and a query cost separately, less what they cost shared; sub-joins not in common cancel out."""
         found = 0.0
         for join in self._figures[name]:
             having = tuple(member for member in group if join in self._figures[member])
@@ -242,7 +243,7 @@ class _Costs:
         return known
 
     def _computed(self, join: int, names: tuple[str, ...]) -> float:
-        """COST with Crd of the unions. Every match of Weft's is a tuple that goes on, so b_m is always set."""
+        """COST with Crd of the unions. In Weft every match is made into a tuple, so b_m is always set."""
         figures = self._figures[names[0]][join]
         for name in names[1:]:
             figures = figures.widest(self._figures[name][join])
@@ -262,7 +263,7 @@ def _figures(estimator: Estimator, join: SubJoin) -> _Figures:
 
 
 def _keys(query: Query, alias: str, join: SubJoin, statistics: Statistics) -> float:
-    """DistKey of a side: the distinct values by which it is joined; of a theta join, every tuple's is its own."""
+    """DistKey of a side: the distinct values that it is joined by; in a theta join, every tuple counts as one."""
     equalities = [expr for expr in join.on if isinstance(expr, Call) and expr.function == "="]
     mine = {column for expr in equalities for column in columns(expr) if column.alias == alias}
     return (

@@ -1,8 +1,8 @@
 """Which queries have stores of their own, since they would lose by sharing them with others (AJoin, section 4).
 
-Guarantees: queries are in one group unless they have a join in common and would lose by sharing it, by Equation 2 and
-what their filters have in common. So tuples that no query of a group wants are not in its stores, and query-sets that
-would always be empty are not computed; what is of use to all is stored once.
+Guarantees: queries are in one group unless they have a join in common and would lose by sharing it, according to
+Equation 2 and to what their filters have in common. So the stores of a group hold no tuples that none of its queries
+wants, no query-sets are computed that would always be empty, and tuples of use to all are stored once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["closest_group", "separate_groups"]
 
 
 def separate_groups(queries: Mapping[str, Query], overlap: Overlap, statistics: Statistics) -> dict[str, str]:
-    """The group of every query; the first has no name."""
+    """The group of every query; the name of the first group is empty."""
     joins = {name: set(sub_joins(query)) for name, query in queries.items()}
     kept: list[list[str]] = []
     for found in groups(queries, overlap, statistics):
@@ -31,7 +31,7 @@ def separate_groups(queries: Mapping[str, Query], overlap: Overlap, statistics: 
 
 
 def closest_group(query: Query, queries: Mapping[str, Query], known: Mapping[str, str]) -> str:
-    """The group of the running query that has most joins in common with a new one (eager sharing)."""
+    """The group of the running query that has the most joins in common with a new query (eager sharing)."""
     mine = set(sub_joins(query))
     shared = {name: len(mine & set(sub_joins(other))) for name, other in queries.items() if name in known}
     best = max(sorted(shared), key=lambda name: shared[name], default=None)

@@ -1,1 +1,1 @@
-"""The plan of many queries together: the methods, and what they are made of."""
+"""Planning many queries together: the methods, and the parts that they are made of."""

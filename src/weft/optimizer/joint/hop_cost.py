@@ -1,8 +1,9 @@
-"""What a plan of many queries costs when it is known where its tuples are (design, D6).
+"""The cost of a plan of many queries, given where its tuples are (design, D6).
 
-Guarantees: as `Workspace.cost_of`, but a step that stays in its task ships nothing, and every hop is paid, once for all
-queries: read off the graph that the plan lowers to. Joint optimisers do not search by this cost: it depends on whole
-walks. It tells whether what they found is better than planning every query alone.
+Guarantees: the cost is that of `Workspace.cost_of`, except that a step that stays in its task ships nothing, and that
+every hop is paid, once for all queries. Both are known from the graph that the plan lowers to. Joint optimisers do not
+search by this cost, since it depends on whole walks; it decides whether a joint plan is better than planning every
+query alone.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ __all__ = ["HopCost", "HopPricer"]
 
 @dataclass(frozen=True, slots=True)
 class HopCost:
-    """A plan's cost in all, and its hops."""
+    """The total cost of a plan, and its number of hops."""
 
     total: float
     hops: int
 
 
 class HopPricer:
-    """Prices plans of one workspace by the graphs they lower to, with hops and with steps that stay in their task."""
+    """Computes the costs of plans of one workspace from the graphs they lower to."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -54,7 +55,7 @@ class HopPricer:
                 yield self.workspace.call_cost(rule.users[0], rule.start, rule.known, store.aliases)
 
     def _storing(self, graph: PhysicalGraph) -> Iterator[float]:
-        """Adding to intermediate results."""
+        """The work of adding to intermediate results."""
         before = {name: rule for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs}
         for rule in graph.rules:
             if isinstance(rule, StoreRule) and rule.edge in before:
@@ -65,7 +66,7 @@ class HopPricer:
                 yield store_cost(self.workspace.options.weights, tuples, 0.0, _copies(store), shipped)
 
     def _keeping(self, graph: PhysicalGraph) -> Iterator[float]:
-        """Storing inputs, and keeping all that is stored."""
+        """The work of storing inputs, and of keeping all that is stored."""
         workspace = self.workspace
         for node in graph.stores:
             known = workspace.store_number(SharedStore(node.aliases, node.layout, node.on))

@@ -1,23 +1,24 @@
 """The best plan of many queries together, by integer programming (CLASH 7.1).
 
-Guarantees: when it ends before the time limit, no plan in the `Workspace` is cheaper, but for the gap asked for; else
-`Solution.gap` says how much cheaper one could be at most.
+Guarantees: if the search ends before the time limit, no plan in the `Workspace` is cheaper by more than the gap asked
+for; otherwise `Solution.gap` says how much cheaper one could be at most.
 
 CLASH has a variable per probe order and one per prefix of it. Here probe orders are not enumerated: since the cost of a
 step depends on the set of relations known and not on their order, all walks of an input are paths through one lattice
-of sub-joins, shared by all queries, and the steps taken form a tree in it (to reach a sub-join twice never pays).
+of sub-joins, shared by all queries, and the steps taken form a tree in it (to reach a sub-join twice never pays). The
+program has:
 
-- A variable per step: whether it is taken, by whichever query (CLASH's y). Its cost is paid once.
-- A variable per intermediate result: whether it is stored; and one per store that costs something to keep.
-- Per input and sub-join to be reached, a flow of one unit from the input to it (CLASH's one probe order). A query must
-  be reached from all its inputs; an intermediate result, by as much flow as it is stored (the sub-queries' orders). A
-  flow uses no step more than the step is taken, and no store more than it is kept. A flow of its own for each is what
-  makes the relaxation strong: with a mere "no step without one before it" the bound is a third lower.
+- a variable per step, which says whether any query takes it (CLASH's y); its cost is paid once;
+- a variable per intermediate result, which says whether it is stored, and one per store that costs something to keep;
+- for each input and sub-join to be reached, a flow of one unit from the input to it (CLASH's one probe order). A query
+  must be reached from all its inputs, and an intermediate result by as much flow as it is stored (the sub-queries'
+  orders). A flow uses no step more than the step is taken, and no store more than it is kept. Separate flows make the
+  relaxation strong: with the mere rule "no step without one before it" the bound is a third lower.
 
-What makes it fast: queries that cannot share anything that costs are solved separately; of parallel steps that differ
-in layout, those are left out that never pay; so are intermediate results dearer to keep than all they could save; rows
-more say of what is equally good which is taken (`Model._add_preferences`); and of single queries that differ in names
-only, one is solved.
+It is fast for these reasons. Queries that cannot share anything that costs are solved separately. Among parallel steps
+that differ in layout, those that never pay are left out, and so are intermediate results that cost more to keep than
+they could save. Additional rows decide between equally good solutions (`Model._add_preferences`). Of single queries
+that differ in names only, one is solved.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ from dataclasses import dataclass, replace
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.ilp_model import Model, Piece
 from weft.optimizer.joint.ilp_program import EQUAL, forced, is_choice
-from weft.optimizer.joint.isomorphism import Label, Likeness, likeness, renamed
+from weft.optimizer.joint.isomorphism import Label, Likeness, likeness, rename_plan
 from weft.optimizer.joint.step_pruning import relevant_steps
 from weft.optimizer.joint.workspace import Workspace
 from weft.plan.workload import WorkloadPlan
 
 __all__ = ["Solution", "components", "relevant_steps", "solve"]
 
-# How often what is not proven yet gets of the time that is left.
+# How many rounds the models that are not proven yet get of the time that is left.
 ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best plan found, and what no plan is cheaper than; ``seconds`` are those of the solver."""
+    """The best plan found, and a bound that no plan's cost is below; ``seconds`` is the time the solver took."""
 
     plan: WorkloadPlan
     cost: float
@@ -51,7 +52,7 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How much cheaper a plan could be, as a part of the cost."""
+        """How much cheaper a plan could be at most, as a part of the cost."""
         return max(0.0, 1 - self.bound / self.cost) if self.cost else 0.0
 
 
@@ -63,11 +64,12 @@ def solve(
     warm: WorkloadPlan | None = None,
     deadline: Deadline = NEVER,
 ) -> Solution:
-    """The best plan of all queries; ``warm`` is a plan to begin with, ``gap`` a part of the cost not worth more time.
+    """The best plan of all queries.
 
-    The time limit is of the solver alone, the deadline of all that is done; either leaves the best plan found. First
-    every component gets a plan and a bound, then what is left of the time goes to proving them, small ones first; each
-    gets as much as its size demands, and what it leaves over is for the others.
+    ``warm`` is a plan to begin with; a saving of less than the part ``gap`` of the cost is not searched for. The time
+    limit counts the time of the solver alone, the deadline ends everything; either leaves the best plan found. First
+    every component gets a plan and a bound. The time that is left goes to proving them the best, small ones first; each
+    gets time in proportion to its size, and the others get what it does not use.
     """
     models = [Model(workspace, names, relevant_steps(workspace, names)) for names in components(workspace)]
     models.sort(key=lambda model: len(model.steps))
@@ -112,21 +114,21 @@ def _together(workspace: Workspace, pieces: list[Piece]) -> Solution:
 
 
 class _Known:
-    """What single queries were solved to, for those that are like them."""
+    """The solutions of single queries, to be reused for queries that differ in names only."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._pieces: dict[tuple[Label, ...], tuple[Likeness, Piece]] = {}
 
     def piece(self, model: Model, own: Piece) -> Piece | None:
-        """The solution of a query that is like one solved."""
+        """The solution of a query, from that of one like it; None if none like it has been solved."""
         if len(model.names) > 1:
             return None
         like = likeness(self._workspace, model.steps)
         if like is None or like.key not in self._pieces:
             return None
         other, piece = self._pieces[like.key]
-        plan = renamed(self._workspace, piece.plan, other, model.names[0], like)
+        plan = rename_plan(self._workspace, piece.plan, other, model.names[0], like)
         return replace(own, plan=plan, bound=piece.bound) if plan else None
 
     def learn(self, model: Model, piece: Piece) -> None:

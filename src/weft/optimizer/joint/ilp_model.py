@@ -1,7 +1,7 @@
 """The best plan of some queries that may share steps, as a solution of their integer program.
 
-Guarantees: what is found is a plan that is no dearer than the one it began with, and a bound that no plan is below;
-when the time is over, it is the best so far.
+Guarantees: a search gives a plan that is no dearer than the one it began with, and a bound that no plan's cost is
+below; if the time runs out, the plan is the best so far.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 
 from weft.optimizer.joint.ilp_program import EQUAL, Node, SharingProgram, forced
 from weft.optimizer.joint.single_query_plan import best_alone, best_ways
-from weft.optimizer.joint.workspace import Step, Ways, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
 
 __all__ = ["Model", "Piece"]
 
-# With more variables, it pays to find a good plan among the steps that the relaxation takes before the best of all.
+# With more variables than this, it pays to look first for a good plan among the steps that the relaxation takes.
 LARGE = 500
-# What the relaxation may take, however little time there is: enough for all but large models.
+# The seconds that the relaxation may always take, however little time is left: enough for all but large models.
 LEAST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The best plan found of some queries; the bound counts what the program does."""
+    """The best plan found for some queries; ``bound`` counts the costs that the integer program has (see `forced`)."""
 
     plan: WorkloadPlan
     bound: float
@@ -32,7 +32,7 @@ class Piece:
     variables: int
 
     def is_proven(self, workspace: Workspace, gap: float) -> bool:
-        """Whether no plan can be cheaper, but for the gap."""
+        """Whether no plan can be cheaper by more than the gap."""
         names = [answer.name for answer in self.plan.answers]
         cost = workspace.cost_of(self.plan) - forced(workspace, names)
         return self.bound >= cost * (1 - max(gap, EQUAL))
@@ -42,9 +42,10 @@ class Model(SharingProgram):
     """The integer program of some queries, and plans as its solutions."""
 
     def begin(self, time_limit: float, gap: float, warm: WorkloadPlan | None) -> Piece:
-        """A plan and a bound: the relaxation's, and of many variables the best plan of the steps it takes in part.
+        """A first plan, and the bound that the relaxation gives.
 
-        There is one: all that it takes in part, taken whole.
+        With many variables, the plan is the best one among the steps that the relaxation takes at least in part. There
+        is always one: it takes all these steps.
         """
         piece = Piece(self._fallback(warm), 0.0, 0.0, self.program.variables)
         relaxed = self.program.run(time_limit=max(time_limit, LEAST_SECONDS), relaxed=True)
@@ -75,7 +76,7 @@ class Model(SharingProgram):
         return replace(known, plan=min(plans, key=self.workspace.cost_of))
 
     def _fallback(self, warm: WorkloadPlan | None) -> WorkloadPlan:
-        """The better of the plan given and of each query's by itself."""
+        """The cheaper of the plan given and of the plans of the single queries together."""
         alone = [best_alone(self.workspace, name) for name in self.names]
         plan = WorkloadPlan(()).with_answers(
             [answer for one in alone for answer in one.answers], [up for one in alone for up in one.upkeep]
@@ -86,14 +87,14 @@ class Model(SharingProgram):
         return min(known, plan, key=self.workspace.cost_of)
 
     def _start(self, plan: WorkloadPlan) -> dict[int, float] | None:
-        """The values of a plan, or of one as good; None if it takes steps that were left out."""
+        """The values of the variables for a plan, or for one as good; None if it takes steps that were left out."""
         walks = [(w, self.workspace.whole(answer.name)) for answer in plan.answers for w in answer.walks]
         for one in plan.upkeep:
             join = self.workspace.join_of(self.workspace.store_number(one.store))
             walks += [(walk, join) for walk in one.walks]
-        last: dict[Node, Step] = {}
+        last: dict[Node, WalkStep] = {}
         for walk, join in walks:
-            for step in self.workspace.taken(walk, join):
+            for step in self.workspace.steps_of(walk, join):
                 steps = self.into.get(Node(walk.start, step.target), ())
                 alike = [s for s in steps if s.known == step.known and self._same_relation(s, step)]
                 if not alike:
@@ -104,11 +105,11 @@ class Model(SharingProgram):
             self._prefer(last, goals)
         return self._values(last, goals)
 
-    def _same_relation(self, one: Step, other: Step) -> bool:
+    def _same_relation(self, one: WalkStep, other: WalkStep) -> bool:
         return self.workspace.join_of(one.store) == self.workspace.join_of(other.store)
 
-    def _prefer(self, last: dict[Node, Step], goals: Iterable[Node]) -> None:
-        """Take the last steps that `_add_preferences` asks for; none of them is dearer."""
+    def _prefer(self, last: dict[Node, WalkStep], goals: Iterable[Node]) -> None:
+        """Replace last steps by those that `_add_preferences` demands, none of which is dearer."""
         changed = True
         while changed:
             changed = False
@@ -124,7 +125,7 @@ class Model(SharingProgram):
                         last[node] = ranked[better]
                         changed = True
 
-    def _values(self, last: Mapping[Node, Step], goals: Iterable[Node]) -> dict[int, float] | None:
+    def _values(self, last: Mapping[Node, WalkStep], goals: Iterable[Node]) -> dict[int, float] | None:
         values: dict[int, float] = {}
         for goal in goals:
             if goal not in self.flows:
@@ -141,7 +142,7 @@ class Model(SharingProgram):
         return values
 
     def _plan_of(self, values: tuple[float, ...]) -> WorkloadPlan | None:
-        """The plan of a solution; None if, within the solver's tolerance, nothing leads to some goal."""
+        """The plan of a solution; None if, due to the solver's tolerance, no steps lead to some goal."""
         try:
             return self._plan(values)
         except KeyError:
@@ -170,7 +171,7 @@ class Model(SharingProgram):
 
     def _ways(self, values: tuple[float, ...]) -> dict[Node, tuple[int, ...]]:
         """The ways to all nodes that the steps taken lead to."""
-        by_start: dict[str, list[Step]] = {}
+        by_start: dict[str, list[WalkStep]] = {}
         for step in sorted(self.steps, key=lambda step: len(self.workspace.joins[step.known].aliases)):
             stored = self.maintained.get(self.workspace.join_of(step.store))
             if values[self.taken[step]] > EQUAL and (stored is None or values[stored] > 0.5):

@@ -1,8 +1,8 @@
 """The integer program of some queries that may share steps: its variables and its rows.
 
-Guarantees: every plan of the queries, if it takes only the steps given, is a solution of the program, and costs what
-the program says plus what `forced` says; every solution is a plan. `optimizer/joint/ilp.py` says what the variables
-mean, `optimizer/joint/ilp_model.py` solves it.
+Guarantees: every plan of the queries that takes only the steps given is a solution of the program, and its cost is that
+of the program plus `forced`; every solution is a plan. `optimizer/joint/ilp.py` says what the variables mean, and
+`optimizer/joint/ilp_model.py` solves the program.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from weft.optimizer.joint.solver import MilpModel
 from weft.optimizer.joint.step_pruning import usable_steps
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 
 __all__ = ["EQUAL", "Node", "SharingProgram", "forced", "is_choice"]
 
-# Costs that differ by less, relatively, are equal.
+# Costs that differ by a smaller part than this count as equal.
 EQUAL = 1e-7
-# Of so few queries what is stored decides the rest nearly always, so only that is asked to be whole.
+# For up to so many queries, what is stored nearly always decides the rest, so only its variables must be whole.
 FEW = 3
 
 
@@ -31,7 +31,7 @@ class Node(NamedTuple):
 
 
 def is_choice(workspace: Workspace, join: int) -> bool:
-    """Whether a sub-join can be laid out in several ways, and keeping it in one of them costs something."""
+    """Whether a sub-join has several layouts, at least one of which costs something to keep."""
     stores = workspace.layouts(join)
     return len(stores) > 1 and any(workspace.keeping(store) > 0 for store in stores)
 
@@ -52,21 +52,21 @@ class SharingProgram:
     """The integer program of some queries that may share steps."""
 
     def __init__(
-        self, workspace: Workspace, names: Iterable[str], steps: list[Step], *, whole: bool = False
+        self, workspace: Workspace, names: Iterable[str], steps: list[WalkStep], *, whole: bool = False
     ) -> None:
-        """``whole``: ask for whole steps even of few queries."""
+        """Make the program; with ``whole``, the variables of steps must be whole even for few queries."""
         self.workspace = workspace
         self.names = tuple(names)
         self.steps = usable_steps(workspace, steps)
         self.program = MilpModel()
         self.whole = whole or len(self.names) > FEW
-        self.into: dict[Node, list[Step]] = {}
+        self.into: dict[Node, list[WalkStep]] = {}
         for step in self.steps:
             self.into.setdefault(Node(step.start, step.target), []).append(step)
         self.stored = dict.fromkeys(
             join for step in self.steps if not self._is_input(join := workspace.join_of(step.store))
         )
-        # Variables: of steps, of intermediate results stored, of stores kept, and of flows by the node reached.
+        # The variables of steps, of stored intermediate results, of stores, and of flows by the node they reach.
         self.taken = {step: self.program.variable(step.cost, whole=self.whole) for step in self.steps}
         self.maintained = {join: self.program.variable(whole=True) for join in self.stored}
         self.kept = self._kept()
@@ -75,7 +75,7 @@ class SharingProgram:
             for name in self.names
             for alias in workspace.queries[name].aliases
         }
-        self.flows: dict[Node, dict[Step, int]] = {}
+        self.flows: dict[Node, dict[WalkStep, int]] = {}
         for node in self._goals():
             self._add_flow(node)
         self._add_stores()
@@ -97,12 +97,12 @@ class SharingProgram:
         }
 
     def _goals(self) -> list[Node]:
-        """What flows lead to: whole queries, and what may be stored."""
+        """The nodes that flows lead to: whole queries, and sub-joins that may be stored."""
         inner = (Node(alias, join) for join in self.stored for alias in self.workspace.joins[join].aliases)
         return list(dict.fromkeys((*sorted(self.answers), *inner)))
 
     def _add_flow(self, goal: Node) -> None:
-        """Rows of a flow from an input to a goal: as much as leads into a node leads out of it."""
+        """Add the rows of a flow from an input to a goal: as much as leads into a node leads out of it."""
         program = self.program
         flow = self.flows[goal] = {step: program.variable() for step in self._below(goal)}
         entering: dict[int, list[int]] = {}
@@ -120,8 +120,8 @@ class SharingProgram:
                 program.row(amounts, [self.maintained[join]], least=0, most=0)
         self._add_uses(flow)
 
-    def _add_uses(self, flow: Mapping[Step, int]) -> None:
-        """Rows by which a flow visits a store only as far as it is kept, and a result only as far as it is computed."""
+    def _add_uses(self, flow: Mapping[WalkStep, int]) -> None:
+        """Add rows by which a flow visits a store only as far as it is kept, and a result as far as it is computed."""
         by_store: dict[int, list[int]] = {}
         by_join: dict[int, list[int]] = {}
         for step, amount in flow.items():
@@ -135,7 +135,7 @@ class SharingProgram:
         for join, amounts in by_join.items():
             self.program.row(amounts, [self.maintained[join]], most=0)
 
-    def _below(self, goal: Node) -> list[Step]:
+    def _below(self, goal: Node) -> list[WalkStep]:
         """The steps on the ways to a node."""
         waiting, seen, found = [goal.join], {goal.join}, []
         for join in waiting:
@@ -147,7 +147,7 @@ class SharingProgram:
         return found
 
     def _add_stores(self) -> None:
-        """Rows by which only what is computed is kept, and every input in one layout at least: some walk visits it."""
+        """Add rows by which only computed results are kept, and every input in some layout, since a walk visits it."""
         inputs: dict[int, list[int]] = {}
         for store, kept in self.kept.items():
             join = self.workspace.join_of(store)
@@ -159,7 +159,7 @@ class SharingProgram:
             self.program.row(layouts, least=1)
 
     def _add_preferences(self, goal: Node) -> None:
-        """Rows that make a flow take the best last step to its goal.
+        """Add rows that make a flow take the best last step to its goal.
 
         Every whole solution does so anyhow, since another would cost more; the relaxation would not without these rows.
 
@@ -169,7 +169,7 @@ class SharingProgram:
         """
         whole = [] if goal in self.answers else [self.maintained[goal.join]]
         visiting: dict[int, list[int]] = {}
-        for step in self.into.get(goal, ()):  # there is none to a query of one input
+        for step in self.into.get(goal, ()):  # a query of one input has no last step
             join = self.workspace.join_of(step.store)
             if join in self.maintained and self._is_input(step.known):
                 visiting.setdefault(join, []).append(self.flows[goal][step])
@@ -180,19 +180,19 @@ class SharingProgram:
                     self.program.row((*worse, *visits), whole, most=0 if whole else 1)
 
     def _worse_than_through(self, join: int, goal: Node) -> list[int]:
-        """The flow by last steps to a goal that are worse than the one from a sub-join, if that is free to take."""
+        """The flows over last steps to a goal that are worse than one from the sub-join to a free store."""
         ranked = self._ranked(goal)
         best = self._through(join, ranked)
         return [] if best is None else [self.flows[goal][step] for step in ranked[best + 1 :]]
 
-    def _ranked(self, goal: Node) -> list[Step]:
+    def _ranked(self, goal: Node) -> list[WalkStep]:
         """The last steps to a goal, best first."""
         return sorted(self.into[goal], key=lambda step: step.cost)
 
-    def _through(self, join: int, ranked: list[Step]) -> int | None:
+    def _through(self, join: int, ranked: list[WalkStep]) -> int | None:
         """The place of the first step from a sub-join to a store that costs nothing to keep."""
         places = (i for i, step in enumerate(ranked) if step.known == join and self._is_free(step))
         return next(places, None)
 
-    def _is_free(self, step: Step) -> bool:
+    def _is_free(self, step: WalkStep) -> bool:
         return step.store not in self.kept and self.workspace.join_of(step.store) not in self.maintained

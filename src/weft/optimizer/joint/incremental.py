@@ -1,9 +1,9 @@
-"""Plans of many queries, fast, and changed little when a query comes or goes (AJoin, section 4).
+"""Plans of many queries that are found fast, and change little when a query comes or goes (AJoin, section 4).
 
-Guarantees: `add` leaves the walks of all other queries and all upkeep as they are, and `remove` too. `plan_all` begins
-with the order that iterative dynamic programming gives (Figure 7b) and improves it until no move helps; where queries
-are few, it also begins with queries added one by one, and takes the better. Without a deadline nothing here depends on
-a clock, and ties go to what comes first. Plans have no cost yet: `Workspace.priced` gives it.
+Guarantees: `add_query` leaves the walks of all other queries and all upkeep as they are. `plan_all` begins with the
+order that iterative dynamic programming gives (Figure 7b) and improves it until no move helps; where queries are few,
+it also begins with queries added one by one, and takes the better plan. Without a deadline nothing here depends on a
+clock, and the first of equally good choices is taken. The plans carry no cost; `Workspace.priced` adds it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import NamedTuple
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.local_search import improve
 from weft.optimizer.joint.shared_cost import PaidWalks, Path
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
 __all__ = ["Choice", "add_query", "changed_too_much", "plan_all", "shared_order"]
 
 
-# Of more different queries than this, only one beginning is improved, and stored results are not exchanged.
+# With more different queries than this, only one first plan is improved, and stored results are not exchanged.
 FEW = 15
 
-# With more sub-joins than this, or a query that is added with more stores, these are opened only where a walk asks.
+# With more sub-joins than this, or if an added query has more stores, the search does not try stores by opening them.
 MOST_JOINS = 300
 MOST_STORES = 40
 
@@ -53,10 +53,11 @@ def changed_too_much(since_fresh: int, total: int) -> bool:
 
 
 def shared_order(workspace: Workspace, groups: Iterable[tuple[str, ...]] | None = None) -> list[Choice]:
-    """Figure 7b: in each iteration every query gets the sub-join that is cheapest for those that can share it.
+    """The order of Figure 7b: in each iteration every query gets the cheapest sub-join of those it can share.
 
-    The shared cost of a sub-join is its cardinality by the number of queries, of one group, that can make it of what
-    they have at this point. It is substituted in all of them, and they share no other in this iteration.
+    The shared cost of a sub-join is its cardinality divided by the number of queries of one group that can make it from
+    the parts they have at this point. The sub-join replaces its parts in all these queries, and they share no other
+    sub-join in this iteration.
     """
     found: list[Choice] = []
     for group in groups if groups is not None else [tuple(workspace.queries)]:
@@ -94,7 +95,7 @@ def _iteration(workspace: Workspace, blocks: _Blocks, iteration: int) -> Iterato
 
 
 def _pairs(workspace: Workspace, name: str, parts: Collection[frozenset[str]]) -> Iterator[tuple[_Pair, int]]:
-    """The pairs of parts that a predicate joins, and what they make."""
+    """The pairs of parts that a predicate joins, each with the sub-join they make."""
     ordered = sorted(parts, key=sorted)
     storable = (workspace.whole(name), *workspace.sub_joins(name))
     numbers = {frozenset(workspace.joins[join].aliases): join for join in storable}
@@ -114,8 +115,8 @@ def plan_all(
 ) -> WorkloadPlan:
     """A plan for all queries. Queries of different groups are planned as if they could share nothing.
 
-    The queries that ``around`` has stay as they are there; the others are planned to share with them. When the
-    deadline is over, it is the best plan so far.
+    The queries that ``around`` has keep their walks; the others are planned to share with them. When the deadline is
+    over, the best plan so far is returned.
     """
     fixed = around or WorkloadPlan(())
     if groups is not None:
@@ -125,7 +126,7 @@ def plan_all(
             others = [answer for answer in part.answers if answer.name not in _names(plan)]
             plan = plan.with_answers(others, part.upkeep)
         return plan
-    workspace = workspace.only(workspace.queries)  # numbered anew, whatever it was asked before
+    workspace = workspace.only(workspace.queries)  # numbered as if it were new
     owners = _owners(workspace, _names(fixed))
     ways = (_by_shared_cost, _eager) if len(owners) <= FEW else (_by_shared_cost,)
     beginnings: list[PaidWalks] = []
@@ -150,7 +151,7 @@ def _only(plan: WorkloadPlan, names: Iterable[str]) -> WorkloadPlan:
 
 
 def _owners(workspace: Workspace, others: Collection[str]) -> dict[int, str]:
-    """One query for all that join the same; smaller ones first, so that larger ones find them running."""
+    """One query for each set of queries that join the same; smaller ones first, so that larger ones can share them."""
     names = [name for name in workspace.queries if name not in others]
     found: dict[int, str] = {}
     for name in sorted(names, key=lambda name: len(workspace.queries[name].aliases)):
@@ -159,7 +160,7 @@ def _owners(workspace: Workspace, others: Collection[str]) -> dict[int, str]:
 
 
 def _paid_by(workspace: Workspace, fixed: WorkloadPlan) -> PaidWalks:
-    """Walks that find all paid for that a plan does already, as far as the workspace knows the plan's stores."""
+    """Walks for which all steps of a plan count as paid, as far as the workspace knows the plan's stores."""
     paid = PaidWalks(workspace)
     for walk, whole in _walks(workspace, fixed):
         paid.pay_for(walk.start, _known_part(workspace, walk, whole))
@@ -175,7 +176,7 @@ def _walks(workspace: Workspace, plan: WorkloadPlan) -> Iterator[tuple[Walk, int
     for answer in plan.answers:
         yield from ((walk, workspace.whole(answer.name)) for walk in answer.walks)
         users.update(dict.fromkeys(answer.visited, answer.name))
-    for one in reversed(plan.upkeep):  # larger stores first, which may be all that visits a smaller one
+    for one in reversed(plan.upkeep):  # larger stores first, since only they may visit a smaller one
         whole = workspace.find(users[one.store], one.store.aliases)
         for walk in one.walks:
             yield walk, whole
@@ -187,7 +188,7 @@ def _known_part(workspace: Workspace, walk: Walk, whole: int) -> Path:
     """The steps of a walk up to the first store that the workspace does not know."""
     for count in range(len(walk.visits), 0, -1):
         with suppress(KeyError):
-            return tuple(workspace.taken(Walk(walk.start, walk.visits[:count]), whole))
+            return tuple(workspace.steps_of(Walk(walk.start, walk.visits[:count]), whole))
     return ()
 
 
@@ -198,7 +199,7 @@ def _eager(paid: PaidWalks, owners: Mapping[int, str]) -> PaidWalks:
 
 
 def _by_shared_cost(paid: PaidWalks, owners: Mapping[int, str]) -> PaidWalks:
-    """Every query may store the sub-joins that dynamic programming chose for it, where that looks cheaper."""
+    """Walks by which queries store the sub-joins that dynamic programming chose for them, where that looks cheaper."""
     chosen: dict[str, set[int]] = {name: set() for name in paid.workspace.queries}
     for choice in shared_order(paid.workspace):
         for name in choice.queries:
@@ -218,7 +219,7 @@ def add_query(
 ) -> WorkloadPlan:
     """A running plan with one query more, which takes the cheapest walks given all that the others pay for already.
 
-    The others' walks stay as they are (AJoin's eager sharing). The workspace has the new query already. When the
+    The others' walks stay as they are (AJoin's eager sharing). The workspace must have the new query already. When the
     deadline is over, the query takes the best walks found so far.
     """
     paid = PaidWalks(workspace, query=name, deadline=deadline)
@@ -240,7 +241,7 @@ def add_query(
     return plan.with_answers([paid.answer(name, name)], paid.upkeep())
 
 
-_Steps = Mapping[tuple[str, int, SharedStore], Step]
+_Steps = Mapping[tuple[str, int, SharedStore], WalkStep]
 
 
 def _common(workspace: Workspace, walk: Walk, whole: int, steps: _Steps, name: str) -> Path:

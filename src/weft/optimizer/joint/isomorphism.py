@@ -1,8 +1,9 @@
-"""Queries that differ in names only, so that what is the best plan of one is the best of all.
+"""Queries that differ in names only, so that the best plan of one, renamed, is the best of the others.
 
 Guarantees: two queries of one workspace have equal `Likeness.key` only if renaming inputs and layouts turns all steps
-of one, with their costs, into those of the other. Where rates are equal, as they are taken to be until they are
-measured, most queries of a workload are alike; and just those are hard to solve, because so much in them is equal.
+of one, with their costs, into those of the other. Where rates are equal, as they are assumed to be until they are
+measured, most queries of a workload are alike. These are also the hardest to solve, because so many of their steps have
+equal costs.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, permutations, product
 
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
-__all__ = ["Label", "Likeness", "likeness", "renamed"]
+__all__ = ["Label", "Likeness", "likeness", "rename_plan"]
 
-# Orders of inputs that are tried; with more, comparing two queries would take longer than solving both.
+# How many orders of inputs are tried; with more, comparing two queries would take longer than solving both.
 MOST_ORDERS = 720
-# Costs that agree in so many digits are equal.
+# Costs that agree in so many digits count as equal.
 DIGITS = 9
-# A store in terms of places: its inputs, what it costs to keep, and its steps (start, known, cost).
+# A store, with inputs as numbers: its inputs, what it costs to keep, and its steps (start, known, cost).
 Label = tuple[int, float, tuple[tuple[int, int, float], ...]]
 
 
@@ -34,8 +35,8 @@ class Likeness:
     key: tuple[Label, ...]
 
 
-def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness | None:
-    """A query's steps with its inputs numbered in an order that is independent of names; None: that would take long."""
+def likeness(workspace: Workspace, steps: Iterable[WalkStep]) -> Likeness | None:
+    """A query's steps with its inputs numbered in an order independent of names; None if that would take too long."""
     found = list(steps)
     groups = _groups(workspace, found)
     if math.prod(math.factorial(len(group)) for group in groups) > MOST_ORDERS:
@@ -44,8 +45,8 @@ def likeness(workspace: Workspace, steps: Iterable[Step]) -> Likeness | None:
     return min(placed, key=lambda one: one.key)
 
 
-def _groups(workspace: Workspace, steps: list[Step]) -> list[tuple[str, ...]]:
-    """The inputs sorted by their own steps' sizes and costs; those whose steps are equal in these are in one group."""
+def _groups(workspace: Workspace, steps: list[WalkStep]) -> list[tuple[str, ...]]:
+    """The inputs, sorted by the sizes and costs of their own steps; inputs that are equal in these form one group."""
     traits: dict[str, list[tuple[int, int, float]]] = {}
     for step in steps:
         known, target = (len(workspace.joins[join].aliases) for join in (step.known, step.target))
@@ -60,7 +61,7 @@ def _orders(groups: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
         yield tuple(alias for part in parts for alias in part)
 
 
-def _placed(workspace: Workspace, steps: list[Step], order: tuple[str, ...]) -> Likeness:
+def _placed(workspace: Workspace, steps: list[WalkStep], order: tuple[str, ...]) -> Likeness:
     places = {alias: 1 << i for i, alias in enumerate(order)}
     joins = dict.fromkeys(join for step in steps for join in (step.known, workspace.join_of(step.store)))
     masks = {join: sum(places[alias] for alias in workspace.joins[join].aliases) for join in joins}
@@ -78,10 +79,10 @@ def _rounded(cost: float) -> float:
     return float(f"{cost:.{DIGITS}g}")
 
 
-def renamed(
+def rename_plan(
     workspace: Workspace, plan: WorkloadPlan, one: Likeness, name: str, other: Likeness
 ) -> WorkloadPlan | None:
-    """The plan of one query turned into that of another that is like it; None if it takes other steps than these."""
+    """The plan of one query renamed to that of a query like it; None if it takes steps that the likeness lacks."""
     aliases = dict(zip(one.order, other.order, strict=True))
     stores = {label: store for store, label in other.labels.items()}
     if any(workspace.store_number(store) not in one.labels for store in plan.stores):

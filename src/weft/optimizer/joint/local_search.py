@@ -1,11 +1,11 @@
-"""How a plan of many queries is improved: moves, each kept only if the cost of all falls.
+"""Improving a plan of many queries by moves, each of which is kept only if the total cost falls.
 
-Guarantees: `improve` never makes the walks dearer, and ends: when no move helps, or when the deadline of the walks is
-over, in the middle of a move, which is then undone. A move takes some walks away and routes them anew, one
-after the other, each given all that is paid then: the walks of a query or of an intermediate result; those that visit
-a store, which is then closed to them; those that take a step, which they then avoid; and those that might visit a
-store, or begin with a step, that costs nothing for the moment. The last two are what makes queries change together: as
-long as others pay for the way it takes, no query leaves it alone.
+Guarantees: `improve` never makes the walks dearer. It ends when no move helps, or when the deadline of the walks is
+over; a move that is then under way is undone. A move takes some walks away and routes them anew, one after the other,
+each given all that is paid for by then. The walks of a move are those of a query or of an intermediate result; those
+that visit a store, which is then closed to them; those that take a step, which they then avoid; or those that might
+visit a store, or begin with a step, that is made free for the move. The last two kinds let queries change together: as
+long as others pay for the steps it takes, no query would leave them by itself.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 
 from weft.optimizer.joint.shared_cost import NoWayError, Owner, PaidWalks
-from weft.optimizer.joint.workspace import Step
+from weft.optimizer.joint.workspace import WalkStep
 
 __all__ = ["improve"]
 
-# A move must save more than this part of the cost, or sums of floats in another order would pass for one.
+# A move must save more than this part of the cost; a smaller saving may be an error of rounding.
 LEAST_GAIN = 1e-9
 
-# How often all moves are tried.
+# How often all moves are tried at most.
 ROUNDS = 8
 
 _Walks = list[tuple[Owner, str]]
@@ -29,10 +29,10 @@ _Move = Callable[[], None]
 
 
 def improve(paid: PaidWalks, rounds: int = ROUNDS, *, opening: bool = True, exchange: bool = False) -> None:
-    """Try all moves until none helps; the dearest only if asked.
+    """Try all moves until none helps, at most ``rounds`` times.
 
-    ``opening``: also stores and first steps that cost nothing for the moment. ``exchange``: also whether one stored
-    result can take the place of another.
+    The moves that take longest are tried only if asked for: with ``opening``, those that make a store or a first step
+    free; with ``exchange``, those that replace one stored result by another.
     """
     search = _Search(paid, opening, exchange)
     for _ in range(rounds):
@@ -43,7 +43,7 @@ def improve(paid: PaidWalks, rounds: int = ROUNDS, *, opening: bool = True, exch
 
 
 class _Search:
-    """Tries moves. One that failed is tried again once a walk has changed that starts from an input it concerns."""
+    """Tries moves; a move that failed is tried again only after a walk from one of its inputs has changed."""
 
     def __init__(self, paid: PaidWalks, opening: bool, exchange: bool) -> None:
         self.paid = paid
@@ -60,7 +60,7 @@ class _Search:
             move()
 
     def _moves(self) -> Iterator[_Move]:
-        """All moves, one after the other; which ones there are depends on what the moves before have changed."""
+        """All moves, one after the other; later ones depend on what the earlier ones have changed."""
         for owner in tuple(self.paid.walks):
             if owner in self.paid.walks:
                 yield partial(self._best_response, owner)
@@ -87,7 +87,7 @@ class _Search:
             self._changed[start] = self._clock
         return True
 
-    def _begin_with(self, step: Step) -> None:
+    def _begin_with(self, step: WalkStep) -> None:
         walks = [(owner, step.start) for owner in self.paid.walks if step.start in self.paid.walks[owner]]
         self._try(step[:-1], walks, partial(_reroute_with_step_paid, self.paid, step, walks))
 
@@ -120,24 +120,24 @@ class _Search:
             if other != store and self._try(("swap", store, other), visitors, move):
                 return
 
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[WalkStep]:
         """All steps taken, those first that cost most."""
         every = {step for paths in self.paid.walks.values() for path in paths.values() for step in path}
         return sorted(every, key=lambda step: (-step.cost, step))
 
-    def _avoid(self, step: Step) -> None:
+    def _avoid(self, step: WalkStep) -> None:
         takers = self.paid.takers(step)
         move = partial(_reroute, self.paid, takers, (), _inner(self.paid, takers), step)
         self._try(("avoid", step), takers, move)
 
-    def _first_steps(self) -> list[Step]:
-        """The steps to stores there are, or to inputs, that walks might begin with."""
+    def _first_steps(self) -> list[WalkStep]:
+        """The steps to open stores, or to inputs, that walks might begin with."""
         every = {step for owner in self.paid.walks for step in self.paid.first_steps(owner)}
         return sorted(s for s in every if self.paid.users.get(s.store) or self.paid.is_input(s.store))
 
 
 def _attempt(paid: PaidWalks, move: _Move) -> bool:
-    """Whether a move helped; if not, it is undone."""
+    """Make a move, and undo it unless it helps; return whether it did."""
     mark, before = paid.mark(), paid.total
     try:
         move()
@@ -156,9 +156,9 @@ def _reroute(
     walks: _Walks,
     banned: Collection[int] = (),
     allowed: Collection[int] | None = None,
-    avoided: Step | None = None,
+    avoided: WalkStep | None = None,
 ) -> None:
-    """Take walks away, and route them anew; what they visited may be opened again, if it is not banned."""
+    """Take walks away and route them anew; stores that they visited may be opened again unless they are banned."""
     if paid.deadline.over:
         raise NoWayError("there is no time left")
     walks = [walk for walk in walks if walk[1] in paid.walks.get(walk[0], ())]
@@ -183,7 +183,7 @@ def _inner(paid: PaidWalks, walks: _Walks) -> frozenset[int]:
 
 
 def _rivals(paid: PaidWalks, store: int) -> list[int]:
-    """The intermediate results there are that have an input in common with one."""
+    """The open intermediate results that have an input in common with a store."""
     stores = paid.workspace.stores
     inputs = set() if paid.is_input(store) else set(stores[store].aliases)
     return [other for other in sorted(_open_results(paid)) if inputs & set(stores[other].aliases)]
@@ -202,7 +202,7 @@ def _reroute_with_store_open(
 ) -> None:
     """Route walks anew while a store costs nothing, so that several may begin to visit it at once.
 
-    If other stores are banned, all walks are routed together. Then it is tried to do without each of the rivals.
+    If other stores are banned, all walks are routed together. Afterwards the search tries to close each of the rivals.
     """
     new = not paid.users.get(store)
     paid.hold(store)
@@ -224,8 +224,8 @@ def _reroute_with_store_open(
     _close_unused(paid, store)
 
 
-def _reroute_with_step_paid(paid: PaidWalks, step: Step, walks: _Walks) -> None:
-    """Route walks of one input anew while a first step of it costs nothing."""
+def _reroute_with_step_paid(paid: PaidWalks, step: WalkStep, walks: _Walks) -> None:
+    """Route walks of one input anew while a first step of theirs costs nothing."""
     paid.pay_for(step.start, (step,))
     try:
         _reroute_by_input(paid, walks)

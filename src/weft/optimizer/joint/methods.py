@@ -1,16 +1,17 @@
-"""From many queries and statistics to one plan: the methods by name.
+"""The methods, by name, that make one plan of many queries.
 
-Guarantees: every query is answered. `separate` plans each query alone and shares what happens to be equal; `exact` is
-the best there is, or says how far it may be from it (`gap`); `incremental` is AJoin's, and near it; `auto` is exact
-where that takes little time. With a plan that runs, only what changed is planned, until more than half of the queries
-have: then all are planned afresh. A query that shares no input with others, or whose strategy, probe orders or budget
-the user has set, is planned by the optimiser of single queries; the others are planned around it. So is a *wide* query,
-which has more sub-joins than can be looked at (`optimizer/joint/query_lattice.py`).
+Guarantees: every query is answered. `separate` plans each query alone and shares what happens to be equal; `exact`
+gives the best plan, or says how far its plan may be from the best (`gap`); `incremental` is AJoin's method and comes
+near the best; `auto` is exact where that takes little time. Given a running plan, only queries that came or went are
+planned, until more than half have: then all are planned afresh. A query that shares no input with others, or whose
+strategy, probe orders or budget the user has set, is planned by the optimiser of single queries; the others are planned
+around it. The same holds for a *wide* query, which has too many sub-joins to look at
+(`optimizer/joint/query_lattice.py`).
 
-Joint optimisers do not know hops, the optimiser of single queries does (`optimizer/joint/hop_cost.py`). So `auto`
-also plans the queries separately and with all inputs replicated, and takes what costs least, hops included; or some
-queries from one plan and some from another. The only clock is the solver's, and that of a deadline: once it is over,
-every method takes the best plan it has.
+Joint optimisers do not count hops, but the optimiser of single queries does (`optimizer/joint/hop_cost.py`). So `auto`
+also plans the queries separately, and with all inputs replicated, and takes the plan that costs least with hops, or a
+mixture with some queries from one plan and some from another. The only clocks are the solver's and that of a deadline:
+once it is over, every method takes the best plan it has.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ __all__ = ["METHODS", "JointResult", "optimise_all", "optimise_alone"]
 
 METHODS = ("auto", "exact", "incremental", "separate")
 
-# Workloads with more steps than this are not planned exactly, unless asked.
+# Workloads with more steps than this are planned exactly only if the user asks for it.
 MOST_STEPS = 20_000
 
-# Seconds that the solver may take: if it is not the user who asks for the best plan, and if it is.
+# The seconds that the solver may take if the user does not ask for the best plan, and if the user does.
 PATIENCE = 5.0
 THOROUGH = 60.0
 
-# The part of the time that `auto` gives to the plans of single queries, and the part of the rest for the joint plan.
+# The part of the time that `auto` gives to plans of single queries, and the part of the rest for the joint plan.
 SEPARATE, JOINT = 0.4, 0.8
 
 
@@ -57,10 +58,10 @@ FEW = 30
 
 @dataclass(frozen=True)
 class JointResult:
-    """A plan, how it was found, and what is known of its cost, which is computed when asked for.
+    """A plan, the method that found it, and its cost, which is computed when asked for.
 
-    ``bound`` is what no plan's cost is below, if that was proven. ``changes`` counts the queries that came or went
-    since all were planned afresh. ``workspace`` saves time when the next change comes.
+    ``bound`` is a proven bound that no plan's cost is below, if there is one. ``changes`` counts the queries that came
+    or went since all were planned afresh. ``workspace`` can be handed to the next planning, which saves time.
     """
 
     plan: WorkloadPlan
@@ -71,7 +72,7 @@ class JointResult:
 
     @cached_property
     def cost(self) -> float | None:
-        """What the plan costs if hops do not count; None if it has a store that joint plans do not know."""
+        """The cost of the plan without hops; None if it has a store that joint plans do not know."""
         try:
             return self.workspace.cost_of(self.plan)
         except KeyError:
@@ -79,7 +80,7 @@ class JointResult:
 
     @cached_property
     def cost_with_hops(self) -> HopCost | None:
-        """What the plan costs, hops included."""
+        """The cost of the plan, hops included."""
         return HopPricer(self.workspace).cost(self.plan)
 
     @property
@@ -104,8 +105,9 @@ def optimise_all(
 ) -> JointResult:
     """A plan for all queries, which are canonical.
 
-    ``own`` has the options of queries that differ from the others'; ``running`` is the plan so far, ``changes`` and
-    ``known`` what was said of it. When the deadline is over, no better plan is looked for.
+    ``own`` has the options of queries whose options differ from ``options``. ``running`` is the plan so far;
+    ``changes`` and ``known`` are `JointResult.changes` and `workspace` of it. When the deadline is over, no better plan
+    is looked for.
     """
     if method not in METHODS:
         raise ConfigError(f"there is no method {method!r}", hint=nearest(method, METHODS))
@@ -130,7 +132,7 @@ def optimise_alone(
     changes: int = 0,
     deadline: Deadline = NEVER,
 ) -> JointResult:
-    """A plan in which running queries go on as they are and new ones are planned alone, for want of a joint one.
+    """A plan in which running queries go on as they are and new ones are planned alone, if there is no joint plan.
 
     It needs no workspace, so it does not fail for the reasons for which `optimise_all` may.
     """
@@ -150,7 +152,7 @@ def optimise_alone(
 
 
 class _Found(NamedTuple):
-    """A plan, the method that found it, and what no plan is cheaper than."""
+    """A plan, the method that found it, and a bound that no plan's cost is below."""
 
     method: str
     plan: WorkloadPlan
@@ -158,7 +160,7 @@ class _Found(NamedTuple):
 
 
 class _Task:
-    """What is asked, and the workspace in which it is answered."""
+    """One planning of many queries: the queries, their options, and the workspace."""
 
     def __init__(
         self,
@@ -181,9 +183,9 @@ class _Task:
         self._plans: dict[str, JoinPlan] = {}
 
     def best(self) -> _Found:
-        """What costs least, hops included, of a joint plan, of separate ones, and of a mixture."""
+        """The cheapest, hops included, of a joint plan, of separate plans, and of mixtures of these."""
         if not self._shared():
-            return self.fresh("auto")  # with all the time there is
+            return self.fresh("auto")  # which may take all the time there is
         whole = self.deadline
         self.deadline = whole.part(SEPARATE)
         self._alone(self.queries)
@@ -222,7 +224,7 @@ class _Task:
         return plan
 
     def fresh(self, method: str) -> _Found:
-        """All queries planned anew."""
+        """A plan of all queries that takes nothing from a running plan."""
         alone = self._unrelated()
         settled = [name for name in self.queries if name in alone or self._decided(name)]
         if method == "separate" or len(settled) == len(self.queries):
@@ -254,7 +256,7 @@ class _Task:
         return plan.with_answers(wide, other.upkeep) if wide else plan
 
     def _solved(self, names: list[str], method: str) -> Solution | None:
-        """The best plan of some queries, if it is asked for or found soon."""
+        """The best plan of some queries, if the user asks for it or the workload is small; otherwise None."""
         workspace = self.workspace.only(names)
         if method == "exact":
             return solve(workspace, time_limit=THOROUGH, deadline=self.deadline)
@@ -275,7 +277,7 @@ class _Task:
         return plan
 
     def _decided(self, name: str) -> bool:
-        """Whether the user has set something about a query that only the optimiser of single queries heeds."""
+        """Whether the user has set an option of a query that only the optimiser of single queries follows."""
         options = self.options[name]
         return options.strategy != "auto" or options.probe_orders != "auto" or options.budget is not None
 
@@ -290,7 +292,7 @@ class _Task:
         return share({name: self._plans[name] for name in wanted})
 
     def _components(self) -> list[set[str]]:
-        """The queries by the inputs they share."""
+        """The queries in sets, such that queries of different sets have no input in common."""
         found: list[tuple[set[str], set[str]]] = []
         for name, query in self.queries.items():
             names, inputs = {name}, set(query.aliases)
@@ -301,7 +303,7 @@ class _Task:
         return [names for names, _ in found]
 
     def result(self, found: _Found, changes: int = 0) -> JointResult:
-        """The plan in the order of the queries."""
+        """The result, with the plan in the order of the queries."""
         answers = {answer.name: answer for answer in found.plan.answers}
         plan = WorkloadPlan(tuple(answers[name] for name in self.queries), found.plan.upkeep)
         return JointResult(plan, found.method, self.workspace, found.bound, changes)

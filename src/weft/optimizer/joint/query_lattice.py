@@ -1,9 +1,9 @@
-"""What one query brings into the space of joint plans: its sub-joins, and the steps between them.
+"""The part of one query in the space of joint plans: its sub-joins, and the steps between them.
 
 Guarantees: inputs are numbered as in `Query.aliases` and sets of them are bit masks. No step makes a cross product
 where a predicate leads on to an input. From every input there is a way to the whole query that visits inputs only, so a
-query has a plan whatever is stored: `b.k + c.k = a.k` leads from `a` to nothing but the join of `b` and `c`, and where
-that is not stored, `a` meets `b` unchecked first, as in plans of single queries.
+query has a plan whatever is stored. For example, `b.k + c.k = a.k` leads from `a` to the join of `b` and `c` only;
+where that is not stored, `a` is first joined with `b` without a predicate, as in plans of single queries.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from weft.stats.statistics import Statistics
 
 __all__ = ["QueryLattice", "SubJoin", "is_wide"]
 
-# A query with more connected sets than this stores only those of so many inputs.
+# (count, size): a query with more than ``count`` connected sets of inputs stores only those of up to ``size`` inputs.
 MANY = ((256, 1), (64, 2))
 
-# A query on whose ways there are more sets of inputs than this is wide: a star of more than nine inputs, for example.
+# A query is wide if its walks can reach more sets of inputs than this; a star of more than nine inputs is, for example.
 WIDE = 512
 
 
 class SubJoin(NamedTuple):
-    """What is joined, whichever query asks: the inputs, sorted, and what joins them."""
+    """A join that several queries may have: the inputs, sorted, and the predicates that join them."""
 
     aliases: Names
     on: tuple[Expr, ...]
@@ -47,8 +47,10 @@ class QueryLattice:
     passed: Mapping[str, float]
 
     @classmethod
-    def of(cls, query: Query, statistics: Statistics, options: Options, intermediate: bool) -> QueryLattice:
-        """The lattice of a query; ``intermediate``: whether intermediate results may be stored."""
+    def from_query(
+        cls, query: Query, statistics: Statistics, options: Options, intermediate: bool
+    ) -> QueryLattice:
+        """The lattice of a query; ``intermediate`` says whether intermediate results may be stored."""
         space = Space(query, statistics, options)
         stores = _storable(space) if intermediate else [1 << i for i in range(space.count)]
         steps = [step for i in range(space.count) for step in _steps_from(space, i, stores)]
@@ -66,7 +68,7 @@ class QueryLattice:
         return [*(self.space.tuples(i, mask) for i in bits(mask)), self.space.size(mask)]
 
     def variant(self, names: Names) -> tuple[object, ...]:
-        """What two queries may differ in that have a sub-join of these inputs: windows and filters."""
+        """The windows and filters of these inputs, in which queries that share their sub-join may differ."""
         query = self.space.query
         windows = tuple(query.input(name).window for name in names)
         return windows, tuple(f for f in query.filters if aliases(f) <= set(names))
@@ -92,7 +94,7 @@ def _sets(space: Space, most: int) -> set[int]:
 
 
 def _storable(space: Space) -> list[int]:
-    """What may be stored: connected sets of inputs; of many, only the small ones, since steps are many more."""
+    """The sets of inputs that may be stored: connected ones; if these are many, only small ones, to limit steps."""
     sets = [mask for mask in sorted(_sets(space, space.full)) if space.storable(mask)]
     most = next((size for count, size in MANY if len(sets) > count), space.count)
     return [mask for mask in sets if mask.bit_count() <= most]
@@ -104,7 +106,7 @@ def _sub_join(space: Space, mask: int) -> SubJoin:
 
 
 def _steps_from(space: Space, start: int, stores: list[int]) -> Iterator[tuple[int, int, int]]:
-    """All steps on the ways of an input; a cross product only where no predicate leads on to an input."""
+    """All steps that tuples of an input may take; cross products only where no predicate leads on to an input."""
     waiting, seen = [1 << start], {1 << start}
     for known in waiting:
         free = tuple(store for store in stores if not store & known)

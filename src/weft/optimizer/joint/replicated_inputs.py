@@ -1,8 +1,8 @@
 """A plan for many queries in which every input is replicated.
 
-Guarantees: only inputs are stored, each once per task, so every probe stays where it is and a batch takes one hop
-whatever the queries join on. With few tasks and many queries this is often cheapest: what would be a store for every
-attribute that somebody joins on is one with an index for each.
+Guarantees: only inputs are stored, each once per task, so every probe stays in its task and a batch takes one hop
+whatever the queries join on. With few tasks and many queries this is often cheapest: instead of a store for every
+attribute that a query joins on, there is one store with an index for each attribute.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["with_replicated_inputs"]
 
 
 def with_replicated_inputs(plan: WorkloadPlan, partitions: int) -> WorkloadPlan:
-    """A plan's probe orders over replicated inputs; where they visit an intermediate result, they visit its inputs."""
+    """The plan with its probe orders over replicated inputs; they visit inputs in place of intermediate results."""
     layout = Layout("replicated", partitions)
     answers = []
     for answer in plan.answers:
@@ -38,7 +38,7 @@ def _over_inputs(query: Query, walk: Walk, layout: Layout) -> Walk:
 
 
 def _is_linked(query: Query, known: set[str], alias: str) -> bool:
-    """Whether something can be checked once an input meets those that are known."""
+    """Whether a predicate can be checked once an input is joined with those that are known."""
     if any(alias in key.aliases and known & set(key.aliases) for key in query.keys):
         return True
     edges = (aliases(expr) for expr in (*query.predicates, *query.residuals))

@@ -1,9 +1,9 @@
-"""What the walks of many queries pay for together, kept up to date while walks come and go.
+"""The steps and stores that the walks of many queries pay for together, kept up to date while walks come and go.
 
-Guarantees: `total` is what `Workspace.cost_of` says of the same walks: a step that is taken alike, after all alike, is
-paid once, and so is every store. An intermediate result is computed while a walk visits it and no longer; the walks
+Guarantees: `total` is the same as `Workspace.cost_of` of the same walks: a step that walks with the same beginning take
+is paid once, and so is every store. An intermediate result is computed while a walk visits it and no longer; the walks
 that compute it (its *upkeep*) pay like any other. `route` is the cheapest walk given all that is paid already: a paid
-beginning, then a shortest path through the lattice of sub-joins. Ties go to what comes first, so runs are alike.
+beginning, then a shortest path through the lattice of sub-joins. Ties go to the first, so all runs give the same plans.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from weft.errors import PlanError
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 from weft.plan.workload import Answer, Upkeep, Walk
 
 __all__ = ["NoWayError", "Owner", "PaidWalks", "Path"]
 
-# Whose walks they are: a query, by name, or an intermediate result, by the number of its store.
+# The owner of walks: a query, by its name, or an intermediate result, by the number of its store.
 Owner = str | int
-Path = tuple[Step, ...]
+Path = tuple[WalkStep, ...]
 
 
 class NoWayError(PlanError):
@@ -29,11 +29,11 @@ class NoWayError(PlanError):
 
 
 class _Lattice(NamedTuple):
-    """The steps that a walk may take: by what it knows, most first, and again by where they lead."""
+    """The steps that a walk may take: by the sub-join known before, the largest first, and by the sub-join reached."""
 
     root: int
-    levels: list[tuple[int, list[Step]]]
-    by: dict[int, dict[tuple[int, int], Step]]
+    levels: list[tuple[int, list[WalkStep]]]
+    by: dict[int, dict[tuple[int, int], WalkStep]]
 
 
 class _Node:
@@ -67,7 +67,7 @@ class PaidWalks:
         self._computing: dict[int, float] = {}
         self._allowed: frozenset[int] = frozenset()
         self._banned: frozenset[int] = frozenset()
-        self._avoided: Step | None = None
+        self._avoided: WalkStep | None = None
         self._log: list[tuple[bool, Owner, str, Path]] = []
 
     # -- What there is -------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class PaidWalks:
             found = self._reachable[whole] = frozenset(every)
         return found
 
-    def first_steps(self, owner: Owner) -> list[Step]:
+    def first_steps(self, owner: Owner) -> list[WalkStep]:
         """The steps that walks of an owner might begin with."""
         lattices = [self._lattice(self.whole(owner), start) for start in self.starts(owner)]
         return [step for lattice in lattices for step in lattice.by.get(lattice.root, {}).values()]
@@ -114,7 +114,7 @@ class PaidWalks:
             if any(step.store == store for step in path)
         ]
 
-    def takers(self, step: Step) -> list[tuple[Owner, str]]:
+    def takers(self, step: WalkStep) -> list[tuple[Owner, str]]:
         """The walks that take a step, whatever they did before."""
         return [
             (owner, step.start) for owner, paths in self.walks.items() if step in paths.get(step.start, ())
@@ -138,7 +138,7 @@ class PaidWalks:
     # -- Walks come and go ---------------------------------------------------------------------------------------
 
     def add(self, owner: Owner, start: str, path: Path) -> None:
-        """Let a walk pay; what it visits for the first time is computed from now on."""
+        """Add a walk and its cost; intermediate results that no walk visited before are computed from now on."""
         opened = [
             step.store for step in path if not self.users.get(step.store) and not self.is_input(step.store)
         ]
@@ -147,19 +147,19 @@ class PaidWalks:
             self.add_all(store)
 
     def add_all(self, owner: Owner) -> None:
-        """Route all walks of an owner, one after the other, and let them pay."""
+        """Route all walks of an owner, one after the other, and add them."""
         for start in self.starts(owner):
             self.add_routed(owner, start)
 
     def add_routed(self, owner: Owner, start: str) -> None:
-        """Route a walk of an owner and let it pay."""
+        """Route a walk of an owner, and add it."""
         cost, path = self.route(self.whole(owner), start)
         if cost == inf:
             raise NoWayError(f"no walk of {start} is left")
         self.add(owner, start, path)
 
     def remove(self, owner: Owner, start: str) -> None:
-        """Let a walk pay no more; what nobody visits then is computed no more."""
+        """Remove a walk and its cost; intermediate results that no walk visits any more are not computed any more."""
         path = self._take(owner, start)
         for step in path:
             if not self.users[step.store] and step.store in self.walks:
@@ -171,15 +171,15 @@ class PaidWalks:
             self.remove(owner, start)
 
     def mark(self) -> int:
-        """A point to return to."""
+        """The present state as a mark, to which `undo` can return."""
         return len(self._log)
 
     def touched(self, mark: int) -> set[str]:
-        """The inputs whose walks changed since a point."""
+        """The inputs whose walks have changed since a mark."""
         return {start for _, _, start, _ in self._log[mark:]}
 
     def undo(self, mark: int) -> None:
-        """Return to a point: everything is as it was then."""
+        """Return to the state of a mark."""
         while len(self._log) > mark:
             added, owner, start, path = self._log.pop()
             if added:
@@ -202,7 +202,7 @@ class PaidWalks:
         return path
 
     def pay_for(self, start: str, path: Path) -> None:
-        """Count what a walk costs as paid, whoever takes it; walks that begin alike then get that for nothing."""
+        """Count the steps of a walk as paid, without an owner; walks that begin alike then get them for nothing."""
         node = self._roots.setdefault(start, _Node())
         for step in path:
             node = node.next.setdefault((step.store, step.target), _Node())
@@ -239,9 +239,9 @@ class PaidWalks:
     # -- The cheapest walk ---------------------------------------------------------------------------------------
 
     def limit(
-        self, allowed: Collection[int] = (), banned: Collection[int] = (), avoided: Step | None = None
+        self, allowed: Collection[int] = (), banned: Collection[int] = (), avoided: WalkStep | None = None
     ) -> None:
-        """Let walks open stores of the ``allowed`` sub-joins only, visit no ``banned`` store, and not take one step."""
+        """Limit `route`: it opens stores of ``allowed`` sub-joins only, and avoids ``banned`` stores and one step."""
         self._allowed, self._banned, self._avoided = frozenset(allowed), frozenset(banned), avoided
         self._forget()
 
@@ -265,9 +265,9 @@ class PaidWalks:
             path, known = (*path, step), step.target
         return best, path
 
-    def _ahead(self, lattice: _Lattice, whole: int) -> dict[int, tuple[float, Step | None]]:
-        """From every sub-join on the way, the least cost of the rest if none of it is shared, and the next step."""
-        ahead: dict[int, tuple[float, Step | None]] = {whole: (0.0, None)}
+    def _ahead(self, lattice: _Lattice, whole: int) -> dict[int, tuple[float, WalkStep | None]]:
+        """For every sub-join on the way, the least cost of the remaining steps if none is shared, and the next step."""
+        ahead: dict[int, tuple[float, WalkStep | None]] = {whole: (0.0, None)}
         openings, avoided = self._openings, self._avoided
         for known, steps in lattice.levels:
             best, following = inf, None
@@ -295,7 +295,7 @@ class PaidWalks:
                     yield key[1], (*path, step)
 
     def _opening(self, store: int) -> float:
-        """What it adds to visit a store: nothing if it is there already."""
+        """What visiting a store adds to the cost beyond the step; 0 if it is open already."""
         if store in self._banned:
             return inf
         if self.users.get(store):
@@ -318,14 +318,14 @@ class PaidWalks:
 
     def _make_lattice(self, whole: int, start: str) -> _Lattice:
         joins = self.workspace.joins
-        by: dict[int, dict[tuple[int, int], Step]] = {}
+        by: dict[int, dict[tuple[int, int], WalkStep]] = {}
         for step in self._steps(whole, start):
             by.setdefault(step.known, {})[step.store, step.target] = step
         ordered = sorted(by, key=lambda known: (-len(joins[known].aliases), known))
         levels = [(known, list(by[known].values())) for known in ordered]
         return _Lattice(self._find(whole, start), levels, by)
 
-    def _steps(self, whole: int, start: str) -> list[Step]:
+    def _steps(self, whole: int, start: str) -> list[WalkStep]:
         if self._query is None:
             return self.workspace.upkeep_steps(whole, start)
         inside = set(self.workspace.joins[whole].aliases)

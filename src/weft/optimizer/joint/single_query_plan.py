@@ -1,7 +1,7 @@
-"""A good plan of one query by itself, in the costs of a `Workspace`: where joint optimisers begin.
+"""A good plan of one query by itself, in the costs of a `Workspace`, from which joint optimisers begin.
 
-Guarantees: never dearer than the best binary tree of stored results, nor than probing the inputs' stores alone with one
-layout each, improved input by input. Both are found by dynamic programming over sub-joins.
+Guarantees: the plan is never dearer than the best binary tree of stored results, nor than storing only the inputs, with
+layouts that are improved input by input. Both are found by dynamic programming over sub-joins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from weft.optimizer.joint.workspace import Step, Ways, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
 
 __all__ = ["best_alone", "best_ways"]
@@ -24,7 +24,7 @@ def best_alone(workspace: Workspace, name: str) -> WorkloadPlan:
 
 
 class _Side(NamedTuple):
-    """The cheapest store for what a known sub-join has to visit, and what visiting and keeping it cost."""
+    """The cheapest store for one sub-join to visit another in, and the costs of visiting and keeping it."""
 
     cost: float
     store: int
@@ -66,7 +66,7 @@ def _width(workspace: Workspace, join: int) -> int:
 
 
 def _sides(workspace: Workspace, name: str) -> dict[tuple[int, int], _Side]:
-    """By what is known and what is visited: the store that is cheapest if all inputs known visit it."""
+    """For each known and visited sub-join, the store of the latter that is cheapest if all known inputs visit it."""
     totals: dict[tuple[int, int], list[float]] = {}
     for alias in workspace.queries[name].aliases:
         for step in workspace.steps(name, alias):
@@ -84,7 +84,7 @@ def _sides(workspace: Workspace, name: str) -> dict[tuple[int, int], _Side]:
 def _splits(
     workspace: Workspace, name: str, sides: Mapping[tuple[int, int], _Side]
 ) -> dict[int, list[tuple[int, int]]]:
-    """The pairs of sub-joins, either of which can be stored and visited by the other, by what they give."""
+    """The pairs of sub-joins of which each can be stored and visited by the other, by the sub-join they give."""
     found: dict[int, list[tuple[int, int]]] = {}
     for alias in workspace.queries[name].aliases:
         for step in workspace.steps(name, alias):
@@ -99,7 +99,7 @@ def _splits(
 def _climb(
     workspace: Workspace, best: Mapping[int, _Tree], join: int, upkeep: dict[int, Ways]
 ) -> dict[str, tuple[int, ...]]:
-    """The ways to a sub-join through its parts; the upkeep of those that are stored is added."""
+    """The ways to a sub-join through its parts; the upkeep of stored parts is added to ``upkeep``."""
     stores = best[join].stores
     if not stores:
         return {workspace.joins[join].aliases[0]: ()}
@@ -113,7 +113,7 @@ def _climb(
 
 
 def _flat(workspace: Workspace, name: str) -> tuple[Ways, dict[int, Ways]]:
-    """Only inputs are stored, each in the layout that is best given the others'."""
+    """The plan that stores only inputs, each in the layout that is best given those of the others."""
     query = workspace.queries[name]
     choices = {alias: workspace.layouts(workspace.find(name, (alias,))) for alias in query.aliases}
     allowed = {alias: min(stores, key=workspace.keeping) for alias, stores in choices.items() if stores}
@@ -145,8 +145,10 @@ def _price(workspace: Workspace, name: str, allowed: Iterable[int]) -> tuple[flo
     return cost, {alias: way for alias, (_, way) in found.items()}
 
 
-def best_ways(steps: Iterable[Step] | Iterator[Step], start: int) -> dict[int, tuple[float, tuple[int, ...]]]:
-    """The cheapest ways from a sub-join to all that the steps lead to; steps in the order of what they know."""
+def best_ways(
+    steps: Iterable[WalkStep] | Iterator[WalkStep], start: int
+) -> dict[int, tuple[float, tuple[int, ...]]]:
+    """The cheapest ways from a sub-join to all that steps lead to; these must come in the order of what they know."""
     best: dict[int, tuple[float, tuple[int, ...]]] = {start: (0.0, ())}
     for step in steps:
         if step.known in best:

@@ -1,8 +1,8 @@
 """A mixed integer program and its solution, by HiGHS.
 
-Guarantees: the one place that knows the solver. `MilpModel` is built row by row; `run` gives the best values found,
-what no solution can be below, and the seconds it took. It ends when that is proven, within the gap asked for, or at the
-time limit, whichever comes first.
+Guarantees: no other module uses the solver. A `MilpModel` is built row by row; `run` gives the best values found, a
+bound that no solution is below, and the seconds it took. It ends when the values are proven to be the best, within the
+gap asked for, or at the time limit, whichever comes first.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["MilpModel", "Result"]
 
 # Relative to the largest cost: HiGHS takes differences below 1e-6 for nothing.
 LARGEST_COST = 1e3
-# How far a row may be broken.
+# By how much a row may be violated.
 CLOSE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The best values found, if any were, their cost, and a bound that no solution is below."""
+    """The best values found, if any were found, their cost, and a bound that no solution's cost is below."""
 
     values: tuple[float, ...] | None
     cost: float
@@ -36,7 +36,7 @@ class Result:
 
 
 class MilpModel:
-    """Variables between 0 and 1, a cost for each to be kept low, and rows that bound sums of them."""
+    """A program to minimise: variables between 0 and 1 with their costs, and rows that bound sums of them."""
 
     def __init__(self) -> None:
         self._costs: list[float] = []
@@ -58,7 +58,7 @@ class MilpModel:
         return len(self._least)
 
     def variable(self, cost: float = 0.0, *, whole: bool = False) -> int:
-        """A new variable; a whole one is 0 or 1."""
+        """Add a variable and return its number; a whole one is 0 or 1."""
         self._costs.append(cost)
         self._whole.append(whole)
         return len(self._costs) - 1
@@ -71,7 +71,7 @@ class MilpModel:
         least: float = -math.inf,
         most: float = math.inf,
     ) -> None:
-        """The sum of some variables less that of others is between two numbers."""
+        """Add a row: the sum of some variables less that of others must be between two numbers."""
         begin = len(self._places)
         self._places += plus
         self._factors += [1.0] * (len(self._places) - begin)
@@ -83,7 +83,7 @@ class MilpModel:
         self._most.append(most)
 
     def holds(self, values: Mapping[int, float]) -> bool:
-        """Whether some values, zeros left out, keep all rows."""
+        """Whether values satisfy all rows; variables that are not given are 0."""
         for row, (least, most) in enumerate(zip(self._least, self._most, strict=True)):
             places = range(self._begins[row], self._begins[row + 1])
             total = sum(self._factors[i] * values.get(self._places[i], 0.0) for i in places)
@@ -99,7 +99,7 @@ class MilpModel:
         start: Mapping[int, float] | None = None,
         relaxed: bool = False,
     ) -> Result:
-        """Solve it; ``start``: values that are a solution, zeros left out; ``relaxed``: as if none were whole."""
+        """Solve the program. ``start`` is a known solution, without zeros; ``relaxed`` lets variables be fractions."""
         scale = LARGEST_COST / (max(self._costs, default=0.0) or 1.0)
         import highspy  # takes as long to load as all of the planner
 

@@ -1,7 +1,7 @@
-"""The steps a best joint plan may need: of those there are, the ones that something else always replaces are left out.
+"""The steps that a best joint plan may need, without those that others can always replace.
 
-Guarantees: some best plan takes only the steps that `relevant_steps` gives; of any steps, plans can take those only
-that `usable_steps` gives.
+Guarantees: some best plan takes only the steps that `relevant_steps` gives. If a plan takes only steps of a given list,
+then all of these are in `usable_steps` of the list.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import math
 from collections.abc import Iterable, Mapping
 
 from weft.optimizer.joint.single_query_plan import best_ways
-from weft.optimizer.joint.workspace import Step, Workspace
+from weft.optimizer.joint.workspace import WalkStep, Workspace
 
 __all__ = ["relevant_steps", "usable_steps"]
 
 
-def relevant_steps(workspace: Workspace, names: Iterable[str]) -> list[Step]:
+def relevant_steps(workspace: Workspace, names: Iterable[str]) -> list[WalkStep]:
     """The steps of some queries that a best plan may need."""
     worthless = _worthless(workspace, names)
     steps = _undominated(workspace, _distinct(workspace, names))
     return [step for step in steps if workspace.join_of(step.store) not in worthless]
 
 
-def usable_steps(workspace: Workspace, steps: Iterable[Step]) -> list[Step]:
-    """The steps that other steps lead to, and that visit what other steps compute.
+def usable_steps(workspace: Workspace, steps: Iterable[WalkStep]) -> list[WalkStep]:
+    """The steps that other steps lead to, and that visit sub-joins which other steps compute.
 
-    Where steps were chosen by what a solver made of them, one may be there without those it needs: what costs nothing
-    because a stream brings nothing is taken or left for no reason.
+    Steps that were chosen from a solver's values may lack others that they need: a step that costs nothing, because a
+    stream brings nothing, may be taken or left at random.
     """
     kept = list(steps)
     while True:
@@ -37,8 +37,8 @@ def usable_steps(workspace: Workspace, steps: Iterable[Step]) -> list[Step]:
         kept = usable
 
 
-def _reached(workspace: Workspace, steps: list[Step]) -> set[tuple[str, int]]:
-    """What steps lead to: an input, and the sub-join that its tuples come to know."""
+def _reached(workspace: Workspace, steps: list[WalkStep]) -> set[tuple[str, int]]:
+    """The ends of steps: an input, and the sub-join that its tuples then know."""
     found: set[tuple[str, int]] = set()
     for step in sorted(steps, key=lambda step: len(workspace.joins[step.known].aliases)):
         if _is_input(workspace, step.known) or (step.start, step.known) in found:
@@ -46,7 +46,7 @@ def _reached(workspace: Workspace, steps: list[Step]) -> set[tuple[str, int]]:
     return found
 
 
-def _is_usable(workspace: Workspace, step: Step, reached: set[tuple[str, int]]) -> bool:
+def _is_usable(workspace: Workspace, step: WalkStep, reached: set[tuple[str, int]]) -> bool:
     stored = workspace.join_of(step.store)
     needed = [] if _is_input(workspace, step.known) else [(step.start, step.known)]
     if not _is_input(workspace, stored):
@@ -58,7 +58,7 @@ def _is_input(workspace: Workspace, join: int) -> bool:
     return len(workspace.joins[join].aliases) == 1
 
 
-def _distinct(workspace: Workspace, names: Iterable[str]) -> list[Step]:
+def _distinct(workspace: Workspace, names: Iterable[str]) -> list[WalkStep]:
     """The steps of some queries, each once."""
     every = (
         step
@@ -69,9 +69,9 @@ def _distinct(workspace: Workspace, names: Iterable[str]) -> list[Step]:
     return list(dict.fromkeys(every))
 
 
-def _undominated(workspace: Workspace, steps: list[Step]) -> list[Step]:
-    """The steps but those for which another layout is cheaper, or as cheap, even if kept for this step alone."""
-    parallel: dict[tuple[str, int, int, int], list[Step]] = {}
+def _undominated(workspace: Workspace, steps: list[WalkStep]) -> list[WalkStep]:
+    """The steps without those for which another layout is no dearer, even if it is kept for this step alone."""
+    parallel: dict[tuple[str, int, int, int], list[WalkStep]] = {}
     for step in steps:
         place = step.start, step.known, step.target, workspace.join_of(step.store)
         parallel.setdefault(place, []).append(step)
@@ -86,8 +86,8 @@ def _undominated(workspace: Workspace, steps: list[Step]) -> list[Step]:
 def _worthless(workspace: Workspace, names: Iterable[str]) -> set[int]:
     """The intermediate results that cost more to keep than all walks together could save by them.
 
-    What a step to one can save is at most what the cheapest way around costs more, through stores of inputs, each in
-    the layout that is cheapest to keep.
+    A step to an intermediate result saves at most the additional cost of the cheapest way without it, which visits
+    stores of inputs, each in the layout that is cheapest to keep.
     """
     if not any(
         workspace.keeping(s) > 0
@@ -99,7 +99,7 @@ def _worthless(workspace: Workspace, names: Iterable[str]) -> set[int]:
     saved: dict[int, dict[tuple[str, int, int], float]] = {}
     for name in names:
         if len(workspace.queries[name].inputs) == 1:
-            continue  # it visits no store, and if nobody else does, its input has none
+            continue  # the query visits no store, so it says nothing about layouts of its input
         inputs = [workspace.find(name, (alias,)) for alias in workspace.queries[name].aliases]
         plain = {min(workspace.layouts(join), key=workspace.keeping): join for join in inputs}
         for alias in workspace.queries[name].aliases:
@@ -114,7 +114,7 @@ def _worthless(workspace: Workspace, names: Iterable[str]) -> set[int]:
 
 def _add_savings(
     workspace: Workspace,
-    steps: list[Step],
+    steps: list[WalkStep],
     plain: Mapping[int, int],
     saved: dict[int, dict[tuple[str, int, int], float]],
 ) -> None:

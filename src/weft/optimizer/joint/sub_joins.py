@@ -1,9 +1,8 @@
-"""The sub-joins of many queries, numbered, and how many tuples each has (CLASH 7.1).
+"""The numbered sub-joins of many queries, and how many tuples each has (CLASH 7.1).
 
-Guarantees: queries are canonical, so a *sub-join* (inputs, and what joins them) that two queries have is one number
-here, whoever asks. Where queries share a sub-join but differ in filters or windows, its tuples are those that any of
-them wants: no more than the sum of what each wants, and no more than the widest windows and all filters together let
-through.
+Guarantees: queries are canonical, so a *sub-join* (inputs, and what joins them) that two queries have has one number
+here. Where queries share a sub-join but differ in filters or windows, its tuples are those that any of them wants: no
+more than the sum of what each wants, and no more than the widest windows and all filters together let through.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class SubJoins:
         intermediate: bool = True,
         known: SubJoins | None = None,
     ) -> None:
-        """``intermediate``: whether intermediate results may be stored; ``known`` has some of the queries already."""
+        """Number the sub-joins; ``intermediate`` lets them be stored, and ``known`` has some of the queries already."""
         self.queries = dict(queries)
         self.statistics = statistics
         self.options = options or Options()
@@ -41,14 +40,14 @@ class SubJoins:
         self._lattices: dict[str, QueryLattice] = {
             name: known._lattices[name]
             if known is not None and known.queries.get(name) == query
-            else QueryLattice.of(query, statistics, self.options, intermediate)
+            else QueryLattice.from_query(query, statistics, self.options, intermediate)
             for name, query in self.queries.items()
         }
         self._numbers: dict[SubJoin, int] = {}
         self._members: list[
             list[tuple[str, int]]
-        ] = []  # of each sub-join: the queries that have it, and as which mask
-        self._of: dict[str, dict[int, int]] = {}  # of each query: the numbers of its sub-joins, by mask
+        ] = []  # for each sub-join, the queries that have it, and its mask there
+        self._of: dict[str, dict[int, int]] = {}  # for each query, the numbers of its sub-joins, by mask
         for name, lattice in self._lattices.items():
             self._of[name] = {mask: self._number(join, name, mask) for mask, join in lattice.joins.items()}
         self.joins: list[SubJoin] = list(self._numbers)
@@ -75,7 +74,7 @@ class SubJoins:
         return self._of[name][self._lattices[name].space.full]
 
     def sub_joins(self, name: str) -> tuple[int, ...]:
-        """The sub-joins of a query that may be stored: single inputs and the MIRs of 7.1, the query itself aside."""
+        """The sub-joins of a query that may be stored: single inputs and the MIRs of 7.1, without the query itself."""
         part, numbers = self._lattices[name], self._of[name]
         stored = {mask for _, _, mask in part.steps}
         return tuple(number for mask, number in numbers.items() if mask in stored)
@@ -85,7 +84,7 @@ class SubJoins:
         return tuple(name for name, _ in self._members[join])
 
     def within(self, join: int, names: Iterable[str]) -> int:
-        """The sub-join of fewer inputs of a sub-join."""
+        """The sub-join of some of the inputs of a sub-join."""
         return self.find(self._members[join][0][0], names)
 
     def tuples(self, start: str, join: int) -> float:
@@ -97,7 +96,7 @@ class SubJoins:
         return math.fsum(self._figures_of(join)[0])
 
     def size(self, join: int) -> float:
-        """Results of a sub-join that are alive at once."""
+        """How many results of a sub-join are alive at once."""
         return self._figures_of(join)[1]
 
     def _figures_of(self, join: int) -> tuple[tuple[float, ...], float]:
@@ -107,7 +106,7 @@ class SubJoins:
         return found
 
     def _estimate(self, join: int) -> tuple[tuple[float, ...], float]:
-        """Tuples per input and size, of the union of what the queries want that have the sub-join."""
+        """Tuples per input, and the size, of the union of what all queries with the sub-join want."""
         names = self.joins[join].aliases
         variants: dict[object, tuple[QueryLattice, int]] = {}
         for name, mask in self._members[join]:

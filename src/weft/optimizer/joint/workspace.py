@@ -1,12 +1,12 @@
-"""The space of plans of many queries together (CLASH 7.1): what every joint optimiser asks.
+"""The space of plans of many queries together (CLASH 7.1), which every joint optimiser searches.
 
-Guarantees: sub-joins are numbered (`sub_joins.py`), and one that two queries have is one. What a step costs depends on
-the input that starts, on the sub-join known and on the store visited, not on how the sub-join was reached; so a walk
-is a path through a lattice of sub-joins. `cost_of` counts every step that walks have in common once, and every store
-once.
+Guarantees: sub-joins are numbered (`sub_joins.py`), and one that two queries have has one number. The cost of a step
+depends on the first input, on the sub-join known and on the store visited, not on how the sub-join was reached; so a
+walk is a path through a lattice of sub-joins. `cost_of` counts every step that walks have in common once, and every
+store once.
 
-Every step counts as shipped and hops do not count: where a tuple is depends on its way, which a lattice of sets
-does not know. `optimizer/single/evaluate.py` knows it for one query.
+Every step is priced as shipped, and hops are not priced: where a tuple is depends on its whole way, which a lattice of
+sets does not know. `optimizer/single/evaluate.py` knows it for one query.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from weft.plan.schedule import ANYWHERE
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
 from weft.stats.statistics import Statistics
 
-__all__ = ["PROBES_ONLY", "Step", "SubJoin", "Ways", "Workspace"]
+__all__ = ["PROBES_ONLY", "SubJoin", "WalkStep", "Ways", "Workspace"]
 
-# The probe cost of 6.1 and nothing else: tuples sent, each once per copy.
+# Weights that count the probe cost of 6.1 and nothing else: tuples sent, each once per copy.
 PROBES_ONLY = Weights(ship=0.0, probe=1.0, store=0.0, keep=0.0, hop=0.0, match=0.0)
 
 
-class Step(NamedTuple):
-    """A step of a walk: tuples of ``start`` that know sub-join ``known`` visit a store, and know ``target`` then."""
+class WalkStep(NamedTuple):
+    """A step of a walk: tuples of ``start`` that know sub-join ``known`` visit a store, and then know ``target``."""
 
     start: str
     known: int
@@ -47,7 +47,7 @@ Ways = Mapping[str, tuple[int, ...]]
 
 
 class Workspace(SubJoins):
-    """Sub-joins, stores and steps of some queries, by number; what is asked twice is computed once."""
+    """The sub-joins, stores and steps of some queries, by number; each figure is computed only once."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Workspace(SubJoins):
         intermediate: bool = True,
         known: Workspace | None = None,
     ) -> None:
-        """``replicated`` and ``intermediate``: whether stores may be replicated, and intermediate results stored.
+        """Make the space; ``replicated`` and ``intermediate`` allow replicated stores and stored intermediate results.
 
         ``known`` is a workspace with the same settings that has some of the queries already.
         """
@@ -67,11 +67,11 @@ class Workspace(SubJoins):
         self.replicated = replicated
         self.stores: list[SharedStore] = []
         self._store_numbers: dict[SharedStore, int] = {}
-        self._own: dict[int, int] = {}  # by the identity of a store in `stores`: its number
-        self._stored: list[int] = []  # by store: its sub-join
+        self._own: dict[int, int] = {}  # the number of a store in `stores`, by its `id`
+        self._stored: list[int] = []  # the sub-join of each store
         self._kept: list[float] = []
         self._layouts: dict[int, tuple[int, ...]] = {}
-        self._steps: dict[tuple[str, str], list[Step]] = {}
+        self._steps: dict[tuple[str, str], list[WalkStep]] = {}
 
     def adding(self, queries: Mapping[str, Query]) -> Workspace:
         """The workspace with more queries."""
@@ -99,7 +99,7 @@ class Workspace(SubJoins):
     # -- Stores --------------------------------------------------------------------------------------------------
 
     def layouts(self, join: int) -> tuple[int, ...]:
-        """The stores a sub-join may be kept in: by whatever leads outside in any query that has it, else scattered."""
+        """The stores a sub-join may be kept in: by any key that leads outside in a query with it, else scattered."""
         found = self._layouts.get(join)
         if found is None:
             every = dict.fromkeys(
@@ -130,7 +130,7 @@ class Workspace(SubJoins):
 
     def store_number(self, store: SharedStore) -> int:
         """The number of a store."""
-        # Most plans are made of the workspace's own stores, and hashing a store takes long.
+        # Most plans consist of the workspace's own stores, which `id` finds faster than hashing.
         known = self._own.get(id(store))
         if known is not None:
             return known
@@ -143,18 +143,18 @@ class Workspace(SubJoins):
         return self._stored[store]
 
     def work(self, name: str, start: str, known: Names, store: Names, layout: Layout, shipped: bool) -> float:
-        """What a step of a query costs, where it is known whether its tuples are ``shipped``."""
+        """The cost of a step of a query, given whether its tuples are ``shipped``."""
         space, tuples = self._lattices[name].space, self.tuples(start, self.find(name, known))
         mask, spread, i = space.estimator.mask, space.spread(layout), space.query.aliases.index(start)
         return space.work(i, mask(known), mask(store), spread, ANYWHERE, tuples, shipped)
 
     def keeping(self, store: int) -> float:
-        """The work of adding to a store and of keeping it, the walks that compute it aside."""
+        """The work of adding to a store and of keeping it, without that of the walks that compute it."""
         return self._kept[store]
 
     # -- Steps ---------------------------------------------------------------------------------------------------
 
-    def steps(self, name: str, start: str) -> list[Step]:
+    def steps(self, name: str, start: str) -> list[WalkStep]:
         """The steps that tuples of an input may take to answer a query, in the order of what they know."""
         found = self._steps.get((name, start))
         if found is None:
@@ -170,14 +170,14 @@ class Workspace(SubJoins):
 
     def _laid_out(
         self, part: QueryLattice, numbers: Mapping[int, int], i: int, known: int, mask: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[WalkStep]:
         start, space = part.space.query.aliases[i], part.space
         tuples = self.tuples(start, numbers[known])
         calls = self._calls(start, numbers[known], numbers[mask], numbers[known | mask])
         for store in self.layouts(numbers[mask]):
             layout = self.stores[store].layout
             cost = space.work(i, known, mask, space.spread(layout), ANYWHERE, tuples, True)
-            yield Step(start, numbers[known], store, numbers[known | mask], cost + calls)
+            yield WalkStep(start, numbers[known], store, numbers[known | mask], cost + calls)
 
     def _calls(self, start: str, known: int, stored: int, target: int) -> float:
         """The work of users' functions where two sub-joins meet, by the figures of the first query that has both."""
@@ -194,13 +194,13 @@ class Workspace(SubJoins):
         joins = (self.find(name, names) for names in (known, store, (*known, *store)))
         return self._calls(start, *joins) if self._lattices[name].space.calls_functions else 0.0
 
-    def upkeep_steps(self, join: int, start: str) -> list[Step]:
+    def upkeep_steps(self, join: int, start: str) -> list[WalkStep]:
         """The steps by which tuples of an input may compute a sub-join."""
         inside = set(self.joins[join].aliases)
         every = self.steps(self._members[join][0][0], start)
         return [step for step in every if inside.issuperset(self.joins[step.target].aliases)]
 
-    def taken(self, walk: Walk, whole: int) -> list[Step]:
+    def steps_of(self, walk: Walk, whole: int) -> list[WalkStep]:
         """The steps of a walk that computes a sub-join."""
         by = self._by(self._members[whole][0][0], walk.start)
         known, found = self.within(whole, (walk.start,)), []
@@ -210,13 +210,13 @@ class Workspace(SubJoins):
             known = step.target
         return found
 
-    def _by(self, name: str, start: str) -> dict[tuple[int, int], Step]:
+    def _by(self, name: str, start: str) -> dict[tuple[int, int], WalkStep]:
         if (name, start) not in self._index:
             self._index[name, start] = {(step.known, step.store): step for step in self.steps(name, start)}
         return self._index[name, start]
 
     @cached_property
-    def _index(self) -> dict[tuple[str, str], dict[tuple[int, int], Step]]:
+    def _index(self) -> dict[tuple[str, str], dict[tuple[int, int], WalkStep]]:
         return {}
 
     # -- Plans ---------------------------------------------------------------------------------------------------
@@ -263,18 +263,18 @@ class Workspace(SubJoins):
         return WorkloadPlan(plan.answers, plan.upkeep, cost)
 
     def cost_of(self, plan: WorkloadPlan) -> float:
-        """What a plan costs: every step that is shared once, every store once."""
+        """The cost of a plan; every shared step, and every store, counts once."""
         steps = math.fsum(step.cost for step in self._distinct(plan))
         return steps + math.fsum(self.keeping(self.store_number(store)) for store in plan.stores)
 
-    def _distinct(self, plan: WorkloadPlan) -> list[Step]:
-        """The steps of a plan; two are one if they start alike and all before them is alike."""
-        found: dict[tuple[Step, ...], Step] = {}
+    def _distinct(self, plan: WorkloadPlan) -> list[WalkStep]:
+        """The distinct steps of a plan; steps of two walks are the same if the walks are the same up to there."""
+        found: dict[tuple[WalkStep, ...], WalkStep] = {}
         walks = [(walk, self.whole(answer.name)) for answer in plan.answers for walk in answer.walks]
         for one in plan.upkeep:
             walks += [(walk, self.join_of(self.store_number(one.store))) for walk in one.walks]
         for walk, whole in walks:
-            steps = tuple(self.taken(walk, whole))
+            steps = tuple(self.steps_of(walk, whole))
             for i, step in enumerate(steps):
                 found.setdefault(steps[: i + 1], step)
         return list(found.values())

@@ -1,1 +1,1 @@
-"""The plan of one query: the strategies, and what they are made of."""
+"""Planning one query: the strategies, and the parts that they are made of."""

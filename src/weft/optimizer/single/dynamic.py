@@ -1,8 +1,8 @@
 """The best tree for one rule of partitioning, by dynamic programming over sets of inputs.
 
-Guarantees: with the layouts fixed by a rule, an operator's cost depends on what is below it only through where its
-tuples are when they leave it, so the best way to a set of inputs is kept and built upon. That is exact but for two
-things it leaves open: a dearer way that ends in a better place, and the hops, which all inputs share.
+Guarantees: with the layouts fixed by a rule, an operator's cost depends on the operators below it only through where
+their results are, so only the best way to join each set of inputs is kept and built upon. The result may miss the best
+tree for two reasons: a dearer way may end in a better place, and hops are shared by all inputs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from math import inf
 
 from weft.errors import PlanError
 from weft.optimizer.cost import hop_cost
-from weft.optimizer.single.evaluate import climb, kept, stored
-from weft.optimizer.single.partitioning import Rule, spread_by
+from weft.optimizer.single.evaluate import climb, keeping_cost, storing_routes
+from weft.optimizer.single.partitioning import PartitioningRule, spread_by
 from weft.optimizer.single.probe_order import Route
 from weft.optimizer.single.tree import line_up, make_tree, partitions
 from weft.optimizer.space import Space, Tree
@@ -24,13 +24,13 @@ __all__ = ["WIDE", "best_tree"]
 
 # With more inputs than this, not all sets of them are considered.
 WIDE = 6
-# Then only so many are joined by one operator, unless it is the root.
+# With more inputs, an operator other than the root joins only so many.
 NARROW = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How a set of inputs is joined: its cost so far, where each input's results are, when they are complete."""
+    """A way to join a set of inputs: its cost, where each input's results are, and the hop that completes them."""
 
     cost: float
     routes: dict[int, Route]
@@ -38,7 +38,7 @@ class _Way:
     operators: tuple[tuple[int, ...], ...]
 
 
-def best_tree(space: Space, rule: Rule) -> Tree | None:
+def best_tree(space: Space, rule: PartitioningRule) -> Tree | None:
     """The best tree when every store is laid out by the rule; None if the deadline comes before it is found."""
     layouts = _Layouts(space, rule)
     ways = {1 << i: _leaf(space, i, layouts[1 << i]) for i in range(space.count)}
@@ -60,7 +60,7 @@ def _all_sets(space: Space) -> Iterator[tuple[int, Splits]]:
 
 
 def _runs(space: Space) -> Iterator[tuple[int, Splits]]:
-    """Neighbours in a row of all inputs, split in two or not at all: of many inputs, all sets would be too many."""
+    """The runs of neighbours in a row of all inputs, with few splits each, since many inputs have too many sets."""
     row = line_up(space)
     for length in range(2, len(row) + 1):
         for first in range(len(row) - length + 1):
@@ -72,7 +72,7 @@ def _runs(space: Space) -> Iterator[tuple[int, Splits]]:
 
 
 def _best_way(space: Space, mask: int, splits: Splits, ways: dict[int, _Way], layouts: _Layouts) -> _Way:
-    """The cheapest split of a set; what its blocks cost alone decides whether one is worth pricing."""
+    """The cheapest way to join a set; a split is priced only if its blocks alone cost less than the best so far."""
     possible = (split for split in splits if all(block in ways for block in split))
     priced = sorted((sum(ways[block].cost for block in split), split) for split in possible)
     best, bound = None, inf
@@ -87,9 +87,9 @@ def _best_way(space: Space, mask: int, splits: Splits, ways: dict[int, _Way], la
 
 
 class _Layouts(dict[int, tuple[Spread, ...]]):
-    """The layout of every store, as a rule gives it when first asked."""
+    """The layout that a rule gives to every store, computed when first asked for."""
 
-    def __init__(self, space: Space, rule: Rule) -> None:
+    def __init__(self, space: Space, rule: PartitioningRule) -> None:
         super().__init__()
         self._space, self._rule = space, rule
 
@@ -99,7 +99,7 @@ class _Layouts(dict[int, tuple[Spread, ...]]):
 
 
 def _leaf(space: Space, i: int, layout: tuple[Spread, ...]) -> _Way:
-    return _Way(kept(space, 1 << i, layout[0]), {i: Route(0.0, start(layout[0]), ())}, 1, ())
+    return _Way(keeping_cost(space, 1 << i, layout[0]), {i: Route(0.0, start(layout[0]), ())}, 1, ())
 
 
 def _join(
@@ -114,7 +114,7 @@ def _join(
     """One operator over the best ways to its blocks; None if it costs the bound or more."""
     complete = {block: ways[block].complete for block in blocks}
     root = mask == space.full
-    cost = base if root else base + kept(space, mask, layouts[mask][0])
+    cost = base if root else base + keeping_cost(space, mask, layouts[mask][0])
     hops, ends = max(complete.values()), {}
     for block in blocks:
         for i, entry in ways[block].routes.items():
@@ -122,7 +122,7 @@ def _join(
             pairs = (
                 [(route, route.place.hop) for route in found]
                 if root
-                else list(stored(space, i, mask, found, layouts[mask][0]))
+                else list(storing_routes(space, i, mask, found, layouts[mask][0]))
             )
             best, hop = min(pairs, key=lambda pair: pair[0].cost + hop_cost(space.weights, pair[1]))
             cost, hops, ends[i] = cost + best.cost, max(hops, hop), best

@@ -1,11 +1,11 @@
 """The cheapest way to use a tree with given layouts, and what it costs.
 
-Guarantees: `price` is the cost of a `Shape`, computed step by step from `plan/schedule.py`, so it is what the lowered
-graph will do. `settle_below` chooses good probe orders for a tree and layouts, `settle_exactly` the best, and
-`lower_bound` is never more than the best that any choice among several layouts can reach.
+Guarantees: `price` is the cost of a `Shape`, computed step by step by `plan/schedule.py`, so it is that of the lowered
+graph. `settle_below` chooses good probe orders for a tree and layouts, `settle_exactly` the best, and `lower_bound` is
+never more than the best that any choice among several layouts can reach.
 
-Exactness rests on this: once the hop in which each stored intermediate result is complete is fixed, the inputs'
-routes no longer depend on each other, and each is a shortest path.
+`settle_exactly` is exact for this reason: once the hop in which each stored intermediate result is complete is fixed,
+the inputs' routes no longer depend on each other, and each is a shortest path.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ __all__ = [
     "cheapest",
     "climb",
     "fixed_cost",
-    "kept",
+    "keeping_cost",
     "lower_bound",
     "price",
     "settle_below",
     "settle_exactly",
-    "stored",
+    "storing_routes",
 ]
 
 Layouts = Mapping[int, Spread]
 
-# Operators with more stores than this get greedy probe orders, unless asked otherwise.
+# Operators with more stores than this get greedy probe orders, unless the options say otherwise.
 EXHAUSTIVE_STORES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A plan in the optimiser's terms: orders are per operator (its mask) and starting input."""
+    """A plan in the optimiser's terms; probe orders are kept by operator (its mask) and first input."""
 
     tree: Tree
     layouts: Layouts
@@ -54,9 +54,10 @@ class Shape:
 
 
 def cheapest(space: Space, candidates: Iterable[tuple[Tree, Layouts]]) -> Shape | None:
-    """The best of some trees with layouts, settled only as far as they may still be it; None: all store too much.
+    """The cheapest of some trees with layouts; None if all of them store too much.
 
-    Once the deadline is over, it is the best so far.
+    A candidate is given up as soon as it cannot be the cheapest. Once the deadline is over, the best so far is
+    returned.
     """
     best: Shape | None = None
     for tree, layouts in candidates:
@@ -67,7 +68,7 @@ def cheapest(space: Space, candidates: Iterable[tuple[Tree, Layouts]]) -> Shape 
 
 
 def affordable(space: Space, layouts: Layouts) -> bool:
-    """Whether what is stored, copies included, is within the budget, if the user set one."""
+    """Whether the stored tuples, copies included, are within the budget, if the user set one."""
     budget = space.options.budget
     return budget is None or _storage(space, layouts) <= budget
 
@@ -77,9 +78,9 @@ def _storage(space: Space, layouts: Layouts) -> float:
 
 
 def settle_below(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape | None:
-    """The tree with these layouts and good probe orders: an inner operator takes those that are best up to there.
+    """The tree with these layouts and good probe orders; an inner operator takes the orders that are best up to there.
 
-    None as soon as it is clear that the cost reaches the bound, or that more is stored than the budget allows.
+    The result is None if the cost reaches the bound, or if more is stored than the budget allows.
     """
     if not affordable(space, layouts):
         return None
@@ -104,7 +105,7 @@ def _settle(space: Space, tree: Tree, layouts: Layouts, bound: float) -> Shape |
             before = frontiers[i][0].cost
             frontiers[i] = climb(space, i, frontiers[i], operator, choices, complete)
             if mask != space.full:
-                pairs = stored(space, i, mask, frontiers[i], layouts[mask])
+                pairs = storing_routes(space, i, mask, frontiers[i], layouts[mask])
                 best, hop = min(pairs, key=lambda pair: pair[0].cost + hop_cost(space.weights, pair[1]))
                 frontiers[i] = [best]
                 hops.append(hop)
@@ -126,7 +127,7 @@ def settle_exactly(space: Space, tree: Tree, layouts: Layouts, bound: float) -> 
         if base + hop_cost(space.weights, max(complete.values(), default=1)) < bound:
             shape = _in_time(space, tree, layouts, complete)
             if shape and shape.total < bound:
-                # Results may be complete before their deadline, and a route have counted on waiting for it.
+                # Results may be complete earlier than assumed, while a route was priced as waiting for them.
                 shape = replace(shape, total=price(space, shape).total)
                 if shape.total < bound:
                     best, bound = shape, shape.total
@@ -134,14 +135,14 @@ def settle_exactly(space: Space, tree: Tree, layouts: Layouts, bound: float) -> 
 
 
 def lower_bound(space: Space, tree: Tree, choices: Choices) -> float:
-    """No more than the best of all schemes these choices allow: every route takes the layouts it likes."""
+    """A cost that no scheme of these choices is below: every route takes the layouts that suit it best."""
     frontiers = [_relaxed(space, i, tuple(_above(tree, i)), choices) for i in range(space.count)]
-    least = sum(min(kept(space, mask, spread) for spread in choices[mask]) for mask in choices)
+    least = sum(min(keeping_cost(space, mask, spread) for spread in choices[mask]) for mask in choices)
     return least + _best_last_hop(space, frontiers, 1)[0] + _latency_cost(space, tree)
 
 
 def _relaxed(space: Space, i: int, above: tuple[tuple[int, ...], ...], choices: Choices) -> Frontier:
-    """The routes of input i if layouts were its own choice and every store complete at once."""
+    """The routes of input i if it could choose all layouts, and if every store were complete at once."""
     seen = tuple(choices[store] for operator in above for store in operator)
     question = (i, above, seen, tuple(choices[sum(operator)] for operator in above[:-1]))
     known: Frontier | None = space.relaxed.get(question)
@@ -152,7 +153,7 @@ def _relaxed(space: Space, i: int, above: tuple[tuple[int, ...], ...], choices: 
         frontier = climb(space, i, frontier, operator, choices, complete, exhaustive=True)
         mask = sum(operator)
         if mask != space.full:
-            ends = [route for s in choices[mask] for route, _ in stored(space, i, mask, frontier, s)]
+            ends = [route for s in choices[mask] for route, _ in storing_routes(space, i, mask, frontier, s)]
             frontier = list({route.place: route for route in sorted(ends, reverse=True)}.values())
     space.relaxed[question] = frontier
     return frontier
@@ -163,7 +164,7 @@ def _decided(layouts: Layouts) -> Choices:
 
 
 def _deadlines(tree: Tree) -> Iterator[dict[int, int]]:
-    """Every choice of the hops in which the intermediate results are complete; none before those it needs."""
+    """Every choice of hops for intermediate results to be complete in; none comes before those it is computed from."""
     inner = [sum(operator) for operator in tree[:-1]]
     latest = [1 + sum(len(o) for o in tree if not sum(o) & ~mask) for mask in inner]
     nested = [(a, b) for a in inner for b in inner if a != b and not a & ~b]
@@ -174,11 +175,11 @@ def _deadlines(tree: Tree) -> Iterator[dict[int, int]]:
 
 
 def fixed_cost(space: Space, layouts: Layouts) -> float:
-    """Storing the inputs and keeping all that is stored: what does not depend on probe orders."""
-    return sum(kept(space, mask, spread) for mask, spread in layouts.items())
+    """The cost that does not depend on probe orders: storing the inputs, and keeping all that is stored."""
+    return sum(keeping_cost(space, mask, spread) for mask, spread in layouts.items())
 
 
-def kept(space: Space, mask: int, spread: Spread) -> float:
+def keeping_cost(space: Space, mask: int, spread: Spread) -> float:
     """The work of storing an input and of keeping any store."""
     rate = space.rates[mask.bit_length() - 1] if mask & (mask - 1) == 0 else 0.0
     return store_cost(space.weights, rate, space.size(mask), _stored_copies(space, spread), True)
@@ -188,10 +189,10 @@ def _stored_copies(space: Space, spread: Spread) -> int:
     return space.partitions if spread.kind == "replicated" else 1
 
 
-def stored(
+def storing_routes(
     space: Space, i: int, mask: int, frontier: Frontier, spread: Spread
 ) -> Iterator[tuple[Route, int]]:
-    """The routes with the work of storing what they found, and the hop in which it is there."""
+    """The routes, with the work of storing their matches added, and the hop in which the matches are stored."""
     count, tuples = _stored_copies(space, spread), space.tuples(i, mask)
     for route in frontier:
         edge, hop = store_edge(route.place, spread)
@@ -233,7 +234,7 @@ def _in_time(space: Space, tree: Tree, layouts: Layouts, complete: dict[int, int
             frontier = climb(space, i, frontier, operator, choices, ready, exhaustive=True)
             mask = sum(operator)
             if mask != space.full:
-                pairs = stored(space, i, mask, frontier, layouts[mask])
+                pairs = storing_routes(space, i, mask, frontier, layouts[mask])
                 frontier = [route for route, hop in pairs if hop <= complete[mask]]
         if not frontier:
             return None
@@ -244,7 +245,7 @@ def _in_time(space: Space, tree: Tree, layouts: Layouts, complete: dict[int, int
 def _assemble(
     space: Space, tree: Tree, layouts: Layouts, frontiers: list[Frontier], least_hops: int
 ) -> Shape:
-    """The routes of all inputs that are best together: a hop is paid once, so the cheapest of each need not be."""
+    """The routes of all inputs that are cheapest together; as hops are shared, these may not be the cheapest alone."""
     total, chosen = _best_last_hop(space, frontiers, least_hops)
     orders = {
         (sum(operator), i): order
@@ -292,7 +293,9 @@ def price(space: Space, shape: Shape) -> Cost:
             steps += found
         if mask != space.full:
             entries = [(i, [Route(0.0, places[i], ())]) for i in bits(mask)]
-            arrivals = [next(stored(space, i, mask, entry, shape.layouts[mask])) for i, entry in entries]
+            arrivals = [
+                next(storing_routes(space, i, mask, entry, shape.layouts[mask])) for i, entry in entries
+            ]
             storing += sum(route.cost for route, _ in arrivals)
             complete[mask] = max(hop for _, hop in arrivals)
     hops = max(*complete.values(), *(place.hop for place in places))

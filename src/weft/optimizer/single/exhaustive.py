@@ -1,15 +1,15 @@
-"""The yardstick: the best plan there is.
+"""The best plan there is, against which heuristics are measured.
 
-Guarantees: over all trees, all layouts and all probe orders, no plan is cheaper than the one found. Branch and bound: a
-set of layouts is not looked into once even its lower bound is no better than the best plan known. (One liberty that no
-plan takes is not considered: to wait for a later hop than necessary.) If the deadline comes first, it is the best plan
-found until then.
+Guarantees: over all trees, all layouts and all probe orders, no plan is cheaper than the one found, except that plans
+which wait for a later hop than necessary are not considered. The search is branch and bound: a set of layouts is
+skipped if its lower bound is no better than the best plan known. If the deadline comes first, the best plan found until
+then is returned.
 """
 
 from __future__ import annotations
 
 from weft.errors import PlanError
-from weft.optimizer.single.evaluate import Shape, kept, lower_bound, settle_exactly
+from weft.optimizer.single.evaluate import Shape, keeping_cost, lower_bound, settle_exactly
 from weft.optimizer.single.partitioning import stores
 from weft.optimizer.single.probe_order import Choices
 from weft.optimizer.single.tree import all_trees
@@ -57,7 +57,7 @@ def _search_layouts(space: Space, tree: Tree, choices: Choices, best: Shape) -> 
 
 
 def _affordable(space: Space, store: int, choices: Choices, slack: float) -> tuple[Spread, ...]:
-    """The layouts of a store that do not by themselves cost more than there is to gain."""
-    costs = {spread: kept(space, store, spread) for spread in choices[store]}
+    """The layouts of a store that do not cost, by themselves, more than the best plan leaves to gain."""
+    costs = {spread: keeping_cost(space, store, spread) for spread in choices[store]}
     cheapest = min(costs.values())
     return tuple(spread for spread, cost in costs.items() if cost - cheapest < slack)

@@ -1,11 +1,11 @@
-"""In which order the stores of one operator are probed.
+"""The order in which the stores of one operator are probed.
 
-Guarantees: an order visits every store once and starts no cross product while a predicate offers another way. Ties go
-to the store of the lower mask, so orders are the same in every run.
+Guarantees: an order visits every store once, and makes a cross product only where no predicate leads to a store. Ties
+go to the store of the lower mask, so orders are the same in every run.
 
 `greedy_order` is Algorithm 1. `routes` is exhaustive: it keeps, for every set of stores visited, the cheapest way to
 each place (hop and key), because where a tuple is decides whether its next step is local. A store may be given several
-layouts; then every route takes the one it likes, which is a lower bound for any choice that all must share.
+layouts; then every route takes the one that suits it best, which gives a lower bound for any choice that all share.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["Choices", "Frontier", "Order", "Route", "greedy_order", "greedy_rout
 
 Order = tuple[int, ...]
 
-# The layouts that each store may have; one where it is decided.
+# The layouts that each store may have; only one where it is decided.
 Choices = Mapping[int, Sequence[Spread]]
 
 
 class Route(NamedTuple):
-    """A way through stores: its cost, where it ends, and the orders within the operators it climbed."""
+    """A way through stores: its cost, where it ends, and the probe orders within the operators on the way."""
 
     cost: float
     place: Place
@@ -44,7 +44,7 @@ def greedy_order(
     sent: Callable[[int, int], float],
     candidates: Callable[[int, tuple[int, ...]], Sequence[int]],
 ) -> Order:
-    """Algorithm 1: the next store is the one that, with the best store after it, receives the fewest copies.
+    """The order of Algorithm 1: the next store is the one that, with the best after it, receives the fewest copies.
 
     ``tuples(known)`` is the size of what is joined so far, ``sent(known, store)`` the copies per tuple to a store.
     """
@@ -67,7 +67,7 @@ def greedy_order(
 def visit(
     space: Space, start: int, known: int, store: int, place: Place, spread: Spread, complete: int
 ) -> tuple[float, Place, str, float]:
-    """One step: its work, where the matches are, the edge taken and the copies sent."""
+    """The work of one step, where the matches are then, the kind of edge taken, and the copies sent."""
     routable = space.routable(spread.key, known)
     edge, there = step(place, spread, complete, routable)
     work = space.work(start, known, store, spread, place, space.tuples(start, known), edge is not LOCAL)
@@ -97,7 +97,7 @@ def greedy_route(
     return Route(cost, place, (*entry.orders, order))
 
 
-# What is known of a place: the cost to be there, the order within this operator, the route before it.
+# For each place, the cost to be there, the order within this operator, and the route before it.
 _Arrivals = dict[Place, tuple[float, Order, Route]]
 
 
@@ -135,7 +135,7 @@ def _only(
     layouts: Choices,
     complete: Mapping[int, int],
 ) -> Route:
-    """The one route of a binary operator, which most operators of a deep tree are."""
+    """The only route of a binary operator; most operators of a deep tree are binary."""
     work, place, _, _ = visit(space, start, home, store, entry.place, layouts[store][0], complete[store])
     return Route(entry.cost + work, place, (*entry.orders, (store,)))
 
@@ -150,7 +150,7 @@ def _arrive(
     complete: int,
     arrivals: _Arrivals,
 ) -> None:
-    """Continue from every place to a store; what does not depend on the place is computed once."""
+    """Add the arrivals at a store from every place; figures that do not depend on the place are computed once."""
     routable = space.routable(spread.key, known)
     tuples = space.tuples(start, known)
     calls = space.call_cost(start, known, store)
@@ -166,12 +166,12 @@ def _arrive(
 
 
 def _undominated(places: _Arrivals) -> _Arrivals:
-    """Without the places that are no earlier and no cheaper than another of the same key."""
+    """The places without those that are neither earlier nor cheaper than another of the same key."""
     if len(places) == 1:
         return places
     cheapest: dict[tuple[int, tuple[str, ...]], float] = {}
     kept: _Arrivals = {}
-    for place in sorted(places):  # by hop; a place is as late as its hop, whatever the key
+    for place in sorted(places):  # by hop first, which says how late a place is
         cost = places[place][0]
         where = (place.key, place.heavy)
         if cost < cheapest.get(where, inf):

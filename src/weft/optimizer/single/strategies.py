@@ -1,9 +1,9 @@
-"""From a query and statistics to a plan: the strategies by name.
+"""The strategies, by name, that make the plan of one query.
 
-Guarantees: a strategy is a function; what it returns is a valid plan with its cost, or None if every plan it knows
-stores more than the user allows. `auto` is never dearer than `flat` or `left_deep`, and knows the trees of all other
-heuristics, unless the deadline comes first: then it is the best so far. Without a deadline nothing here depends on a
-clock.
+Guarantees: a strategy is a function that returns a valid plan with its cost, or None if every plan it knows stores more
+than the user allows. The plan of `auto` is never dearer than that of `flat` or `left_deep`, and `auto` considers the
+trees of all other heuristics; if the deadline comes first, it gives the best plan so far. Without a deadline nothing
+here depends on a clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.single.dynamic import WIDE, best_tree
 from weft.optimizer.single.evaluate import Layouts, Shape, cheapest, price
 from weft.optimizer.single.exhaustive import exhaustive
-from weft.optimizer.single.partitioning import Rule, improve, rules, scheme, stores
+from weft.optimizer.single.partitioning import PartitioningRule, improve, rules, scheme, stores
 from weft.optimizer.single.tree import (
     chain,
     dissolve,
@@ -41,12 +41,12 @@ __all__ = ["STRATEGIES", "costs_of", "optimise"]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard to search; less for queries of many inputs, which have more of everything."""
+    """How much to search; less for queries of many inputs, which have more trees, rules and stores."""
 
-    rules: int  # of partitioning, tried on every tree
+    rules: int  # rules of partitioning tried on every tree
     best_trees: int  # rules for which the best tree is found
-    rounds: int  # of changing layouts, for every heuristic
-    last_rounds: int  # of changing layouts, for the best of them
+    rounds: int  # rounds of changing layouts, for every heuristic
+    last_rounds: int  # rounds of changing layouts, for the best of them
     neighbours: bool  # whether to try one stored result more or less
 
 
@@ -64,15 +64,15 @@ def _effort(space: Space) -> Effort:
 
 
 @lru_cache(maxsize=1)
-def _rules(space: Space) -> list[Rule]:
+def _rules(space: Space) -> list[PartitioningRule]:
     tree = next(
         flat(space) if space.count <= WIDE else left_deep(space)
-    )  # many stores of one operator take long
+    )  # an operator of many stores takes long
     return rules(space, tree, _effort(space).rules)
 
 
 def _best(space: Space, trees: Iterable[Tree]) -> Shape | None:
-    """The cheapest of some trees, each with the rules that suit the query best, its layouts then improved."""
+    """The cheapest of some trees, each tried with the rules that suit the query best; its layouts are then improved."""
     effort = _effort(space)
     few = _rules(space)
     pairs = ((tree, scheme(space, tree, rule)) for tree in dict.fromkeys(trees) for rule in few)
@@ -81,7 +81,7 @@ def _best(space: Space, trees: Iterable[Tree]) -> Shape | None:
 
 
 def _thrifty(space: Space, tree: Tree) -> Layouts:
-    """The layouts that store least: nothing is replicated."""
+    """The layouts that store the fewest tuples, since nothing is replicated."""
     return {store: space.spreads(store)[0] for store in stores(tree)}
 
 
@@ -103,7 +103,7 @@ def dynamic(space: Space) -> Iterator[Tree]:
 
 
 def auto(space: Space) -> Shape | None:
-    """The best of all heuristics and of dynamic trees; then, if inputs are few, one stored result more or less."""
+    """The best plan of all heuristics and of dynamic trees; with few inputs, one stored result more or less, too."""
     found: list[Shape] = []
     first = ((flat,), (left_deep,)) if space.count <= WIDE else ((left_deep,), (flat,))
     for heuristics in (*first, (greedy_left_deep, chain, merge, dynamic)):
@@ -133,7 +133,7 @@ def _neighbours(space: Space, tree: Tree) -> Iterator[Tree]:
 
 
 def _adopted(space: Space, shape: Shape, tree: Tree) -> Iterator[tuple[Tree, Layouts]]:
-    """A neighbouring tree with the layouts of the shape; what is new in it is laid out in every way."""
+    """A neighbouring tree with the layouts of the shape, once for each layout of the store that is new in it."""
     known = {store: shape.layouts.get(store) for operator in tree for store in operator}
     new = [store for store, spread in known.items() if spread is None]
     base = {store: spread or space.spreads(store)[0] for store, spread in known.items()}
@@ -162,7 +162,7 @@ STRATEGIES: dict[str, Callable[[Space], Shape | None]] = {
 def optimise(
     query: Query, statistics: Statistics, options: Options | None = None, deadline: Deadline = NEVER
 ) -> JoinPlan:
-    """The plan of a query, by the strategy that the options name: the best it knows, or has found by the deadline."""
+    """The best plan of a query that the strategy named by the options knows, or has found by the deadline."""
     options = options or Options()
     check_inputs(query, options)
     strategy = STRATEGIES.get(options.strategy)
@@ -194,7 +194,7 @@ _NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0)
 
 
 def _closed(query: Query, statistics: Statistics, options: Options, deadline: Deadline) -> JoinPlan:
-    """The plan of a query with outer joins: that of its core, if it is probed for, and where it is closed."""
+    """The plan of a query with outer joins: that of its core, if probes find results, and stores to close it from."""
     core, closing = core_and_closing(query)
     if closing is None:
         raise PlanError("only a query with outer joins is closed")
@@ -212,7 +212,7 @@ def costs_of(
     options: Options,
     deadline_of: Callable[[Options], Deadline] = lambda _: NEVER,
 ) -> dict[str, Cost | WeftError]:
-    """What a query costs by every strategy, or why it has no plan by it; each has a deadline of its own."""
+    """The cost of a query by every strategy, or the error why it has none; each strategy has a deadline of its own."""
     costs: dict[str, Cost | WeftError] = {}
     for strategy in STRATEGIES:
         chosen = replace(options, strategy=strategy)

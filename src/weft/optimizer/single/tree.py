@@ -1,8 +1,8 @@
-"""Which intermediate results to store: the tree strategies of CLASH 5.3.3, and their yardstick.
+"""The tree strategies of CLASH 5.3.3, which choose the intermediate results to store, and the list of all trees.
 
-Guarantees: a strategy gives trees over all inputs, none of which stores a cross product; which of them is cheapest, and
-with which layouts, is decided elsewhere. Sizes are estimates of `Space.size`. Once the deadline of the space is over, a
-strategy gives what it has, one tree at least.
+Guarantees: a strategy gives trees over all inputs, none of which stores a cross product; `evaluate.py` decides which of
+them is cheapest, and with which layouts. Sizes are estimates of `Space.size`. Once the deadline of the space is over, a
+strategy gives the trees it has, at least one.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 
-# Operators of more stores than this are not searched for every subset.
+# For operators of more stores than this, not all subsets of the stores are tried.
 MANY = 8
 
 
 def make_tree(operators: Iterator[tuple[int, ...]] | list[tuple[int, ...]]) -> Tree:
-    """Operators in canonical order: stores ascending, inner operators before those they feed."""
+    """A tree of operators in canonical order: stores ascending, inner operators before those they feed."""
     ordered = (tuple(sorted(operator)) for operator in operators)
     return tuple(sorted(ordered, key=lambda operator: (sum(operator).bit_count(), operator)))
 
@@ -70,7 +70,7 @@ def left_deep(space: Space) -> Iterator[Tree]:
 
 
 def greedy_left_deep(space: Space) -> Iterator[Tree]:
-    """As far left-deep as the budget allows, the remaining inputs at the root (Figure 5.6)."""
+    """Trees that are left-deep as far as the budget allows, with the remaining inputs at the root (Figure 5.6)."""
     yield from _generalised_left_deep(space, space.budget)
 
 
@@ -99,7 +99,7 @@ def chain(space: Space) -> Iterator[Tree]:
     """Top-down materialisation along a linear join graph while the budget lasts (Algorithm 2).
 
     The thesis prints line 5 as "if B > SCost: break", which would stop at the first result that fits; its text says to
-    stop at the first that does not, and so do we. It also leaves out that b grows with what was materialised.
+    stop at the first that does not, as is done here. It also omits that b grows with what was materialised.
     """
     line = line_up(space)
     tree = next(flat(space))
@@ -117,7 +117,7 @@ def chain(space: Space) -> Iterator[Tree]:
 
 
 def line_up(space: Space) -> list[int]:
-    """The inputs in a row, each joined with one before it: from an end of the join graph if it has one."""
+    """The inputs in a row, each joined with one before it; the row begins at an end of the join graph if it has one."""
     leaves = _leaves(space)
     degree = {leaf: sum(space.linked(leaf, other) for other in leaves if other != leaf) for leaf in leaves}
     line = [min(leaves, key=lambda leaf: (degree[leaf], leaf))]
@@ -131,7 +131,7 @@ def line_up(space: Space) -> list[int]:
 
 
 def _runs(space: Space, tree: Tree, line: list[int]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Neighbouring stores of one operator, fewer than all of them, that can be materialised."""
+    """Runs of neighbouring stores of one operator, but not all of its stores, whose join can be materialised."""
     for operator in tree:
         row = sorted(operator, key=lambda store: min(line.index(1 << i) for i in bits(store)))
         for first, last in combinations(range(len(row)), 2):
@@ -141,7 +141,7 @@ def _runs(space: Space, tree: Tree, line: list[int]) -> Iterator[tuple[tuple[int
 
 
 def merge(space: Space) -> Iterator[Tree]:
-    """Merge stores into new operators while that saves enough and costs little (Algorithm 3).
+    """Trees made by merging stores into new operators while that saves enough and costs little (Algorithm 3).
 
     The bounds are those the thesis suggests: communication above half the fastest input, storage below twice the
     largest. Of several candidates the smallest result comes first.
@@ -164,8 +164,8 @@ def merge(space: Space) -> Iterator[Tree]:
 
 
 def _subsets(space: Space, operator: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Proper subsets of an operator's stores, two of them leaves at least, with no cross product; none out of time."""
-    most = len(operator) if len(operator) <= MANY else 4  # of many stores, all subsets would be too many
+    """Proper subsets of an operator's stores, without cross products, with two leaves or more, until the deadline."""
+    most = len(operator) if len(operator) <= MANY else 4  # with many stores, there are too many subsets
     for count in range(2, most):
         for stores in combinations(operator, count):
             if space.deadline.over:

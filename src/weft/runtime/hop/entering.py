@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from weft.bucket.bucket import column
 from weft.errors import FunctionError
-from weft.kernels.expr.select import Columns, passing
+from weft.kernels.expr.select import Columns, passing_rows
 from weft.kernels.expr.user_functions import current
 from weft.kernels.query_sets.query_set import columns_of, nonempty, sets_of
 from weft.logical.expr import Column, columns
@@ -121,7 +121,7 @@ def _wanted(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, outcome
         return batch
     named = _named(batch, columns(conjunction(filters)))
     try:
-        return kept(batch, passing(filters, named, batch.num_rows))
+        return kept(batch, passing_rows(filters, named, batch.num_rows))
     except FunctionError as error:
         outcome.fail([program.graph.members[0].name], error)
         return batch.slice(0, 0)

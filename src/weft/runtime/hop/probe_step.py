@@ -154,7 +154,7 @@ class Found:
             mine = mine if self.rows is None else take(mine, self.rows)
             for number, run in enumerate(self.runs):
                 part = slice(matches.splits[number], matches.splits[number + 1])
-                meet(mine, longs(column(run.batch, name)), *matches.of(number), sets[word, part])
+                meet(mine, longs(column(run.batch, name)), *matches.of_run(number), sets[word, part])
         probe, stored = matches.probe.copy(), matches.stored.copy()
         splits = compact(sets, bits_of(step.slots, len(step.sets)), probe, stored, matches.splits)
         if not splits[-1]:

@@ -16,7 +16,7 @@ from weft.bucket.bucket import column
 from weft.bucket.compiled import Mask
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.kernels.route import partition as route
-from weft.kernels.route.heavy import dealt, heavy_rows
+from weft.kernels.route.heavy import deal_rows, heavy_rows
 from weft.logical.expr import Expr
 from weft.logical.limits import measured_in_cells
 from weft.plan.rules import Edge, StoreRule, Users
@@ -76,7 +76,7 @@ def _parcels(
         parts = route.everywhere(slim, batch_order.partitions)
     elif edge.kind == SPAN:
         first, last = (values_of(batch, value) for value in edge.values)
-        parts = route.spanned(slim, first, last, batch_order.partitions)
+        parts = route.split_by_cells(slim, first, last, batch_order.partitions)
     elif edge.by is not None and (edge.heavy or edge.kind == LOCAL):
         yield from _send_apart(program, edge, edge.by, batch, slim, batch_order, outcome)
         return
@@ -109,7 +109,7 @@ def _send_apart(
     targets = route.partitions([values], count, nulls=edge.nulls)
     if isinstance(program.rules[edge.name], StoreRule):
         first = outcome.deal(edge.name, int(np.count_nonzero(rows)), batch_order.number)
-        parts = route.split(slim, dealt(targets, rows, count, first), count)
+        parts = route.split(slim, deal_rows(targets, rows, count, first), count)
     else:
         alone = ~rows
         if edge.kind == LOCAL:  # what rides is there already

@@ -25,7 +25,7 @@ from weft.bucket.index import Order, by_hash, by_value
 from weft.logical.expr import Expr, all_of
 from weft.logical.limits import Bound, Limit, Range, bounds, grid
 from weft.plan.rules import ProbeRule
-from weft.plan.search import band_of, grid_of, timely
+from weft.plan.search import band_of, grid_of, time_bounds
 from weft.runtime.model.columns import key_name
 
 __all__ = ["Access", "choose"]
@@ -60,7 +60,7 @@ def choose(rule: ProbeRule, inside: frozenset[str], clock: str, time: Expr | Non
     ``windowed`` says whether the query's windows bound it.
     """
     found = list(bounds(rule.predicates, frozenset(rule.known), inside))
-    bounded = timely(found, time)
+    bounded = time_bounds(found, time)
     times, used = tuple(one.limit for one in bounded), _said(bounded)
     if rule.equalities:
         stored = tuple(equality.stored for equality in rule.equalities)

@@ -83,7 +83,7 @@ class ExecutableGraph(GraphIndex):
     def _index(self, alias: str) -> PredicateIndex:
         readers = [member for member in self.graph.members if alias in member.query.aliases]
         found = {member.slot: filters_of(member.query, alias) for member in readers}
-        return PredicateIndex.of(found, max(1, self.words))
+        return PredicateIndex.from_filters(found, max(1, self.words))
 
     def heavy(self, edge: str) -> HeavyWords:
         """The heavy values of an edge; those of what it rides on, too, do not ride."""

@@ -19,7 +19,7 @@ from weft.logical.waiting import completing_inputs, reaches, waits
 from weft.logical.window import Range
 from weft.plan.derive import closed_retention, retention_of
 from weft.plan.graph import Member, StoreNode
-from weft.plan.homes import located
+from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Names
 from weft.plan.rules import ProbeRule
 from weft.runtime.model.batch_order import ENDED, Clock
@@ -160,7 +160,7 @@ def sweep_plan(member: Member, homes: Mapping[str, StorePlan], entries: Mapping[
     if closing is None:
         raise PlanError(f"query {member.name} has nothing to close")
     layouts = {alias: store.node.layout for alias, store in homes.items()}
-    place = located(closing.tree, layouts)
+    place = locate_rows(closing.tree, layouts)
     found = {key: _span(wait) for key, wait in waits(member.query, closing.tree).items()}
     windows = {
         input_.alias: micros(input_.window.duration) if isinstance(input_.window, Range) else None

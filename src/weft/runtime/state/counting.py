@@ -41,7 +41,7 @@ def ranks_within(plan: StorePlan, batch: pa.RecordBatch) -> Longs:
 def ranks_of(plan: StorePlan, matches: Matches, runs: Sequence[Bucket]) -> Longs:
     """The ranks of the stored rows of matches among all rows of the runs."""
     names = () if plan.per_key is None else plan.per_key[1]
-    used = [np.unique(matches.of(number)[1], return_inverse=True) for number in range(len(runs))]
+    used = [np.unique(matches.of_run(number)[1], return_inverse=True) for number in range(len(runs))]
     keys = [
         pa.chunked_array(
             [taken(column(run.batch, name), rows) for run, (rows, _) in zip(runs, used, strict=True)]
@@ -68,7 +68,7 @@ def _lookup(keys: list[Any], names: Sequence[str], runs: Sequence[Bucket]) -> li
     missing = ~_complete(keys)
     found = []
     for number, run in enumerate(runs):
-        which, rows = matches.of(number)
+        which, rows = matches.of_run(number)
         parts = [(which.astype(np.int64), rows)]
         if missing.any():
             parts.append(_lookup_nulls(keys, missing, [flatten(column(run.batch, name)) for name in names]))

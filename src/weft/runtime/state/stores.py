@@ -20,7 +20,7 @@ import pyarrow as pa
 from weft.bucket.bucket import Bucket, build, column
 from weft.bucket.columns import longs, taken
 from weft.bucket.compiled import Mask
-from weft.bucket.merge import due, expired, merge
+from weft.bucket.merge import expired, first_to_merge, merge
 from weft.runtime.model.columns import BATCH, full, key_name, values_of
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.counting import ranks_within
@@ -102,7 +102,7 @@ def settle(
     """The runs of a store, oldest first, after a batch; runs that did not change are the same objects."""
     since = forget.since
     alive = [run for run in runs if not expired(run.bounds, since if since is not None else -(1 << 63))]
-    first = due([run.bounds for run in alive], fanout=fanout, reach=_reach(alive, forget))
+    first = first_to_merge([run.bounds for run in alive], fanout=fanout, reach=_reach(alive, forget))
     if first is None:
         return tuple(alive)
     some = [kept for run in alive[first:] if (kept := _without_dead(plan, run, forget.numbers)) is not None]

@@ -18,7 +18,7 @@ from weft.bucket.columns import longs
 from weft.bucket.compiled import Longs, Mask
 from weft.errors import FunctionError
 from weft.kernels.expr.arrow import arrow_type
-from weft.kernels.expr.select import Columns, passing
+from weft.kernels.expr.select import Columns, passing_rows
 from weft.kernels.expr.user_functions import current
 from weft.kernels.query_sets.query_set import columns_of, nonempty, only, set_bit
 from weft.logical.expr import all_of as conjunction
@@ -158,7 +158,7 @@ def _seen(member: Member, alias: str, clock: str, batch: pa.RecordBatch) -> Mask
         named = columns(conjunction(filters))
         found: Columns = {(c.alias, c.name): column(batch, full_name(c)) for c in named}
         try:
-            seen &= passing(filters, found, batch.num_rows)
+            seen &= passing_rows(filters, found, batch.num_rows)
         except FunctionError as error:  # it is this query's, and the others see their rows
             current().failed.setdefault(member.name, error)
             seen[:] = False
