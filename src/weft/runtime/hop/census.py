@@ -29,7 +29,7 @@ from weft.runtime.state.stores import State
 
 __all__ = ["Census", "TooMany", "count_keys"]
 
-TOLD = 5  # keys with too many results, of a batch in a partition
+REPORTED_KEYS = 5  # keys with too many results, of a batch in a partition
 
 Arrivals = Mapping[str, list[pa.RecordBatch]]  # by input
 
@@ -113,7 +113,7 @@ def _stored(
 ) -> Longs:
     """How many tuples of each key an input has from earlier batches."""
     order, counts = by_hash(store.key), keys.none()
-    for run in state.settled(store):
+    for run in state.earlier_runs(store):
         if run.bounds.rows:
             counts += _in_run(program, plan, keys, run, order)
     return counts
@@ -140,7 +140,7 @@ def _census(
     after = np.all([before[a] + kept[a] > 0 for a in plan.homes], axis=0)
     too_many = tuple(
         TooMany(str(keys.values[int(n)]), {a: int(before[a][n] + came[a][n]) for a in plan.homes})
-        for n in np.flatnonzero(large)[:TOLD]
+        for n in np.flatnonzero(large)[:REPORTED_KEYS]
     )
     aside = sum(int(count[large].sum()) for count in came.values())
     return Census(int((now & ~seen).sum()), int((after & ~full).sum()), aside, too_many)

@@ -87,9 +87,9 @@ class _Held:
     def of(
         cls, program: ExecutableGraph, plan: SweepPlan, store: StorePlan, alias: str, state: State
     ) -> _Held:
-        settled = list(state.settled(store))
-        runs = [*settled, *state.added(store, alias)]
-        return cls(store, runs, [own_rows(program, plan, run.batch) for run in runs], len(settled))
+        earlier_runs = list(state.earlier_runs(store))
+        runs = [*earlier_runs, *state.added(store, alias)]
+        return cls(store, runs, [own_rows(program, plan, run.batch) for run in runs], len(earlier_runs))
 
     def times(self, run: Bucket) -> Longs:
         return longs(column(run.batch, self.store.time))

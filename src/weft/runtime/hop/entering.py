@@ -21,7 +21,7 @@ from weft.plan.rules import ResultRule, StoreRule
 from weft.plan.schedule import LOCAL, SHUFFLE
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.projection import Tuples, finish
-from weft.runtime.hop.routing import kept, of_use, send
+from weft.runtime.hop.routing import filter_rows, rows_for, send
 from weft.runtime.hop.sampling import SAMPLED, count_values, sample_query_sets
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import full_name
@@ -85,7 +85,7 @@ def _leave(
         if not outcome.options.uses(edge.name):
             continue
         stays = counted and isinstance(rule, StoreRule)
-        some = batch if stays else of_use(program, rule.users, batch, also_empty=counted)
+        some = batch if stays else rows_for(program, rule.users, batch, also_empty=counted)
         with outcome.failing(rule.users):
             if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
                 store = program.stores[rule.store].identity
@@ -115,13 +115,13 @@ def _with_sets(
 def _wanted(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
     """The tuples that some query wants."""
     if program.sets:
-        return kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
+        return filter_rows(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
     filters = filters_of(program.graph.query, alias)
     if not filters:
         return batch
     named = _named(batch, columns(conjunction(filters)))
     try:
-        return kept(batch, passing(filters, named, batch.num_rows))
+        return filter_rows(batch, passing(filters, named, batch.num_rows))
     except FunctionError as error:
         outcome.fail([program.graph.members[0].name], error)
         return batch.slice(0, 0)

@@ -20,7 +20,7 @@ from weft.runtime.hop.census import count_keys
 from weft.runtime.hop.closing import close_rows
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.probing import Here, Probes
-from weft.runtime.hop.routing import kept, of_use
+from weft.runtime.hop.routing import filter_rows, rows_for
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH, concat, values_of
 from weft.runtime.program.executable import ExecutableGraph
@@ -62,7 +62,7 @@ def run_hop(
             continue
         if isinstance(rule, StoreRule):
             batch, plan = concat(batches), program.stores[rule.store]
-            stored = batch if plan.per_key else of_use(program, rule.users, batch)
+            stored = batch if plan.per_key else rows_for(program, rule.users, batch)
             with outcome.failing(rule.users):
                 state.add(plan, program.starts[rule.edge], make_run(plan, stored, batch_order.number))
         elif isinstance(rule, ProbeRule):
@@ -113,4 +113,4 @@ def _riding(
             continue
         past = (BATCH,) if BATCH in batch.schema.names else ()
         slim = batch.select([*program.carried[rider], *past])
-        yield kept(slim, ~heavy_rows(values_of(batch, by), apart.rides))
+        yield filter_rows(slim, ~heavy_rows(values_of(batch, by), apart.rides))

@@ -206,7 +206,7 @@ class Found:
         stored = longs(stored_column(self.matches, self.runs, store.time))
         return np.maximum(take(self.search.newest, self.matches.probe), stored)
 
-    def gathered(self) -> pa.RecordBatch:
+    def to_batch(self) -> pa.RecordBatch:
         """The matches with the columns that are read later, by more than results."""
         step = self.search.step
         found = {name: self.column(name) for name in (*step.from_probe, *step.from_store)}

@@ -22,13 +22,13 @@ from weft.plan.schedule import LOCAL
 from weft.runtime.hop.outcome import Outcome
 from weft.runtime.hop.probe_step import Found, Heaviest, Probe, prepare
 from weft.runtime.hop.projection import finish
-from weft.runtime.hop.routing import of_use, send
+from weft.runtime.hop.routing import rows_for, send
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import concat
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import State
 
-__all__ = ["Here", "Probes", "visible"]
+__all__ = ["Here", "Probes", "visible_runs"]
 
 Here = dict[str, list[pa.RecordBatch]]  # what has arrived in a task, by edge
 
@@ -56,7 +56,7 @@ class Probes:
         if self._nobody_waits(rule):
             return
         try:
-            runs = visible(self.program, rule, self.state, self.batch_order)
+            runs = visible_runs(self.program, rule, self.state, self.batch_order)
             probe = prepare(self.program.steps[rule.edge], batch, runs, self.batch_order)
             with self._under_way(probe):
                 self._pass_on_all(rule, probe)
@@ -112,14 +112,14 @@ class Probes:
             finish(self.program, end, found, self.batch_order, self.outcome, self._heaviest)
         if not further:
             return
-        matches = found.gathered()
+        matches = found.to_batch()
         for name in further:
             edge, after = self.program.edges[name], self.program.rules[name]
             if edge.kind != LOCAL:
                 send(
                     self.program,
                     edge,
-                    of_use(self.program, after.users, matches),
+                    rows_for(self.program, after.users, matches),
                     self.batch_order,
                     self.outcome,
                 )
@@ -129,10 +129,12 @@ class Probes:
                 self.here.setdefault(name, []).append(matches)
 
 
-def visible(program: ExecutableGraph, rule: ProbeRule, state: State, batch_order: BatchOrder) -> list[Bucket]:
+def visible_runs(
+    program: ExecutableGraph, rule: ProbeRule, state: State, batch_order: BatchOrder
+) -> list[Bucket]:
     """The runs that a probe sees."""
     plan = program.stores[rule.store]
-    runs = list(state.settled(plan))
+    runs = list(state.earlier_runs(plan))
     for start in plan.node.aliases:
         if batch_order.sees(rule.start, start):
             runs += state.added(plan, start)

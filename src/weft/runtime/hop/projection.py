@@ -22,11 +22,11 @@ from weft.plan.graph import Member
 from weft.plan.rules import ResultRule
 from weft.runtime.hop.outcome import Outcome, Why, unknown
 from weft.runtime.hop.probe_step import Found
-from weft.runtime.hop.sorting import arranged
+from weft.runtime.hop.sorting import sort_results
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import full_name
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.program.window_limits import refined
+from weft.runtime.program.window_limits import refine_query_sets
 
 __all__ = ["Matches", "Tuples", "finish"]
 
@@ -69,7 +69,9 @@ def finish(
         return
     held = found.sets if isinstance(found, Found) else None
     sets = sets_of([found.column(name) for name in program.sets]) if held is None else held
-    sets = refined(program.limits[rule.edge], program.view, sets, found.column, batch_order, rule.start)
+    sets = refine_query_sets(
+        program.limits[rule.edge], program.view, sets, found.column, batch_order, rule.start
+    )
     slots = program.slots(rule.users)
     if outcome.options.only_counts(rule.users):
         for name, count in zip(rule.users, count_per_query(sets, slots).tolist(), strict=True):
@@ -114,7 +116,7 @@ def _results(
     """Results as they leave: if that is in an order, sorted, and with their keys."""
     if member.ordering is None:
         return pa.RecordBatch.from_pydict(_projected(member.query, found, rows, count))
-    keys, found, rows = arranged(member, program.view, start, found, rows, batch_order)
+    keys, found, rows = sort_results(member, program.view, start, found, rows, batch_order)
     made = _projected(member.query, found, rows, count)
     names = [f"$key{number}" for number in range(len(keys))]
     return pa.RecordBatch.from_arrays([*map(pa.array, keys), *made.values()], [*names, *made])

@@ -26,15 +26,15 @@ from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH, values_of
 from weft.runtime.program.executable import ExecutableGraph
 
-__all__ = ["kept", "of_use", "send"]
+__all__ = ["filter_rows", "rows_for", "send"]
 
 
-def kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+def filter_rows(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
     """The rows for which the mask is set."""
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def of_use(
+def rows_for(
     program: ExecutableGraph, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
 ) -> pa.RecordBatch:
     """The rows that are for any of some queries; there may be some that are for none at all."""
@@ -42,7 +42,7 @@ def of_use(
     if not program.sets or everybody or not batch.num_rows:
         return batch
     sets = sets_of([column(batch, name) for name in program.sets])
-    return kept(batch, nonempty(only(sets, program.slots(users))))
+    return filter_rows(batch, nonempty(only(sets, program.slots(users))))
 
 
 def send(

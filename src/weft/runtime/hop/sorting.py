@@ -34,7 +34,7 @@ from weft.runtime.hop.probe_step import Found
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, full, seq_name
 
-__all__ = ["InOrder", "arranged", "in_place", "key_count", "tuples_before"]
+__all__ = ["InOrder", "invert", "key_count", "sort_results", "tuples_before"]
 
 
 def key_count(ordering: Ordering) -> int:
@@ -58,7 +58,7 @@ class InOrder:
     @cached_property
     def _order(self) -> Ints:
         """Which of the matches comes when."""
-        return in_place(self.places)
+        return invert(self.places)
 
     @cached_property
     def _origins(self) -> Ints:
@@ -91,14 +91,14 @@ class InOrder:
         return pa.Array.from_buffers(kind, self.num_rows, [None, pa.py_buffer(out)])
 
 
-def in_place(order: Ints) -> Ints:
+def invert(order: Ints) -> Ints:
     """Where each row comes in an order; or, the other way round, the order in which rows come to these places."""
     places = fresh(order.size, np.int32)
     place(frozen(np.arange(order.size, dtype=np.int32)), np.arange(order.size, dtype=np.int32), order, places)
     return places
 
 
-def arranged(
+def sort_results(
     member: Member, view: View, start: str, found: Any, rows: Ints | None, batch_order: BatchOrder
 ) -> tuple[list[Longs], Any, Ints | None]:
     """The keys of results in order; what gives their columns, in order too, and of which rows."""
@@ -116,7 +116,7 @@ def arranged(
         return keys, found, rows
     keys = [take(key, order) for key in keys]
     if isinstance(found, Found):
-        return keys, InOrder(found, found.only(rows), in_place(order)), None
+        return keys, InOrder(found, found.only(rows), invert(order)), None
     return keys, found, order if rows is None else take(rows, order)
 
 

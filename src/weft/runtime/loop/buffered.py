@@ -26,7 +26,7 @@ from weft.runtime.log.checkpoint import BUCKETS
 from weft.runtime.log.values import HeldRun
 from weft.storage.storage import Memory, Storage
 
-__all__ = ["BufferedResults", "opened", "release", "written"]
+__all__ = ["BufferedResults", "read_buffered", "release", "write_buffered"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +79,7 @@ def _cut(run: pa.RecordBatch, clock: int) -> int:
     return int(np.searchsorted(longs(run.column(0)), clock, "left"))
 
 
-def opened(storage: Storage, runs: Iterable[HeldRun]) -> list[BufferedResults]:
+def read_buffered(storage: Storage, runs: Iterable[HeldRun]) -> list[BufferedResults]:
     """The runs that a manifest says wait."""
     return [BufferedResults(_read(storage, run.name).slice(run.first), run.name, run.first) for run in runs]
 
@@ -115,7 +115,7 @@ def _checksum(path: str, size: int, modified: int, inode: int) -> int:  # noqa: 
         return found
 
 
-def written(storage: Storage, number: int, waiting: Iterable[BufferedResults]) -> tuple[HeldRun, ...]:
+def write_buffered(storage: Storage, number: int, waiting: Iterable[BufferedResults]) -> tuple[HeldRun, ...]:
     """Write the runs that are in no file, under names that no other attempt has; where all of them are."""
     found = []
     for one in waiting:

@@ -24,7 +24,7 @@ from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import History
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.queries.active import ActiveQueries, Samples, changed, migrated
+from weft.runtime.queries.active import ActiveQueries, Samples, plan_again, plan_changes
 from weft.runtime.queries.changelog import Changelog, Changes
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.visibility import StateFacts
@@ -52,7 +52,7 @@ class Decider:
         """What a blueprint says; the last ones are known without reading them."""
         return self._known.get(blueprint) or ActiveQueries.read(self.log, blueprint)
 
-    def known(self, before: Manifest) -> BatchPlan | None:
+    def written_plan(self, before: Manifest) -> BatchPlan | None:
         """The plan that was written for the next batch, if one was."""
         plan = self.log.plan(before.number + 1)
         if plan is not None and plan.blueprint != self.blueprint:
@@ -112,10 +112,10 @@ class Decider:
     ) -> tuple[ActiveQueries, StateMigration] | None:
         """Other queries, or the same ones by another plan, and what becomes of the state; None: all stays as it is."""
         if changes:
-            return changed(self.active_queries, changes, self.config.decide, facts, self.samples)
+            return plan_changes(self.active_queries, changes, self.config.decide, facts, self.samples)
         if not self._sees_heavy(facts.number):
             return None
-        found = migrated(self.active_queries, self.config.decide, facts, self.samples)
+        found = plan_again(self.active_queries, self.config.decide, facts, self.samples)
         if found is not None:
             _LOG.info(
                 "heavy keys have come or gone: what is stored is laid out anew before batch %d", facts.number

@@ -15,7 +15,7 @@ from typing import Any
 from weft.ports.source import Cursor, Offer, Part, Place, Source
 from weft.runtime.log.values import BatchPlan
 
-__all__ = ["Intake", "choose"]
+__all__ = ["Intake", "choose_parts"]
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Intake:
     def chosen(self) -> dict[str, tuple[Part, ...]]:
         """What the next batch takes of what was offered."""
         offered = {name: offer.parts for name, offer in self.offers.items() if offer.parts}
-        return choose(offered, self.most_bytes)
+        return choose_parts(offered, self.most_bytes)
 
     def take(self, plan: BatchPlan) -> None:
         """The parts are in the plan of a batch: never offer them again."""
@@ -124,11 +124,11 @@ class Intake:
         self.cursors.clear()
 
 
-def choose(offered: Mapping[str, tuple[Part, ...]], most_bytes: int) -> dict[str, tuple[Part, ...]]:
+def choose_parts(offered: Mapping[str, tuple[Part, ...]], most_bytes: int) -> dict[str, tuple[Part, ...]]:
     """All that is offered or, if that is too much, about the same of every stream, but something in any case.
 
     >>> a, b = (Part({}, 10), Part({}, 10), Part({}, 10)), (Part({}, 10),)
-    >>> {name: len(parts) for name, parts in sorted(choose({"a": a, "b": b}, 30).items())}
+    >>> {name: len(parts) for name, parts in sorted(choose_parts({"a": a, "b": b}, 30).items())}
     {'a': 2, 'b': 1}
     """
     sizes = {name: sum(part.bytes for part in parts) for name, parts in offered.items()}

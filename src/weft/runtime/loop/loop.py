@@ -45,7 +45,7 @@ from weft.runtime.observe.progress import History, own_metrics, state_of
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
-from weft.runtime.queries.resume import resumed
+from weft.runtime.queries.resume import resume_from_log
 from weft.runtime.task.functions import check_registered
 
 __all__ = ["Loop"]
@@ -122,7 +122,7 @@ class Loop:
 
     def _resume(self, queries: Mapping[str, tuple[QueryRequest, Sink]], planned: BatchPlan | None) -> None:
         """The queries that ran before go on as they were; those that are new begin with the next batch."""
-        found = resumed(self.log, queries, self.config.restore, self.before)
+        found = resume_from_log(self.log, queries, self.config.restore, self.before)
         check_registered({name: one.query for name, one in found.requests.items()}, self.config.functions)
         self.decider.active_queries, self.decider.blueprint = found.active_queries, self.before.blueprint
         program = found.active_queries.program
@@ -152,7 +152,7 @@ class Loop:
     def run_next(self, *, also_empty: bool = False) -> bool:
         """Run the next batch, if there is one to run or it may be empty; whether there was."""
         began = time.perf_counter()
-        plan = self.decider.known(self.before)
+        plan = self.decider.written_plan(self.before)
         is_new = plan is None
         if plan is None:
             plan = self._plan_next(also_empty)

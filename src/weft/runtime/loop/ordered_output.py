@@ -19,14 +19,14 @@ from weft.plan.graph import Member
 from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.sorting import key_count, tuples_before
 from weft.runtime.log.values import HeldRun
-from weft.runtime.loop.buffered import BufferedResults, opened, release, written
+from weft.runtime.loop.buffered import BufferedResults, read_buffered, release, write_buffered
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import ENDED, UNKNOWN, BatchOrder
 from weft.runtime.model.watermarks import Watermarks
 from weft.storage.storage import Storage
 
-__all__ = ["Gathered", "clock_of", "gather_all", "gathered", "hold_back", "placed"]
+__all__ = ["Gathered", "clock_of", "gather_all", "gather_results", "hold_back", "number_runs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class Gathered:
         return Gathered(self.table.slice(0, 0), self.punctuations[:0])
 
 
-def gathered(
+def gather_results(
     member: Member,
     runs: Sequence[pa.RecordBatch],
     batch_order: BatchOrder,
@@ -77,12 +77,12 @@ def clock_of(member: Member, batch_order: BatchOrder, watermarks: Watermarks) ->
     """Before which time all results of a query are known: nothing that is on time can come there any more."""
     if member.name in batch_order.clocks and batch_order.clocks[member.name].now >= ENDED:
         return ENDED
-    marks = [watermarks.of(input_.stream.name) for input_ in member.query.inputs]
+    marks = [watermarks.mark_of(input_.stream.name) for input_ in member.query.inputs]
     known = [mark for mark in marks if mark is not None]
     return min(known) if len(known) == len(marks) else UNKNOWN
 
 
-def placed(
+def number_runs(
     member: Member,
     batch_order: BatchOrder,
     runs: Iterable[tuple[int, pa.RecordBatch]],
@@ -114,10 +114,10 @@ def gather_all(
         return found
     for query in queries:
         member = ran.program.members[query]
-        waiting = opened(storage, ran.before.held.get(query, ()))
+        waiting = read_buffered(storage, ran.before.held.get(query, ()))
         failed = query in ran.reports.answers.failed
         runs = [] if failed else _sorted_runs(member, progress.order, ran.reports)
-        found[query] = gathered(
+        found[query] = gather_results(
             member, runs, progress.order, ran.rows_before(query), progress.watermarks, waiting
         )
     return found
@@ -129,7 +129,7 @@ def _sorted_runs(member: Member, batch_order: BatchOrder, reports: TaskReports) 
     ordering, aliases = member.ordering, member.query.aliases
     if ordering is not None and ordering.by_arrival and len(aliases) == 1:  # read tasks gave them
         runs = [(results.sender.task, batch) for results in sent for batch in results.batches]
-        return placed(member, batch_order, runs, reports.read.counts.get(aliases[0], {}))
+        return number_runs(member, batch_order, runs, reports.read.counts.get(aliases[0], {}))
     return [batch for results in sent for batch in results.batches]
 
 
@@ -138,7 +138,7 @@ def hold_back(
 ) -> dict[str, tuple[HeldRun, ...]]:
     """Write down the results that wait, of the queries that go on; the runs that a manifest names, by query."""
     return {
-        query: written(storage, ran.number, one.waiting)
+        query: write_buffered(storage, ran.number, one.waiting)
         for query, one in ordered.items()
         if one.waiting and query not in ran.reports.answers.failed
     }

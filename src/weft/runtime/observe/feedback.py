@@ -88,7 +88,7 @@ def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches, exa
     found: Pairs = {}
     for source in graph.sources:
         rows = float(sum(b.inputs[source.alias].rows for b in metrics if source.alias in b.inputs))
-        filters, known = _heavy_words(graph, filters_of(graph.query, source.alias), exact)
+        filters, known = _split_counted(graph, filters_of(graph.query, source.alias), exact)
         rows *= math.prod(known)
         if filters and rows:
             passed = sum(_passed(graph, source.alias, batch) for batch in metrics)
@@ -96,7 +96,7 @@ def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches, exa
     return found
 
 
-def _heavy_words(
+def _split_counted(
     graph: PhysicalGraph, checked: Sequence[Expr], exact: Pairs
 ) -> tuple[list[Expr], list[float]]:
     """The conditions that were not counted one by one, and the selectivities of those that were."""

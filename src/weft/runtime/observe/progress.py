@@ -114,7 +114,7 @@ class History:
             room -= len(kept[number])
         return kept
 
-    def of(self, name: str) -> list[BatchMetrics]:
+    def batches_of(self, name: str) -> list[BatchMetrics]:
         """The batches that a query was in."""
         return [metrics for _, metrics in self.batches if name in metrics.answers]
 
@@ -179,7 +179,7 @@ def progress_of(
     name: str, active_queries: ActiveQueries, history: History, state_of: Callable[[str], float]
 ) -> QueryProgress:
     """How a query of a session that has been started is getting on."""
-    batches = history.of(name)
+    batches = history.batches_of(name)
     running = active_queries.program.members.get(name) if active_queries.program else None
     if running is not None:  # another may have had its name before
         batches = [one for one in batches if one.number >= running.first]

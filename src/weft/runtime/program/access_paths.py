@@ -28,7 +28,7 @@ from weft.plan.rules import ProbeRule
 from weft.plan.search import band_of, grid_of, timely
 from weft.runtime.model.columns import key_name
 
-__all__ = ["Access", "choose"]
+__all__ = ["Access", "choose_access"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ class Access:
         return "equality" if self.keys else "grid" if self.grid else "band" if self.limits else "theta"
 
 
-def choose(rule: ProbeRule, inside: frozenset[str], clock: str, time: Expr | None, windowed: bool) -> Access:
+def choose_access(
+    rule: ProbeRule, inside: frozenset[str], clock: str, time: Expr | None, windowed: bool
+) -> Access:
     """The access path of a probe.
 
     ``clock`` is the column that windows are checked on, ``time`` the expression that it is, if it is one, and

@@ -34,7 +34,7 @@ from weft.runtime.model.columns import (
     per_key,
     seq_name,
 )
-from weft.runtime.program.access_paths import Access, choose
+from weft.runtime.program.access_paths import Access, choose_access
 from weft.runtime.program.graph_index import GraphIndex
 from weft.runtime.program.store_plans import (
     Lifetime,
@@ -197,7 +197,7 @@ class ExecutableGraph(GraphIndex):
             bounds = self.graph.input(store.aliases[0]).event_time if len(inside) == 1 else None
             windowed = has_range(self.view_of(rule.users), inside) or clock != time
             usable = bounds if clock == time else None
-            self._access[rule.edge] = choose(rule, inside, clock, usable, windowed)
+            self._access[rule.edge] = choose_access(rule, inside, clock, usable, windowed)
         return self._access[rule.edge]
 
     def _clock(self, store: StoreNode) -> tuple[str, str]:

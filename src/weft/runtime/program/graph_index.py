@@ -61,7 +61,7 @@ class GraphIndex:
     def view_of(self, users: Users) -> View:
         """What some queries see together."""
         if users not in self._views:
-            self._views[users] = View.of([self.members[name].query for name in users])
+            self._views[users] = View.of_queries([self.members[name].query for name in users])
         return self._views[users]
 
     def slots(self, users: Users) -> tuple[int, ...]:

@@ -146,12 +146,8 @@ class SweepPlan:
     def on_one_key(self) -> bool:
         """Whether all inputs are joined on one key, without windows: then its keys can be counted."""
         stays = all(window is None for window in self.windows.values())
-        should_replan = any(join.kind in TESTS for _, join in joins(self.closing.tree))
-        return (
-            stays
-            and not should_replan
-            and all(store.node.layout.by is not None for store in self.homes.values())
-        )
+        tests = any(join.kind in TESTS for _, join in joins(self.closing.tree))
+        return stays and not tests and all(store.node.layout.by is not None for store in self.homes.values())
 
 
 def sweep_plan(member: Member, homes: Mapping[str, StorePlan], entries: Mapping[str, str]) -> SweepPlan:

@@ -22,13 +22,13 @@ from weft.plan.graph import Member
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, micros, seq_name
 
-__all__ = ["Limits", "limits_of", "refined"]
+__all__ = ["Limits", "limits_of", "refine_query_sets"]
 
 Columns = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bounds:
+class WindowBounds:
     """Sorted bounds, and the queries that allow what is no more than each."""
 
     values: Longs
@@ -39,8 +39,8 @@ class Bounds:
 class Limits:
     """Per input whose windows differ: how old its tuples may be, or how many may have come since, by query."""
 
-    ranges: Mapping[str, Bounds]
-    rows: Mapping[str, Bounds]
+    ranges: Mapping[str, WindowBounds]
+    rows: Mapping[str, WindowBounds]
 
 
 def limits_of(
@@ -50,8 +50,8 @@ def limits_of(
 
     ``stored`` says whether intermediate results are: they may have been made for others that have gone since.
     """
-    ranges: dict[str, Bounds] = {}
-    rows: dict[str, Bounds] = {}
+    ranges: dict[str, WindowBounds] = {}
+    rows: dict[str, WindowBounds] = {}
     aliases = users[0].query.aliases
     for alias in aliases if len(aliases) > 1 else ():  # a tuple alone is its own newest
         mine = {member.slot: member.query.input(alias).window for member in users}
@@ -64,8 +64,8 @@ def limits_of(
     return Limits(ranges, rows)
 
 
-def _bounds(windows: Mapping[int, Window], words: int) -> Bounds:
-    return Bounds(*thresholds({slot: _bound(window) for slot, window in windows.items()}, words))
+def _bounds(windows: Mapping[int, Window], words: int) -> WindowBounds:
+    return WindowBounds(*thresholds({slot: _bound(window) for slot, window in windows.items()}, words))
 
 
 def _bound(window: Window) -> int | None:
@@ -74,7 +74,7 @@ def _bound(window: Window) -> int | None:
     return window.count if isinstance(window, Rows) else None
 
 
-def refined(
+def refine_query_sets(
     limits: Limits, view: View, sets: Longs, of: Columns, batch_order: BatchOrder, start: str
 ) -> Longs:
     """The query-sets of results that tuples of ``start`` found; ``of`` gives the columns of the results."""

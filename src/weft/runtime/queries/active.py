@@ -28,10 +28,10 @@ __all__ = [
     "Decision",
     "ReplanTest",
     "Samples",
-    "changed",
-    "migrated",
+    "plan_changes",
+    "plan_again",
     "never",
-    "refused",
+    "find_refused",
 ]
 
 _LOG = logging.getLogger("weft")
@@ -100,7 +100,7 @@ def never(graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:  # noq
     return False
 
 
-def changed(
+def plan_changes(
     active_queries: ActiveQueries,
     changes: Changes,
     decide: Decide,
@@ -128,7 +128,7 @@ def changed(
     try:
         decision = decided(wanted)
     except Exception:
-        for name, why in refused(decided, requests, begun).items():
+        for name, why in find_refused(decided, requests, begun).items():
             _LOG.warning("query %s is refused: %s", name, why)
             gone[name], former[name] = f"refused: {why}", begun[name].fingerprint
             del wanted[name]
@@ -147,7 +147,7 @@ def changed(
     return ActiveQueries(wanted, decision.plan, program, gone, decision.fresh, former), decision.migration
 
 
-def migrated(
+def plan_again(
     active_queries: ActiveQueries, decide: Decide, facts: StateFacts, samples: Samples | None
 ) -> tuple[ActiveQueries, StateMigration] | None:
     """Plan afresh for the queries that run; None if that would scatter the heavy values that are scattered now.
@@ -171,7 +171,7 @@ def _heavy(plan: WorkloadPlan) -> set[tuple[Names, Layout]]:
     return {(store.aliases, store.layout) for store in plan.stores if store.layout.heavy}
 
 
-def refused(
+def find_refused(
     decide: Callable[[Mapping[str, QueryRequest]], object],
     requests: Mapping[str, QueryRequest],
     new: Mapping[str, QueryRequest],

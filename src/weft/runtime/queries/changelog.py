@@ -7,7 +7,7 @@ or kept until then. Safe to be used from any thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from weft.runtime.queries.request import QueryRequest
@@ -25,10 +25,6 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.begin or self.stop)
-
-    def known(self, names: Collection[str]) -> Changes:
-        """Without the stops of queries that nobody knows."""
-        return Changes(self.begin, {n: why for n, why in self.stop.items() if n in names}, self.dropped)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from weft.runtime.log.values import Manifest
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 
-__all__ = ["Restore", "Resumed", "resumed"]
+__all__ = ["Restore", "Resumed", "resume_from_log"]
 
 # Makes a sink again of what is stored of it.
 Restore = Callable[[Mapping[str, Any]], Sink]
@@ -39,7 +39,7 @@ class Resumed:
     stop: Mapping[str, str]
 
 
-def resumed(log: Checkpoint, queries: Given, restore: Restore, before: Manifest) -> Resumed:
+def resume_from_log(log: Checkpoint, queries: Given, restore: Restore, before: Manifest) -> Resumed:
     """What follows from a log whose last committed batch left ``before``.
 
     Batches that were planned and not committed are repeated as they were planned; what is asked for comes after them.

@@ -22,7 +22,7 @@ from weft.runtime.model.columns import FOREVER, full_name, micros, seq_name
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan, lifetime
 
-__all__ = ["COPIES", "FOUND", "NULLS", "StateFacts", "newcomers", "stores_of"]
+__all__ = ["COPIES", "FOUND", "NULLS", "StateFacts", "members_of_plan", "stores_of"]
 
 # `StateFacts.kept` has some entries of a store that are no columns of it:
 # the batch since which it keeps tuples whose partitioning key is NULL;
@@ -53,7 +53,7 @@ class StateFacts:
     arrived: Mapping[str, int] = field(default_factory=dict)
 
 
-def newcomers(
+def members_of_plan(
     old: ExecutableGraph | None,
     plan: WorkloadPlan,
     facts: StateFacts,
@@ -72,8 +72,8 @@ def newcomers(
     for name in sorted(queries):
         if name not in members:
             closing = plan.answer(name).closing
-            should_replan = _Asks(queries[name], name in backfill, closing, orders.get(name))
-            visibilities = _visibilities(old, plan, name, should_replan, facts) if facts.number else ()
+            newcomer = _Newcomer(queries[name], name in backfill, closing, orders.get(name))
+            visibilities = _visibilities(old, plan, name, newcomer, facts) if facts.number else ()
             past = (facts.number, visibilities, closing, name in backfill)
             began = sum(facts.arrived.get(i.stream.name, 0) for i in queries[name].inputs)
             members[name] = Member(name, queries[name], free.pop(0), *past, orders.get(name), began)
@@ -85,7 +85,7 @@ def _free_slots(taken: set[int], count: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asks:
+class _Newcomer:
     """A new query, and whether it asks for results that lie in the past."""
 
     query: Query
@@ -105,18 +105,16 @@ class _Asks:
 
 
 def _visibilities(
-    old: ExecutableGraph | None, plan: WorkloadPlan, name: str, should_replan: _Asks, facts: StateFacts
+    old: ExecutableGraph | None, plan: WorkloadPlan, name: str, newcomer: _Newcomer, facts: StateFacts
 ) -> tuple[Visibility, ...]:
     found = []
-    for alias in should_replan.query.aliases:
+    for alias in newcomer.query.aliases:
         wanted = {store.identity for store in plan.stores_of(name) if store.aliases == (alias,)}
         stores = stores_of(old, alias)
         mine = [store for store in stores if store.identity in wanted]
-        best = (
-            [_visibility(old, store, should_replan, alias, facts) for store in mine or stores] if old else []
-        )
+        best = [_visibility(old, store, newcomer, alias, facts) for store in mine or stores] if old else []
         if not best:
-            found.append(_blind(should_replan.query, alias, facts))
+            found.append(_blind(newcomer.query, alias, facts))
         else:
             found.append(_narrowest(best) if mine else min(best, key=_breadth))
     return tuple(found)
@@ -148,19 +146,19 @@ def stores_of(program: ExecutableGraph | None, alias: str) -> list[StorePlan]:
 
 
 def _visibility(
-    old: ExecutableGraph | None, store: StorePlan, should_replan: _Asks, alias: str, facts: StateFacts
+    old: ExecutableGraph | None, store: StorePlan, newcomer: _Newcomer, alias: str, facts: StateFacts
 ) -> Visibility:
     """What a new query sees in a store: the best that one of its users, whose tuples include all of it, sees."""
-    blind = _blind(should_replan.query, alias, facts)
+    blind = _blind(newcomer.query, alias, facts)
     users = [] if old is None else [old.members[name] for name in store.node.users]
-    filters = filters_of(should_replan.query, alias)
-    window = should_replan.query.input(alias).window
+    filters = filters_of(newcomer.query, alias)
+    window = newcomer.query.input(alias).window
     covering = [
         m
         for m in users
         if implied(filters_of(m.query, alias), filters) and _sees_as_far(m.query.input(alias).window, window)
     ]
-    visibilities = [_through(member, store, should_replan, alias, facts) for member in covering]
+    visibilities = [_through(member, store, newcomer, alias, facts) for member in covering]
     return min(
         (visibility for visibility in visibilities if visibility.batch < facts.number),
         key=_breadth,
@@ -176,22 +174,22 @@ def _sees_as_far(theirs: Window, mine: Window) -> bool:
 
 
 def _through(
-    member: Member, store: StorePlan, should_replan: _Asks, alias: str, facts: StateFacts
+    member: Member, store: StorePlan, newcomer: _Newcomer, alias: str, facts: StateFacts
 ) -> Visibility:
     """What a query sees of the tuples that another one has been given."""
-    base, query = member.visibility(alias), should_replan.query
+    base, query = member.visibility(alias), newcomer.query
     since = facts.kept.get(store.identity, {})
-    closing = should_replan.closing.conditions if should_replan.closing else ()
+    closing = newcomer.closing.conditions if newcomer.closing else ()
     read = [column for column in columns_of([query], alias, closing) if column.name != PRESENT]
     known = [since.get(full_name(column), facts.number) for column in read]
     known.append(since.get(FOUND, 0))
-    if should_replan.needs_numbers:
+    if newcomer.needs_numbers:
         known.append(since.get(seq_name(alias), facts.number))
-    if should_replan.needs_nulls or is_foreign(query, store.node.layout):
+    if newcomer.needs_nulls or is_foreign(query, store.node.layout):
         known.append(since.get(NULLS, facts.number))
     batch = max([base.batch, since.get(COPIES + member.name, 0), *known])
     complete = base.complete if batch == base.batch else _blind(query, alias, facts).complete
-    gone = _gone(store, should_replan, alias, facts)
+    gone = _gone(store, newcomer, alias, facts)
     if gone is None:
         return Visibility(alias, batch, base.since, complete, store.identity)
     since_when = gone if base.since is None else max(gone, base.since)
@@ -200,18 +198,18 @@ def _through(
     return Visibility(alias, batch, since_when, max(times, default=None), store.identity)
 
 
-def _gone(store: StorePlan, should_replan: _Asks, alias: str, facts: StateFacts) -> int | None:
+def _gone(store: StorePlan, newcomer: _Newcomer, alias: str, facts: StateFacts) -> int | None:
     """The clock below which a query would see tuples that may be gone; None: there were none, or it would not.
 
     What no result to come can have, one that lies in the past can.
     """
     evicted = facts.evicted.get(store.identity)
-    first = 0 if store.counted else facts.oldest.get(should_replan.query.input(alias).stream.name)
+    first = 0 if store.counted else facts.oldest.get(newcomer.query.input(alias).stream.name)
     if evicted is not None and first is not None and evicted <= first:
         return None
-    if evicted is None or store.counted or should_replan.backfill:
+    if evicted is None or store.counted or newcomer.backfill:
         return evicted
-    span, streams = _needed(should_replan, alias)
+    span, streams = _needed(newcomer, alias)
     marks = [facts.marks.get(name) for name in streams]
     known = [mark for mark in marks if mark is not None]
     if span is None or not known or len(known) < len(marks):
@@ -219,12 +217,12 @@ def _gone(store: StorePlan, should_replan: _Asks, alias: str, facts: StateFacts)
     return None if min(known) - span >= evicted else evicted
 
 
-def _needed(should_replan: _Asks, alias: str) -> tuple[int | None, Collection[str]]:
+def _needed(newcomer: _Newcomer, alias: str) -> tuple[int | None, Collection[str]]:
     """How long a query needs tuples of an input, beyond where these streams are."""
-    life = lifetime(should_replan.query, (alias,))
-    if should_replan.closing is None:
+    life = lifetime(newcomer.query, (alias,))
+    if newcomer.closing is None:
         return life.span, life.streams
-    (span,) = closed_retention(should_replan.query, should_replan.closing, (alias,))
-    spans = [None if span is None else micros(span), *((life.span,) if should_replan.closing.walked else ())]
+    (span,) = closed_retention(newcomer.query, newcomer.closing, (alias,))
+    spans = [None if span is None else micros(span), *((life.span,) if newcomer.closing.walked else ())]
     longest = None if None in spans else max(one for one in spans if one is not None)
-    return longest, {input_.stream.name for input_ in should_replan.query.inputs}
+    return longest, {input_.stream.name for input_ in newcomer.query.inputs}

@@ -84,7 +84,7 @@ class _Task:
             try:
                 found = self._step(head, parts)
             except WeftError as error:  # no further attempt would mend it
-                found = [TaskError.of(error).to_message()]
+                found = [TaskError.from_error(error).to_message()]
             except Exception as error:  # the driver decides whether to try again
                 text = "".join(traceback.format_exception(error))
                 self.channel.send(

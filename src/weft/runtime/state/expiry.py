@@ -45,7 +45,7 @@ def _dead(life: Lifetime, watermarks: Watermarks, batch_order: BatchOrder) -> in
     if life.query is not None:
         now = batch_order.clocks[life.query].now
         return None if life.span is None or now <= UNKNOWN else now - life.span
-    marks = [watermarks.of(name) for name in life.streams]
+    marks = [watermarks.mark_of(name) for name in life.streams]
     known = [mark for mark in marks if mark is not None]
     if life.span is None or len(known) < len(marks) or not known:
         return None

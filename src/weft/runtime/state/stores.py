@@ -33,7 +33,7 @@ FANOUT = 4
 class State(Protocol):
     """A partition's stores, as the interpreter sees them."""
 
-    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+    def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
         ...
 
@@ -67,7 +67,7 @@ class PartitionState:
     runs: dict[str, tuple[Bucket, ...]] = field(default_factory=dict)
     fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
 
-    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+    def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
         return self.runs.get(plan.identity, ())
 
@@ -82,7 +82,7 @@ class PartitionState:
     def commit(self, plan: StorePlan, order: Sequence[str], forget: Forget) -> None:
         """End the batch for one store: its additions become settled, what is past is forgotten."""
         added = [run for start in order for run in self.fresh.pop((plan.identity, start), ())]
-        self.runs[plan.identity] = settle(plan, (*self.settled(plan), *added), forget)
+        self.runs[plan.identity] = settle(plan, (*self.earlier_runs(plan), *added), forget)
 
 
 def make_run(plan: StorePlan, batch: pa.RecordBatch, number: int) -> Bucket:

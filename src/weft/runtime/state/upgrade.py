@@ -32,14 +32,14 @@ from weft.runtime.model.columns import BATCH, FOREVER, UNTIL, full, full_name, k
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 
-__all__ = ["past_rows", "refreshed"]
+__all__ = ["past_rows", "upgrade_run"]
 
 # The number of the batch that copies of stored tuples are given. It is before all batches, so queries that come later
 # never see a copy beside the tuple it was made of.
 COPIED = -1
 
 
-def refreshed(program: ExecutableGraph, plan: StorePlan, run: Bucket, written: int) -> Bucket:
+def upgrade_run(program: ExecutableGraph, plan: StorePlan, run: Bucket, written: int) -> Bucket:
     """A run as a program needs it: with its columns and orders, and with the queries that came since it was written.
 
     ``written`` is the batch in which that was. A run that has all of this already is given back as it is.

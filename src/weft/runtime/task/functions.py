@@ -17,7 +17,7 @@ from weft.logical.query import Query
 from weft.logical.schema import DataType
 from weft.logical.user_functions import UserFunction, user_functions
 
-__all__ = ["PackedFunction", "check_registered", "loaded"]
+__all__ = ["PackedFunction", "callable_functions", "check_registered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PackedFunction:
     data: bytes | Callable[..., Any]
 
 
-def loaded(functions: Mapping[str, bytes | Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+def callable_functions(functions: Mapping[str, bytes | Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """The functions, by name."""
     return {name: _Lazy(name, data) if isinstance(data, bytes) else data for name, data in functions.items()}
 

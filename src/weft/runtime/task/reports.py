@@ -285,7 +285,7 @@ class TaskError(EncodedReport):
     hint: str | None = None
 
     @classmethod
-    def of(cls, error: WeftError) -> TaskError:
+    def from_error(cls, error: WeftError) -> TaskError:
         """An error that a task met."""
         return cls(type(error).__name__, error.message, error.hint)
 

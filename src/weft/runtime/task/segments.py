@@ -22,7 +22,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.expiry import forgettable
 from weft.runtime.state.stores import Forget, settle
-from weft.runtime.state.upgrade import refreshed
+from weft.runtime.state.upgrade import upgrade_run
 from weft.runtime.task.messages import Message
 from weft.runtime.task.reports import AddedRun, StoreRuns
 from weft.storage.storage import LocalDisk, Memory, Storage
@@ -46,7 +46,7 @@ class FileState:
         default_factory=dict, init=False
     )  # by id, while a run is held
 
-    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+    def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
         if self.fills is not None:
             return ()
@@ -74,7 +74,7 @@ class FileState:
             if last == hop and (self.fills is None or plan.identity in self.fills):
                 additions = [run for start in batch_order.order for run in self.added(plan, start)]
                 forget = Forget() if self.fills is not None else forgettable(plan, marks, batch_order)
-                kept = settle(plan, (*self.settled(plan), *additions), forget)
+                kept = settle(plan, (*self.earlier_runs(plan), *additions), forget)
                 runs = tuple(RunFile(self._name(run), run.bounds) for run in kept)
                 yield StoreRuns(plan.identity, self.partition, runs).to_message(self.partition)
 
@@ -135,7 +135,7 @@ class Shelf:
         """A run as the queries of a program need it."""
         known = self._fresh.get(name)
         if known is None or known[0] is not program:
-            known = program, refreshed(program, plan, self.open(name), written_in(name))
+            known = program, upgrade_run(program, plan, self.open(name), written_in(name))
             self._fresh[name] = known
         return known[1]
 

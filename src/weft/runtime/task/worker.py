@@ -39,7 +39,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration, edges_for
 from weft.runtime.state.upgrade import past_rows
 from weft.runtime.task.exchange import Sender, SentParcel
-from weft.runtime.task.functions import loaded
+from weft.runtime.task.functions import callable_functions
 from weft.runtime.task.job import Job
 from weft.runtime.task.messages import Message
 from weft.runtime.task.outlet import TaskOutlet, failures
@@ -78,11 +78,11 @@ _TASKS = itertools.count()
 def read_task(job: Job, task: int, pieces: Iterable[Piece]) -> Iterator[Message]:
     """Read parts of streams, admit their tuples and send them on their ways."""
     began = perf_counter()
-    with calling(loaded(job.setup.functions)):
+    with calling(callable_functions(job.setup.functions)):
         try:
             yield from _Reading(job, task).run(pieces)
         except WeftError as error:
-            yield TaskError.of(error).to_message()
+            yield TaskError.from_error(error).to_message()
     yield Seconds(0, perf_counter() - began).to_message()
 
 
@@ -153,11 +153,11 @@ class _Reading:
 
 def past_task(job: Job, task: int) -> Iterator[Message]:
     """Read what a partition has stored of the inputs that a boundary needs, and send it on its ways once more."""
-    with calling(loaded(job.setup.functions)):
+    with calling(callable_functions(job.setup.functions)):
         try:
             yield from _past(job, task)
         except WeftError as error:
-            yield TaskError.of(error).to_message()
+            yield TaskError.from_error(error).to_message()
 
 
 def _past(job: Job, task: int) -> Iterator[Message]:
@@ -237,11 +237,11 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
         if not _taken(arrived, hop, message):
             yield message
     run = _past_hop if job.boundary else _hop
-    with calling(loaded(job.setup.functions)) as calls:
+    with calling(callable_functions(job.setup.functions)) as calls:
         try:
             yield from run(job, arrived, hop, partition)
         except WeftError as error:
-            yield TaskError.of(error).to_message()
+            yield TaskError.from_error(error).to_message()
         yield from failures(partition, calls.failed)
     yield Seconds(hop, perf_counter() - began).to_message(partition)
 
