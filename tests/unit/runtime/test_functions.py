@@ -31,7 +31,7 @@ from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.state.stores import PartitionState
-from weft.runtime.task.functions import check_registered, callable_functions
+from weft.runtime.task.functions import callable_functions, check_registered
 from weft.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
 from weft.testing import reference_join
