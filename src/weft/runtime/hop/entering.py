@@ -1,6 +1,7 @@
 """Tuples that enter a graph: new ones of an input, and stored ones that are run through it once more.
 
-Guarantees: a tuple goes where some query it is for wants it. What new tuples are like is sampled on the way.
+Guarantees: a tuple is sent over an edge iff some query that it is for uses the edge. The values and query-sets of new
+tuples are sampled on the way, in some of the batches.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def route_input(
     options: HopOptions | None = None,
     dealt: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Tuples of an input, as `weft.runtime.hop.admit` admits them, filtered and sent on their ways.
+    """Filter tuples of an input, as `weft.runtime.hop.admit` admits them, and send them over the edges of the source.
 
-    ``dealt`` says how many tuples have been dealt out before to the partitions of each store: the next one goes on.
+    ``dealt`` says how many tuples have been dealt out to the partitions of each store before; dealing goes on there.
     """
     outcome = Outcome(options)
     if batch_order.partitions > 1 and batch_order.number % heavy.EVERY == 0 and batch.num_rows:
@@ -64,7 +65,7 @@ def route_stored(
     options: HopOptions,
     dealt: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Stored tuples of an input, as `weft.runtime.state.upgrade` gives them, sent on their ways once more."""
+    """Send stored tuples of an input, as `weft.runtime.state.upgrade` gives them, over the source's edges again."""
     outcome = Outcome(options)
     _leave(program, alias, batch, batch_order, outcome, dealt or {})
     return outcome.with_calls(current())
@@ -78,7 +79,7 @@ def _leave(
     outcome: Outcome,
     dealt: Mapping[str, int],
 ) -> None:
-    """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
+    """Send tuples over the edges of an input's source; those that no query wants go only to stores that count them."""
     counted = program.counts_per_key(alias)
     for edge in program.leaving(alias):
         rule = program.rules[edge.name]
@@ -100,7 +101,7 @@ def _leave(
 def _with_sets(
     program: ExecutableGraph, alias: str, batch: pa.RecordBatch, outcome: Outcome
 ) -> pa.RecordBatch:
-    """The tuples with the queries that want them, if there are many."""
+    """The tuples with their query-sets, by the filters of all queries, if tuples carry query-sets."""
     if program.sets:
         index, failed = program.filters[alias], dict[int, FunctionError]()
         sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows, failed)

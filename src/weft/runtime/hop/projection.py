@@ -1,7 +1,7 @@
 """Results made of matches.
 
-Guarantees: a result goes to just those queries it is for (design, D7), with the columns each of them selects, sorted if
-they leave in an order. A query for which that fails is not answered; the others are.
+Guarantees: a result goes to just those queries that it is for (design, D7), with the columns that each of them selects;
+results of a query with an order are sorted. A query for which that raises an error fails, and the others go on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Matches", "Tuples", "finish"]
 
 
 class Matches(Protocol):
-    """Combinations of tuples of which results are made."""
+    """Matches of which results are made; ``column`` gives a column of all of them, or of some rows."""
 
     @property
     def num_rows(self) -> int: ...
@@ -42,7 +42,7 @@ class Matches(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuples:
-    """Tuples of one input as results."""
+    """Tuples of one input as matches, for queries of one input."""
 
     batch: pa.RecordBatch
 
@@ -63,7 +63,7 @@ def finish(
     outcome: Outcome,
     why: Why = unknown,
 ) -> None:
-    """Give matches as results to every query they are for; ``why`` says what made them so many."""
+    """Give matches as results to every query they are for; ``why`` finds the key that made them so many."""
     if not program.sets:
         _give(program, rule, rule.users[0], found, None, batch_order, outcome, why)
         return
@@ -100,7 +100,7 @@ def _give(
         outcome.give(
             name, _results(program, program.members[name], rule.start, found, rows, count, batch_order)
         )
-    except Exception as error:  # it is this query's, and the others go on
+    except Exception as error:  # only this query fails; the others go on
         outcome.failed[name] = error
 
 
@@ -113,7 +113,7 @@ def _results(
     count: int,
     batch_order: BatchOrder,
 ) -> pa.RecordBatch:
-    """Results as they leave: if that is in an order, sorted, and with their keys."""
+    """Results with the columns that a query selects; if it has an order, sorted, with their sort keys in front."""
     if member.ordering is None:
         return pa.RecordBatch.from_pydict(_projected(member.query, found, rows, count))
     keys, found, rows = sort_results(member, program.view, start, found, rows, batch_order)
