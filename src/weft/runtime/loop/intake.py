@@ -96,7 +96,7 @@ class Intake:
         return parts + 4 * -(-size // max(1, self.most_bytes)) + 1
 
     def has_released(self, target: Mapping[str, int]) -> bool:
-        """Whether at least so many parts of every stream are committed, or all that are left, since some may be gone."""
+        """Whether at least so many parts of every stream are committed, or all that are left: some may be gone."""
         return all(self._has_released(name, count) for name, count in target.items())
 
     def _has_released(self, name: str, count: int) -> bool:

@@ -37,7 +37,7 @@ _QUERIES = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # With more than 32 files in a batch, Spark would start a job to list them, which takes a second or more.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Checkpoints are on a mounted file system and under Weft's lock; the default manager would start a process per file.
+    # Checkpoints are on a mounted file system under Weft's lock; the default manager would start a process per file.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
