@@ -127,7 +127,7 @@ class Planner:
         from weft.runtime.program.executable import ExecutableGraph  # which load the kernels
         from weft.runtime.queries.active import Decision
         from weft.runtime.queries.migration import StateMigration, migration_between
-        from weft.runtime.queries.visibility import newcomers
+        from weft.runtime.queries.visibility import members_of_plan
 
         if active_queries.plan is None and facts.number == 0 and samples is None:
             start = self.start_plan(requests)
@@ -142,7 +142,7 @@ class Planner:
         self._remember(planned.results)
         backfill = [n for n, one in requests.items() if one.backfill and n not in active_queries.requests]
         orders = {name: one.ordering for name, one in requests.items() if one.ordering is not None}
-        members = newcomers(before, planned.plan, facts, backfill, orders)
+        members = members_of_plan(before, planned.plan, facts, backfill, orders)
         tracked = facts.number > 0 or len(requests) > 1
         graph = lower_workload(planned.plan, members, tracked=tracked, ranked=planned.ranks)
         migration = migration_between(before, ExecutableGraph(graph), backfill)

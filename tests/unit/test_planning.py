@@ -14,7 +14,14 @@ from weft.errors import PlanError
 from weft.logical.canonical import canonical
 from weft.planning import Planner
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.queries.active import ActiveQueries, Decision, Samples, changed, migrated, refused
+from weft.runtime.queries.active import (
+    ActiveQueries,
+    Decision,
+    Samples,
+    find_refused,
+    plan_again,
+    plan_changes,
+)
 from weft.runtime.queries.changelog import Changes
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
@@ -104,7 +111,7 @@ def test_of_new_queries_only_those_that_cannot_be_planned_are_refused() -> None:
         if "q1" in wanted or {"q2", "q3"} <= wanted.keys():
             raise PlanError(f"too much with {max(wanted)}")
 
-    assert refused(decide, old, new) == {"q1": "too much with q1", "q3": "too much with q3"}
+    assert find_refused(decide, old, new) == {"q1": "too much with q1", "q3": "too much with q3"}
 
 
 class TestWhateverIsThrown:
@@ -142,7 +149,7 @@ class TestWhateverIsThrown:
         """Separate plans would lay out all that is stored anew, for no gain."""
         planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), requests("v.x < 5", "w.x < 5")
         now = active_queries(planner(ActiveQueries(), many, StateFacts()), many)
-        assert migrated(now, planner, StateFacts(number=1), None) is None
+        assert plan_again(now, planner, StateFacts(number=1), None) is None
         assert "cannot be planned again, and go on as they are: KeyError: 4" in caplog.text
 
     def test_what_fails_alone_too_is_an_error(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -164,7 +171,7 @@ class TestWhateverIsThrown:
             return planner(before, wanted, *more)
 
         changes = Changes({"q1": many["q1"]}, {})
-        after, _ = changed(now, changes, decide, StateFacts(number=1), None)
+        after, _ = plan_changes(now, changes, decide, StateFacts(number=1), None)
         assert after.requests.keys() == {"q0"}
         assert after.stopped == {"q1": "refused: ZeroDivisionError: what a surprise"}
         assert "query q1 is refused" in caplog.text
@@ -182,7 +189,7 @@ class TestWhateverIsThrown:
             raise KeyError(4)
 
         changes = Changes({"q2": many["q2"]}, {"q1": "stopped"})
-        after, migration = changed(now, changes, decide, StateFacts(number=1), None)
+        after, migration = plan_changes(now, changes, decide, StateFacts(number=1), None)
         assert (after.requests, after.plan, after.program) == (now.requests, now.plan, now.program)
         assert (after.stopped, migration.reads) == ({"q2": "refused: KeyError: 4"}, ())
         assert "go on by the plan they have" in caplog.text

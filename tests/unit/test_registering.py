@@ -197,13 +197,15 @@ def test_builtins_have_any_number_of_arguments_where_they_do_not_say() -> None:
 def test_a_function_is_taken_as_it_is_when_it_is_registered() -> None:
     """Two workers that disagree because one began later."""
     from weft.function_registration import pack_function
-    from weft.runtime.task.functions import loaded
+    from weft.runtime.task.functions import callable_functions
 
     limit = 1
 
     def large(value: Any) -> Any:
         return pc.greater(value, limit)
 
-    made: Callable[..., Any] = loaded({"large": pack_function("large", large, "boolean").data})["large"]
+    made: Callable[..., Any] = callable_functions({"large": pack_function("large", large, "boolean").data})[
+        "large"
+    ]
     limit = 100
     assert made(pc.add([5], 0)).to_pylist() == [True]

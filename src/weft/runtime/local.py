@@ -1,6 +1,6 @@
-"""The executor in this process: no JVM, no processes, no bytes (design, D10).
+"""The executor `local`, which runs all tasks in this process, without a JVM (design, D10).
 
-Guarantees: the same tasks as on Spark, one after the other; a parcel is the batch itself.
+Guarantees: the same tasks as on Spark run one after the other; a parcel is the batch itself and never becomes bytes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class LocalExecutor:
     name: str = field(default="local", init=False)
 
     def start(self, setup: Setup) -> None:
-        """Nothing to get ready."""
+        """Do nothing: there is nothing to get ready."""
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
-        """Run one batch."""
+        """Run one batch, or the job at its boundary, and return the messages for the driver."""
         if job.boundary:
             sent = [message for task in range(self.partitions) for message in past_task(job, task)]
         else:
@@ -44,4 +44,4 @@ class LocalExecutor:
         return sent
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

@@ -26,7 +26,7 @@ from weft.runtime.hop.limits import LIMIT, PORTION_BYTES
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
-from weft.runtime.loop.buffered import BufferedResults, opened
+from weft.runtime.loop.buffered import BufferedResults, read_buffered
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.driver import DEFAULT
@@ -74,7 +74,7 @@ class _Partition:
     loop: Loop
     number: int
 
-    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+    def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of a store, oldest first."""
         runs = self.loop.before.runs_of(plan.identity, self.number)
         shelf, program = shelf_of(self.loop.log.storage), self.loop.active_queries.program
@@ -160,7 +160,7 @@ class LocalRunner:
     def waiting(self) -> dict[str, list[BufferedResults]]:
         """Results that are held back, by query."""
         storage = self.loop.log.storage
-        return {name: opened(storage, runs) for name, runs in self.loop.before.held.items()}
+        return {name: read_buffered(storage, runs) for name, runs in self.loop.before.held.items()}
 
     @property
     def punctuations(self) -> dict[str, Punctuations]:

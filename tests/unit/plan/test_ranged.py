@@ -19,7 +19,7 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.plan.rules import Edge, ProbeRule
 from weft.plan.schedule import ALL, SPAN
-from weft.runtime.program.access_paths import choose
+from weft.runtime.program.access_paths import choose_access
 from weft.stats.statistics import Statistics
 from weft.testing import reference_join
 from weft.testing.local import LocalRunner
@@ -123,7 +123,7 @@ def test_the_most_selective_band_is_searched() -> None:
 def test_explain_and_the_runtime_search_alike() -> None:
     planned = _session().query("SELECT r.id FROM r, s WHERE r.x BETWEEN s.x - 1 AND s.x + 1 AND r.y < s.y")
     for rule in planned.graph.probes("s"):
-        access = choose(rule, frozenset({"r"}), "r.$time", None, False)
+        access = choose_access(rule, frozenset({"r"}), "r.$time", None, False)
         assert f"order of {access.stored[0]}" in planned.explain()
 
 

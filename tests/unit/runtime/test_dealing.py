@@ -50,7 +50,7 @@ def test_partitions_differ_by_one_tuple() -> None:
         right = w(*((0, n, "", float(second)) for n in range(rng.randint(0, 3))))
         runner.process({"v": left, "w": right})
         for plan in runner.program.stores.values():
-            held = [sum(run.bounds.rows for run in state.settled(plan)) for state in runner.states]
+            held = [sum(run.bounds.rows for run in state.earlier_runs(plan)) for state in runner.states]
             assert max(held) - min(held) <= 1
     assert sum(runner.dealt.values()) > 2 * PARTITIONS
 

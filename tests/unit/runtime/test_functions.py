@@ -31,7 +31,7 @@ from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.state.stores import PartitionState
-from weft.runtime.task.functions import check_registered, loaded
+from weft.runtime.task.functions import callable_functions, check_registered
 from weft.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
 from weft.testing import reference_join
@@ -264,7 +264,7 @@ def test_queries_of_a_checkpoint_need_their_functions() -> None:
 
 def test_what_cannot_be_made_in_a_worker_says_so() -> None:
     """An import error without the name of the function."""
-    runner = LocalRunner(opened().query(NEAR).graph, functions=loaded({"near": b"no pickle"}))
+    runner = LocalRunner(opened().query(NEAR).graph, functions=callable_functions({"near": b"no pickle"}))
     data = tables(np.random.default_rng(3), 0, 1)
     with pytest.raises(FunctionError, match="function near cannot be made in a worker: UnpicklingError"):
         runner.process({name: data[name] for name in "vw"})

@@ -20,7 +20,7 @@ from weft.plan.lower import lower
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
 from weft.runtime.loop.deliver import deliver
-from weft.runtime.loop.ordered_output import Gathered, gathered, placed
+from weft.runtime.loop.ordered_output import Gathered, gather_results, number_runs
 from weft.runtime.loop.query_sinks import Output
 from weft.runtime.loop.task_reports import Answered
 from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
@@ -61,9 +61,9 @@ def test_what_read_tasks_number_for_themselves_gets_its_place() -> None:
     """Task 0 read 10 tuples, and 6 came in earlier batches: blocks of 4 go on from there."""
     member = replace(ALONE.members[0], began=100)
     batch_order = BatchOrder(1, ("a",), 2, {"a": Count(106, 30)})
-    runs = placed(member, batch_order, [(1, run_of([0, 1, 7])), (0, run_of([2, 9]))], {0: 10, 1: 20})
+    runs = number_runs(member, batch_order, [(1, run_of([0, 1, 7])), (0, run_of([2, 9]))], {0: 10, 1: 20})
     assert [run.column(0).to_pylist() for run in runs] == [[4, 4, 5], [2, 3]]
-    found = gathered(member, runs, batch_order, 3, Watermarks())
+    found = gather_results(member, runs, batch_order, 3, Watermarks())
     assert found.table["id"].to_pylist() == [2, 9, 0, 1, 7]
     assert found.punctuations.rows.tolist() == [3, 4, 5, 7, 8]
     assert found.punctuations.marks.tolist() == [8, 12, 16, 20, 36]
@@ -122,7 +122,7 @@ def test_clocks_say_when_everything_may_leave() -> None:
     graph = graph_of(PAIR, EVENT, a="ts", b="ts")
     assert clocks(graph, Watermarks({"a": 7, "b": 9}), {}, ended=False)["query"].now == 7
     batch_order = BatchOrder(0, ("a", "b"), 1, clocks=clocks(graph, Watermarks(), {}, ended=True))
-    assert gathered(graph.members[0], [], batch_order, 0, Watermarks()).punctuations[0].rows == 0
+    assert gather_results(graph.members[0], [], batch_order, 0, Watermarks()).punctuations[0].rows == 0
     assert isinstance(batch_order.clocks["query"], Clock)
 
 
@@ -143,7 +143,7 @@ def test_a_query_that_failed_has_no_results_and_one_that_counts_has_no_order() -
     """Its sink is told of the batch all the same."""
     member = ALONE.members[0]
     batch_order = BatchOrder(0, ("a",), 1, {"a": Count(0, 3)})
-    found: Gathered = gathered(member, [run_of([0, 1])], batch_order, 0, Watermarks())
+    found: Gathered = gather_results(member, [run_of([0, 1])], batch_order, 0, Watermarks())
     kept: Any = to_memory()
     kept.open(found.table.schema)
     deliver(Output.to(kept), "q", 0, Answered(failed={"q": "why"}), found)

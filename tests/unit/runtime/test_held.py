@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.runtime.loop.buffered import BufferedResults, opened, release, written
+from weft.runtime.loop.buffered import BufferedResults, read_buffered, release, write_buffered
 from weft.storage.storage import LocalDisk
 
 BATCH = st.tuples(st.lists(st.lists(st.integers(0, 20), max_size=6), max_size=3), st.integers(0, 12))
@@ -59,16 +59,16 @@ def test_files_are_written_once_and_read_from_where_they_are(tmp_path: Path) -> 
     """A run that stays is not written again; a replay finds what the batch before left."""
     storage = LocalDisk(tmp_path)
     _, held = release([], [run_of([1, 5, 9], 0)], 0)
-    first = written(storage, 3, held)
+    first = write_buffered(storage, 3, held)
     assert [(run.first, run.rows, run.time) for run in first] == [(0, 3, 1)]
     for _ in range(2):
-        leaving, staying = release(opened(storage, first), [run_of([7], 3)], 6)
+        leaving, staying = release(read_buffered(storage, first), [run_of([7], 3)], 6)
         assert [run.column(1).to_pylist() for run in leaving] == [[0, 1]]
-        second = written(storage, 4, staying)
+        second = write_buffered(storage, 4, staying)
         assert sum(run.rows for run in second) == 2
-    last, nothing = release(opened(storage, second), [], 100)
+    last, nothing = release(read_buffered(storage, second), [], 100)
     assert [n for run in last for n in run.column(1).to_pylist()] == [3, 2]
     assert not nothing
-    _, still = release(opened(storage, first), [], 6)
-    assert written(storage, 5, still)[0].name == first[0].name
+    _, still = release(read_buffered(storage, first), [], 6)
+    assert write_buffered(storage, 5, still)[0].name == first[0].name
     assert not list(tmp_path.rglob("*.tmp"))

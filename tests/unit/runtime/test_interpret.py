@@ -38,7 +38,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+    def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """What the manifest lists: nothing, since this is the first batch."""
         return [read(path) for path in sorted(self.folder.glob(f"settled-{plan.name}-*"))]
 

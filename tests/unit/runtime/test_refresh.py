@@ -20,7 +20,7 @@ from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import make_run
-from weft.runtime.state.upgrade import past_rows, refreshed
+from weft.runtime.state.upgrade import past_rows, upgrade_run
 
 STORE = OLD.stores["v"]
 
@@ -53,13 +53,13 @@ def seen(batch: pa.RecordBatch, program_: ExecutableGraph, slot: int) -> list[An
 def test_a_run_that_is_as_it_should_be_is_the_same_object() -> None:
     """Its file stays, and nothing is computed."""
     one = run((1, 0))
-    assert refreshed(OLD, STORE, one, 1) is one
+    assert upgrade_run(OLD, STORE, one, 1) is one
 
 
 def test_a_newcomer_is_in_the_sets_of_what_its_filter_lets_pass() -> None:
     """And those who were there stay in."""
     new = beside(BELOW.format(3), Visibility("v", 0))
-    found = refreshed(new, new.stores["v"], run((1, 0), (4, 0), (2, 0)), 1)
+    found = upgrade_run(new, new.stores["v"], run((1, 0), (4, 0), (2, 0)), 1)
     assert seen(found.batch, new, 1) == [1, 2]
     assert seen(found.batch, new, 0) == [1, 2, 4]
 
@@ -74,21 +74,21 @@ def test_a_newcomer_sees_no_more_than_its_sight() -> None:
         (Visibility("v", 5), []),
     ):
         new = beside(BELOW.format(4), visibility)
-        assert seen(refreshed(new, new.stores["v"], rows, 2).batch, new, 1) == expected, visibility
+        assert seen(upgrade_run(new, new.stores["v"], rows, 2).batch, new, 1) == expected, visibility
 
 
 def test_a_run_written_since_it_came_knows_it() -> None:
     """Its rows were filtered when they came."""
     new = beside(BELOW.format(3), Visibility("v", 0))
     rows = run((1, 0), number=6, of=new)
-    assert seen(refreshed(new, new.stores["v"], rows, 6).batch, new, 1) == []
+    assert seen(upgrade_run(new, new.stores["v"], rows, 6).batch, new, 1) == []
 
 
 def test_a_place_that_is_taken_again_is_empty_first() -> None:
     """Rows of the one who had it before are not the newcomer's."""
     member = Member("new", query(BELOW.format(3)), 0, 5, (Visibility("v", 5),))
     new = program(pairs(stored("v"), stored("w"), new=BELOW.format(3)), member)
-    assert seen(refreshed(new, new.stores["v"], run((1, 0), (2, 0)), 1).batch, new, 0) == []
+    assert seen(upgrade_run(new, new.stores["v"], run((1, 0), (2, 0)), 1).batch, new, 0) == []
 
 
 def test_a_column_that_was_not_kept_is_null() -> None:
@@ -98,7 +98,7 @@ def test_a_column_that_was_not_kept_is_null() -> None:
     columns = {"w.vid": pa.array([1]), "w.ts": times([0]), BATCH: pa.array([1]), OLD.sets[0]: pa.array([1])}
     plan = OLD.stores["w"]
     kept = {name: columns.get(name, pa.array([0])) for name in plan.columns}
-    found = refreshed(new, new.stores["w"], make_run(plan, pa.RecordBatch.from_pydict(kept), 1), 1)
+    found = upgrade_run(new, new.stores["w"], make_run(plan, pa.RecordBatch.from_pydict(kept), 1), 1)
     assert found.batch.column("w.s").to_pylist() == [None]
     assert set(found.batch.schema.names) >= set(new.stores["w"].columns)
 

@@ -25,7 +25,7 @@ from weft.runtime.queries.migration import (
     kept_after,
     migration_between,
 )
-from weft.runtime.queries.visibility import NULLS, StateFacts, newcomers
+from weft.runtime.queries.visibility import NULLS, StateFacts, members_of_plan
 from weft.testing.local import LocalRunner
 
 V, W = "v partitioned by v.vid", "w partitioned by w.vid"
@@ -34,7 +34,7 @@ NEWEST = {"v": 90, "w": 80}
 
 def joined(found: WorkloadPlan, old: ExecutableGraph | None, facts: StateFacts) -> dict[str, Member]:
     """The members of a new plan."""
-    return {member.name: member for member in newcomers(old, found, facts)}
+    return {member.name: member for member in members_of_plan(old, found, facts)}
 
 
 def facts_of(old: ExecutableGraph, **given: dict[str, int]) -> StateFacts:

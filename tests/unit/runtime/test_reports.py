@@ -63,7 +63,7 @@ EXAMPLES: list[Report] = [
     Seconds(2, 0.25),
     FailedQuery("q", "OSError: no room"),
     FailedQuery.because_of("q", FunctionError("near fails", hint="mend it")),
-    TaskError.of(StateError("0-run is damaged", hint="restore it")),
+    TaskError.from_error(StateError("0-run is damaged", hint="restore it")),
 ]
 
 
@@ -103,10 +103,10 @@ def test_what_is_no_report_is_refused_by_name(target: str) -> None:
 
 def test_errors_come_out_as_what_they_were() -> None:
     """Whoever catches a `StateError` gets one; an error of SQL's has no text to show, and is a `WeftError`."""
-    (error,) = TaskReports.from_reports([TaskError.of(StateError("lost", hint="look"))]).errors
+    (error,) = TaskReports.from_reports([TaskError.from_error(StateError("lost", hint="look"))]).errors
     assert (type(error), error.message, error.hint) == (StateError, "lost", "look")
     wrong = SqlError("what?", text="SELECT", start=0, end=6)
-    assert type(TaskError.of(wrong).error) is WeftError
+    assert type(TaskError.from_error(wrong).error) is WeftError
 
 
 texts = st.text(max_size=5)

@@ -23,7 +23,7 @@ def test_a_watermark_is_the_newest_time_less_the_lateness(pair: PhysicalGraph) -
     """And it never falls."""
     marks = Watermarks().advance(connected_streams([pair]), {"v": 10 * SECOND, "w": 7 * SECOND}, 0)
     assert marks.marks == {"v": 8 * SECOND, "w": 7 * SECOND}
-    assert marks.advance(connected_streams([pair]), {"v": 5 * SECOND}, 0).of("v") == 8 * SECOND
+    assert marks.advance(connected_streams([pair]), {"v": 5 * SECOND}, 0).mark_of("v") == 8 * SECOND
 
 
 def test_without_event_time_the_watermark_is_the_arrival() -> None:
@@ -37,8 +37,8 @@ def test_an_idle_source_does_not_hold_the_others_back() -> None:
     streams = connected_streams([graph(PAIR, v="2 seconds", idle_after="30 seconds")])
     marks = Watermarks().advance(streams, {"v": 10 * SECOND, "w": 1 * SECOND}, 0)
     still = marks.advance(streams, {"v": 50 * SECOND}, 30 * SECOND)
-    assert still.of("w") == 1 * SECOND
-    assert still.advance(streams, {"v": 60 * SECOND}, 31 * SECOND).of("w") == 58 * SECOND
+    assert still.mark_of("w") == 1 * SECOND
+    assert still.advance(streams, {"v": 60 * SECOND}, 31 * SECOND).mark_of("w") == 58 * SECOND
 
 
 def test_a_source_without_event_time_is_never_idle() -> None:

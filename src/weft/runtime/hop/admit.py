@@ -1,9 +1,9 @@
-"""Tuples as they enter: typed, timed, numbered.
+"""Admission of tuples: they get typed columns, a time and, where they are counted, a number.
 
-Guarantees: what is admitted has the columns the query reads, of the types the stream declares, under the names of
-`weft.runtime.model.columns`; a time; and, where the query counts the input's tuples, a number. A tuple without an
-event time has no place in time, and is set aside; a tuple behind its watermark is late, and set aside unless late
-ones are to be joined. Numbers are given to what remains, before any filter of the query.
+Guarantees: an admitted tuple has the columns that queries read, of the types the stream declares, under the names of
+`weft.runtime.model.columns`; a time; and, where the input's tuples are counted, a number. A tuple of a stream with
+event time that has none is set aside; a tuple behind its watermark is late, and set aside unless the stream wants late
+tuples to be joined. The remaining tuples are numbered before any filter of a query.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ __all__ = ["Admitted", "admit", "numbered", "renumbered"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admitted:
-    """Tuples of an input, how many were set aside, and the first and the last time among them."""
+    """Admitted tuples of an input, how many were set aside because they were late or had no time, and their bounds.
+
+    ``oldest`` and ``newest`` are the first and the last time of the admitted tuples; None if there are none.
+    """
 
     batch: pa.RecordBatch
     late: int = 0
@@ -48,7 +51,7 @@ def admit(
     now: int = 0,
     watermark: int | None = None,
 ) -> Admitted:
-    """The tuples of an input that take part; ``now`` is their arrival time, for streams without event time."""
+    """Admit tuples of an input; ``now`` is the time that they get if the stream has no event time."""
     input_ = program.graph.input(alias)
     read = {full_name(item): _typed(data, item) for item in program.source(alias).columns}
     event_time, name = input_.event_time, program.view.times[alias]
@@ -72,7 +75,7 @@ def _timed(batch: pa.RecordBatch, name: str, watermark: int | None, untimed: int
 
 
 def numbered(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    """The tuples with their numbers, if their window counts them; ``first`` came before."""
+    """The tuples with numbers from ``first`` on, if tuples of the input are counted; else as they are."""
     if alias not in program.counted:
         return batch
     return batch.append_column(
@@ -81,7 +84,7 @@ def numbered(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, first:
 
 
 def renumbered(alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    """Numbered tuples with numbers that begin so much later; a batch that carries none stays as it is."""
+    """The tuples with ``first`` added to their numbers; a batch without numbers stays as it is."""
     place = batch.schema.get_field_index(seq_name(alias))
     if place < 0:
         return batch

@@ -29,14 +29,14 @@ from weft.runtime.state.stores import State
 
 __all__ = ["Census", "TooMany", "count_keys"]
 
-TOLD = 5  # keys with too many results, of a batch in a partition
+REPORTED_KEYS = 5  # at most so many keys with too many results are reported per batch and partition
 
 Arrivals = Mapping[str, list[pa.RecordBatch]]  # by input
 
 
 @dataclass(frozen=True, slots=True)
 class TooMany:
-    """A key, and how many tuples of every input it would have."""
+    """A key with too many results, and how many tuples of every input would have it."""
 
     key: str
     counts: Mapping[str, int]
@@ -44,7 +44,11 @@ class TooMany:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What a batch brought in a partition: new keys, keys that became complete, tuples set aside and some of why."""
+    """What a batch brought in a partition.
+
+    ``seen`` is how many keys are new, ``complete`` how many became complete, and ``aside`` how many tuples were set
+    aside because their keys have too many results; ``too_many`` are some of these keys.
+    """
 
     seen: int = 0
     complete: int = 0
@@ -55,7 +59,10 @@ class Census:
 def count_keys(
     program: ExecutableGraph, plan: SweepPlan, arrived: Arrivals, state: State, limit: int
 ) -> tuple[Census, dict[str, list[pa.RecordBatch]]]:
-    """The census of what arrives for the inputs of a query, and what of it is not set aside."""
+    """Count the keys of tuples that arrive for a query; return the census and the tuples that are not set aside.
+
+    A key may have no more than ``limit`` results.
+    """
     names = [alias for alias, batches in arrived.items() if batches]
     own = {a: np.concatenate([own_rows(program, plan, b) for b in arrived[a]]) for a in names}
     values = {
@@ -77,7 +84,11 @@ def count_keys(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Distinct:
-    """The different keys among some columns; per column the number of every row's key, -1 where it has none."""
+    """The different keys among some columns.
+
+    ``values`` are the keys, ``keys`` the same prepared for a probe, and ``places`` has, for each column, the number of
+    every row's key in ``values``; -1 where it is NULL or not for the query.
+    """
 
     values: Any
     keys: Keys
@@ -113,7 +124,7 @@ def _stored(
 ) -> Longs:
     """How many tuples of each key an input has from earlier batches."""
     order, counts = by_hash(store.key), keys.none()
-    for run in state.settled(store):
+    for run in state.earlier_runs(store):
         if run.bounds.rows:
             counts += _in_run(program, plan, keys, run, order)
     return counts
@@ -140,7 +151,7 @@ def _census(
     after = np.all([before[a] + kept[a] > 0 for a in plan.homes], axis=0)
     too_many = tuple(
         TooMany(str(keys.values[int(n)]), {a: int(before[a][n] + came[a][n]) for a in plan.homes})
-        for n in np.flatnonzero(large)[:TOLD]
+        for n in np.flatnonzero(large)[:REPORTED_KEYS]
     )
     aside = sum(int(count[large].sum()) for count in came.values())
     return Census(int((now & ~seen).sum()), int((after & ~full).sum()), aside, too_many)
@@ -153,7 +164,10 @@ def _without(
     places: Longs | None,
     large: Mask,
 ) -> list[pa.RecordBatch]:
-    """The batches without what is set aside: not there, or not for the query."""
+    """The batches without what is set aside.
+
+    Rows that are set aside are removed or, if tuples carry query-sets, no longer have this query in theirs.
+    """
     if places is None:
         return batches
     aside = (places >= 0) & large[np.maximum(places, 0)]

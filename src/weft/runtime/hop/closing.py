@@ -1,13 +1,13 @@
 """Closing rows of queries with outer, semi and anti joins, in one partition (design, section 3).
 
 Guarantees: a row leaves once, in the first batch in which its tuples and the partners that semi joins ask for are there
-and no partner can come for what it misses; never earlier, so none is taken back. Which rows leave is a function of the
-stores, of the clocks before the batch and in it (`BatchOrder.clocks`) and of the batch's number: there is nothing to
-remember, so a replay, a restart and another plan give the same. Of a query that is probed for, rows that miss nothing
-are left to its probes.
+and no partner can come any more for what it misses. It never leaves earlier, so no row is ever taken back. Which rows
+leave is a function of the stores, of the clocks before the batch and in it (`BatchOrder.clocks`) and of the batch's
+number. No other state is kept, so a replay, a restart and another plan give the same rows. If the query is also
+executed by probes, these find the rows that miss nothing, and only the others are closed here.
 
-What a batch costs depends on what it brings and what it closes: only tuples whose partners, or whose end, this batch
-decides are looked at, with those that share their key.
+The cost of a batch depends on what it brings and what it closes: it looks only at tuples that it brought or whose wait
+ends in it, and at those that share a key with them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def close_rows(
     partition: int,
     portion: int = PORTION_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a query that leave in this batch, as it selects them, in portions of about so many bytes."""
+    """The rows of a query that leave in this batch, with the columns it selects, in portions of about so many bytes."""
     clock = batch_order.clocks[plan.member.name]
     if (plan.everywhere and partition) or not plan.has_to_do(clock):
         return
@@ -76,20 +76,24 @@ def _width(held: _Held) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Held:
-    """What a partition has of an input: runs, which of their rows are for the query, how many runs are new."""
+    """What a partition holds of an input.
+
+    ``runs`` are the runs of its store, and ``mine`` says which of their rows are for the query. The first ``old`` runs
+    are of earlier batches, the others of this one.
+    """
 
     store: StorePlan
     runs: Sequence[Bucket]
     mine: Sequence[Mask]
-    old: int  # runs of earlier batches; the others are of this one
+    old: int
 
     @classmethod
     def of(
         cls, program: ExecutableGraph, plan: SweepPlan, store: StorePlan, alias: str, state: State
     ) -> _Held:
-        settled = list(state.settled(store))
-        runs = [*settled, *state.added(store, alias)]
-        return cls(store, runs, [own_rows(program, plan, run.batch) for run in runs], len(settled))
+        earlier_runs = list(state.earlier_runs(store))
+        runs = [*earlier_runs, *state.added(store, alias)]
+        return cls(store, runs, [own_rows(program, plan, run.batch) for run in runs], len(earlier_runs))
 
     def times(self, run: Bucket) -> Longs:
         return longs(column(run.batch, self.store.time))
@@ -105,7 +109,7 @@ def own_rows(program: ExecutableGraph, plan: SweepPlan, batch: pa.RecordBatch) -
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Which tuples have to be looked at."""
+    """The choice of the tuples that a batch has to look at."""
 
     plan: SweepPlan
     held: Mapping[str, _Held]
@@ -113,7 +117,7 @@ class _Choice:
     batch_order: BatchOrder
 
     def chosen(self) -> dict[str, Sequence[Mask]] | None:
-        """Per input the rows of its runs; None if nothing is decided in this batch."""
+        """For each input, the rows of its runs to look at; None if no row can leave in this batch."""
         whole = {alias: one.mine for alias, one in self.held.items()}
         if self._all:
             return whole
@@ -127,14 +131,14 @@ class _Choice:
 
     @property
     def _all(self) -> bool:
-        """Whether the batch decides on everything: it is the last one, or the first of a query that wants the past."""
+        """Whether all tuples have to be looked at: in the last batch, and in the first of a query with backfill."""
         member = self.plan.member
         return self.clock.now >= ENDED or (member.backfill and self.batch_order.number == member.first)
 
     def _seeds(self, alias: str) -> Masks:
-        """The tuples that this batch decides on: those whose wait for partners ends in it, and those it brought.
+        """The tuples by which rows may leave in this batch: those whose wait for partners ends, and those it brought.
 
-        The latter are left out where probes find the rows that they make.
+        The latter are left out where probes find all rows that they make.
         """
         one, probed = self.held[alias], self.plan.closing.walked and alias not in self.plan.completing
         waits = {w for (_, name), w in self.plan.waits.items() if name == alias and w is not None}
@@ -154,7 +158,7 @@ class _Choice:
         return found
 
     def _sharing(self, keyed: Sequence[str], seeds: Mapping[str, Masks]) -> dict[str, Masks]:
-        """The tuples that have a key of one of the seeds, and the seeds that have none."""
+        """The tuples that share a key with one of the seeds, and the seeds whose key is NULL."""
         values = [
             taken(column(run.batch, self.held[alias].store.key), np.flatnonzero(mask).astype(np.int32))
             for alias in keyed
@@ -176,13 +180,17 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Picked:
-    """Tuples of an input, numbered run by run."""
+    """Chosen tuples of an input, numbered run by run.
+
+    ``rows`` are the chosen rows of each run, ``firsts`` the number of the first of them, and last the number of all.
+    The first ``old`` runs are of earlier batches.
+    """
 
     store: StorePlan
     runs: Sequence[Bucket]
     rows: Sequence[Ints]
-    firsts: Longs  # the number of each run's first
-    old: int  # runs of earlier batches
+    firsts: Longs
+    old: int
 
     @classmethod
     def of(cls, held: _Held, masks: Sequence[Mask]) -> _Picked:
@@ -195,12 +203,12 @@ class _Picked:
         return int(self.firsts[-1])
 
     def numbers(self, name: str) -> Longs:
-        """A column of times or whole numbers, of all of them."""
+        """A column of times or whole numbers for all chosen tuples."""
         parts = [take(longs(column(run.batch, name)), rows) for run, rows in self._filled()]
         return np.concatenate(parts) if parts else full(0, 0)
 
     def arrived(self, number: int) -> Longs:
-        """The batches in which they came; if the store does not say, whether it is this one or one before."""
+        """The batches in which the tuples came; where the store does not keep that, -1 for all earlier ones."""
         if BATCH in self.store.columns:
             return self.numbers(BATCH)
         arrived = full(self.count, number)
@@ -208,7 +216,7 @@ class _Picked:
         return arrived
 
     def column(self, item: Column) -> Any:
-        """A column of all of them."""
+        """A column for all chosen tuples."""
         parts = [taken(column(run.batch, full_name(item)), rows) for run, rows in self._filled()]
         return _joined(parts, item)
 
@@ -216,7 +224,7 @@ class _Picked:
         return ((run, rows) for run, rows in zip(self.runs, self.rows, strict=True) if rows.size)
 
     def some(self, item: Column, numbers: Longs) -> Any:
-        """A column of some of them, by number; NULL where that is -1."""
+        """A column for the tuples of these numbers; NULL where a number is -1."""
         order = np.argsort(numbers, kind="stable")
         ordered = numbers[order]
         cuts = np.searchsorted(ordered, self.firsts)
@@ -253,7 +261,7 @@ def _read(exprs: Iterable[Expr]) -> list[Column]:
 def _leaving(
     plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: Clock, batch_order: BatchOrder
 ) -> Mask:
-    """Which rows are there and final in this batch, and were not before it."""
+    """Which rows leave: those that are complete or final by the clock of this batch, and were not before it."""
     member = plan.member
     before = (rows.arrived < batch_order.number) & (rows.final < clock.before)
     leaving: Mask = (rows.final < clock.now) & ~before
@@ -266,7 +274,7 @@ def _leaving(
 
 
 def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mask:
-    """Which rows can have had no partner that was forgotten before the query came."""
+    """Which rows are so new that no partner of theirs can have been forgotten before the query came."""
     complete = max((s.complete for s in plan.member.visibilities if s.complete is not None), default=None)
     provable = np.ones(len(rows), np.bool_)
     if complete is None:
@@ -283,7 +291,7 @@ def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mas
 def _selected(
     plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], leaving: Longs
 ) -> pa.RecordBatch | None:
-    """The columns of the result for those rows that fulfil the conditions on all of them."""
+    """The result's columns for the leaving rows that fulfil the WHERE conditions; None if there are none."""
     where = plan.closing.where
     if where:
         condition = conjunction(where)

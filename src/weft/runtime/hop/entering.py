@@ -1,6 +1,7 @@
 """Tuples that enter a graph: new ones of an input, and stored ones that are run through it once more.
 
-Guarantees: a tuple goes where some query it is for wants it. What new tuples are like is sampled on the way.
+Guarantees: a tuple is sent over an edge iff some query that it is for uses the edge. The values and query-sets of new
+tuples are sampled on the way, in some of the batches.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from weft.plan.rules import ResultRule, StoreRule
 from weft.plan.schedule import LOCAL, SHUFFLE
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.projection import Tuples, finish
-from weft.runtime.hop.routing import kept, of_use, send
+from weft.runtime.hop.routing import filter_rows, rows_for, send
 from weft.runtime.hop.sampling import SAMPLED, count_values, sample_query_sets
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import full_name
@@ -39,9 +40,9 @@ def route_input(
     options: HopOptions | None = None,
     dealt: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Tuples of an input, as `weft.runtime.hop.admit` admits them, filtered and sent on their ways.
+    """Filter tuples of an input, as `weft.runtime.hop.admit` admits them, and send them over the edges of the source.
 
-    ``dealt`` says how many tuples have been dealt out before to the partitions of each store: the next one goes on.
+    ``dealt`` says how many tuples have been dealt out to the partitions of each store before; dealing goes on there.
     """
     outcome = Outcome(options)
     if batch_order.partitions > 1 and batch_order.number % heavy.EVERY == 0 and batch.num_rows:
@@ -64,7 +65,7 @@ def route_stored(
     options: HopOptions,
     dealt: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Stored tuples of an input, as `weft.runtime.state.upgrade` gives them, sent on their ways once more."""
+    """Send stored tuples of an input, as `weft.runtime.state.upgrade` gives them, over the source's edges again."""
     outcome = Outcome(options)
     _leave(program, alias, batch, batch_order, outcome, dealt or {})
     return outcome.with_calls(current())
@@ -78,14 +79,14 @@ def _leave(
     outcome: Outcome,
     dealt: Mapping[str, int],
 ) -> None:
-    """Send tuples on their ways; those that nobody wants go no further than where they are counted."""
+    """Send tuples over the edges of an input's source; those that no query wants go only to stores that count them."""
     counted = program.counts_per_key(alias)
     for edge in program.leaving(alias):
         rule = program.rules[edge.name]
         if not outcome.options.uses(edge.name):
             continue
         stays = counted and isinstance(rule, StoreRule)
-        some = batch if stays else of_use(program, rule.users, batch, also_empty=counted)
+        some = batch if stays else rows_for(program, rule.users, batch, also_empty=counted)
         with outcome.failing(rule.users):
             if edge.kind == SHUFFLE and isinstance(rule, StoreRule):
                 store = program.stores[rule.store].identity
@@ -100,7 +101,7 @@ def _leave(
 def _with_sets(
     program: ExecutableGraph, alias: str, batch: pa.RecordBatch, outcome: Outcome
 ) -> pa.RecordBatch:
-    """The tuples with the queries that want them, if there are many."""
+    """The tuples with their query-sets, by the filters of all queries, if tuples carry query-sets."""
     if program.sets:
         index, failed = program.filters[alias], dict[int, FunctionError]()
         sets = index.query_sets(_named(batch, program.source(alias).columns), batch.num_rows, failed)
@@ -115,13 +116,13 @@ def _with_sets(
 def _wanted(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, outcome: Outcome) -> pa.RecordBatch:
     """The tuples that some query wants."""
     if program.sets:
-        return kept(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
+        return filter_rows(batch, nonempty(sets_of([column(batch, name) for name in program.sets])))
     filters = filters_of(program.graph.query, alias)
     if not filters:
         return batch
     named = _named(batch, columns(conjunction(filters)))
     try:
-        return kept(batch, passing_rows(filters, named, batch.num_rows))
+        return filter_rows(batch, passing_rows(filters, named, batch.num_rows))
     except FunctionError as error:
         outcome.fail([program.graph.members[0].name], error)
         return batch.slice(0, 0)

@@ -1,10 +1,11 @@
 """One hop of a graph in one partition (design, D10).
 
 Guarantees: pure but for the additions to the state it is given. Rules run in the order of the graph, so a store has
-this batch's additions before it is probed. A probe on behalf of an input sees every settled run, and this batch's
-additions made by inputs that come before it in the driver order, and so finds each result exactly once: on behalf
-of its last tuple (design, D5). A tuple whose key is NULL goes nowhere, since it joins nothing. Where there are many
-queries, a tuple goes where some query it is for wants it, and a result to just those it is for (design, D7).
+this batch's additions before it is probed. A probe on behalf of an input sees every run of earlier batches, and this
+batch's additions made by inputs that come before it in the driver order, and so finds each result exactly once: on
+behalf of its last tuple (design, D5). A tuple whose key is NULL is not sent, since it joins nothing, except to stores
+from which rows are closed. Where there are many queries, a tuple is sent over an edge iff some query that it is for
+uses the edge, and a result goes to just those queries that it is for (design, D7).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from weft.runtime.hop.census import count_keys
 from weft.runtime.hop.closing import close_rows
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.probing import Here, Probes
-from weft.runtime.hop.routing import kept, of_use
+from weft.runtime.hop.routing import filter_rows, rows_for
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH, concat, values_of
 from weft.runtime.program.executable import ExecutableGraph
@@ -42,7 +43,7 @@ def run_hop(
     options: HopOptions | None = None,
     partition: int = 0,
 ) -> Outcome:
-    """Apply the rules of a hop to what arrived in a partition; beyond the last hop there is nothing to do."""
+    """Apply the rules of a hop to what arrived in a partition; a hop after the graph's last one has no rules."""
     outcome = Outcome(options)
     closes = hop == CLOSING and not outcome.options.at_boundary
     here: Here = {edge: list(batches) for edge, batches in arrived.items() if batches}
@@ -62,7 +63,7 @@ def run_hop(
             continue
         if isinstance(rule, StoreRule):
             batch, plan = concat(batches), program.stores[rule.store]
-            stored = batch if plan.per_key else of_use(program, rule.users, batch)
+            stored = batch if plan.per_key else rows_for(program, rule.users, batch)
             with outcome.failing(rule.users):
                 state.add(plan, program.starts[rule.edge], make_run(plan, stored, batch_order.number))
         elif isinstance(rule, ProbeRule):
@@ -74,7 +75,7 @@ def run_hop(
 
 
 def _count(program: ExecutableGraph, here: Here, state: State, outcome: Outcome) -> None:
-    """Count the keys of queries on one key, and set aside what would give too many results."""
+    """Count the keys of queries on one key, and set tuples aside whose keys would have too many results."""
     for sweep in program.sweeps:
         if sweep.on_one_key:
             arrived = {alias: here[edge] for alias, edge in sweep.entries.items() if here.get(edge)}
@@ -105,7 +106,11 @@ def _close(
 def _riding(
     program: ExecutableGraph, rider: str, stored: Sequence[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What rides on an edge that stores: all of it, or all whose value is light; the source sends the others."""
+    """The tuples that are piggybacked on those that an edge brings to a store.
+
+    These are all of them or, if a value decides the partition, those whose value is not heavy: the source sends the
+    others.
+    """
     by, apart = program.edges[rider].by, program.heavy(rider)
     for batch in stored:
         if by is None:
@@ -113,4 +118,4 @@ def _riding(
             continue
         past = (BATCH,) if BATCH in batch.schema.names else ()
         slim = batch.select([*program.carried[rider], *past])
-        yield kept(slim, ~heavy_rows(values_of(batch, by), apart.rides))
+        yield filter_rows(slim, ~heavy_rows(values_of(batch, by), apart.rides))

@@ -1,7 +1,7 @@
 """What a hop gives: parcels for later hops, results of queries, figures.
 
-Guarantees: a query that cannot be answered fails alone, and gives nothing from then on. Results are made of matches in
-`weft.runtime.hop.projection`.
+Guarantees: a query that cannot be answered fails alone, and gives no results from then on. Results are made of matches
+in `weft.runtime.hop.projection`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from weft.stats.heavy import Counted
 
 __all__ = ["HopOptions", "Outcome", "Outlet", "Parcel", "StepCount", "Why", "too_many_results", "unknown"]
 
-# Says what made the results of a query so many, if that is known.
+# Finds the key that made the results of a query so many, if that is known.
 Why = Callable[[], "Heaviest | None"]
 
 
 def unknown() -> None:
-    """It is not known what made results so many."""
+    """A `Why` that knows no such key."""
     return
 
 
@@ -42,7 +42,10 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class StepCount:
-    """How many tuples a probe had, and how many matches it found; ``copies`` of them were sent beyond one of each."""
+    """How many tuples probed over an edge, and how many matches they found.
+
+    ``copies`` is how many times tuples with a heavy value were sent beyond the first: they probe everywhere.
+    """
 
     edge: str
     probes: int
@@ -54,11 +57,11 @@ class Outlet(Protocol):
     """Takes what a hop gives as it is found, so that a task need not hold all of it (design, D14)."""
 
     def send(self, parcel: Parcel) -> None:
-        """A batch for another partition, or for a later hop."""
+        """Take a batch for another partition, or for a later hop."""
         ...
 
     def give(self, query: str, rows: pa.RecordBatch) -> None:
-        """Results of a query; what this raises stops the query, and no other."""
+        """Take results of a query; an error raised here stops the query, and no other."""
         ...
 
 
@@ -98,7 +101,10 @@ class HopOptions:
 class Outcome:
     """What a hop gives in one partition: parcels for later hops, results by query, and what its probes did.
 
-    A query in ``failed`` could not be answered. ``sent`` and ``results`` are empty if there is an outlet for them.
+    ``sent`` are the parcels and ``results`` the results; both are empty if there is an outlet for them. ``counts`` is
+    how many results each query has, and ``closed`` how many of them are closed rows. A query in ``failed`` could not be
+    answered. ``census`` is of the keys of queries on one key, ``sample`` of query-sets, and ``heavy`` of values;
+    ``calls`` counts what users' functions did. ``dealt`` counts the tuples that were dealt out to partitions, by store.
     """
 
     def __init__(self, options: HopOptions | None = None) -> None:
@@ -106,60 +112,63 @@ class Outcome:
         self.sent: list[Parcel] = []
         self.results: dict[str, list[pa.RecordBatch]] = {}
         self.counts: dict[str, int] = {}
-        self.closed: dict[str, int] = {}  # how many of these closed a row
-        self.census: dict[str, Census] = {}  # of the keys of queries on one key
-        self.sample: dict[str, int] = {}  # how many of some tuples have which query-set
-        self.heavy: list[Counted] = []  # how often some tuples have which key
+        self.closed: dict[str, int] = {}
+        self.census: dict[str, Census] = {}
+        self.sample: dict[str, int] = {}
+        self.heavy: list[Counted] = []
         self.failed: dict[str, Exception] = {}
-        self.calls = CallCounts()  # of users' functions
-        self.dealt: dict[str, int] = {}  # how many tuples were dealt out, by store
-        self._dealt: dict[str, int] = {}  # the same of what probes found, by edge
+        self.calls = CallCounts()
+        self.dealt: dict[str, int] = {}
+        self._dealt: dict[str, int] = {}  # how many matches of probes were dealt out, by edge
         self._steps: dict[str, StepCount] = {}
 
     @property
     def steps(self) -> list[StepCount]:
-        """What probes did, by edge; of one that came in portions, the sum."""
+        """What probes did, one entry per edge, summed over portions."""
         return list(self._steps.values())
 
     def tally(self, edge: str, *, probes: int = 0, matches: int = 0, copies: int = 0) -> None:
-        """A probe did this, too."""
+        """Add to the counts of a probe."""
         old = self._steps.get(edge, StepCount(edge, 0, 0))
         self._steps[edge] = StepCount(edge, old.probes + probes, old.matches + matches, old.copies + copies)
 
     def fail(self, names: Iterable[str], error: Exception) -> None:
-        """Queries cannot be answered."""
+        """Note that queries cannot be answered, because of an error."""
         for name in names:
             self.failed.setdefault(name, error)
 
     @contextmanager
     def failing(self, names: Iterable[str]) -> Iterator[None]:
-        """A part of a hop; if a function fails in it, these queries cannot be answered, and the others go on."""
+        """A context in which an error of a user's function fails these queries, and the others go on."""
         try:
             yield
         except FunctionError as error:
             self.fail(names, error)
 
     def send(self, parcel: Parcel) -> None:
-        """A batch goes on its way."""
+        """Pass a parcel to the outlet, or keep it if there is none."""
         if self.options.outlet is None:
             self.sent.append(parcel)
         else:
             self.options.outlet.send(parcel)
 
     def deal(self, edge: str, rows: int, first: int) -> int:
-        """Where to go on dealing out so many rows over an edge, whose first row began with partition ``first``."""
+        """Note that so many more rows are dealt out over an edge, and return the partition to begin with.
+
+        ``first`` is the partition that the first row of the hop goes to.
+        """
         before = self._dealt.get(edge, 0)
         self._dealt[edge] = before + rows
         return first + before
 
     def close(self, name: str, rows: pa.RecordBatch) -> None:
-        """Rows of a query that are closed."""
+        """Give rows of a query that are closed as results."""
         if self.count(name, rows.num_rows):
             self.closed[name] = self.closed.get(name, 0) + rows.num_rows
             self.give(name, rows)
 
     def count(self, name: str, rows: int, why: Why = unknown) -> bool:
-        """Whether so many more results of a query are wanted; they are counted."""
+        """Count so many more results of a query, and return whether they are wanted; a query with too many fails."""
         if not rows or name in self.failed or not self.options.wants(name):
             return False
         self.counts[name] = self.counts.get(name, 0) + rows
@@ -170,7 +179,7 @@ class Outcome:
         return True
 
     def give(self, name: str, rows: pa.RecordBatch) -> None:
-        """Results of a query, which have been counted; they are dropped if only their number is asked for."""
+        """Pass on results of a query, which have been counted; they are dropped if only their number is asked for."""
         if name in self.options.counting:
             return
         if self.options.outlet is None:
@@ -179,7 +188,7 @@ class Outcome:
             self.options.outlet.give(name, rows)
 
     def with_calls(self, calls: Calls) -> Outcome:
-        """The same, with what users' functions did while it was made; queries for which one failed are not answered."""
+        """Add what users' functions did in the hop, fail the queries for which one failed, and return the outcome."""
         self.calls = calls.take_counts()
         for name, error in calls.take_failed().items():
             self.fail([name], error)
@@ -187,7 +196,7 @@ class Outcome:
 
 
 def too_many_results(name: str, limit: int, heaviest: Heaviest | None = None) -> QueryError:
-    """Why a query is stopped that gives too many results in a batch."""
+    """The error of a query that gives too many results in a batch."""
     culprit = "" if heaviest is None else f"; the most come of {heaviest}"
     return QueryError(
         f"query {name} gives more than {limit:,} results in one batch{culprit}",

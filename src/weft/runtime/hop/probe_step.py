@@ -1,8 +1,8 @@
 """One probe, executed on whole batches.
 
-Guarantees: the matches of a batch with the runs it is given, each once. They come in portions of bounded size (design,
-D14), so that what a probe holds does not grow with what it finds; where they are few, they come at once. Row numbers
-first, columns last, and of those only what is read later (design, D9).
+Guarantees: a probe finds the matches of a batch with the runs it is given, each once. They come in portions of bounded
+size (design, D14), so that the memory of a probe does not grow with its matches. A match is first two row numbers; its
+columns are made last, and only those that are read later (design, D9).
 """
 
 from __future__ import annotations
@@ -32,17 +32,21 @@ __all__ = ["Found", "Heaviest", "Probe", "prepare"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """A batch that is about to probe the runs it may see; ``rows`` are those of it that do, None: all."""
+    """A batch that is about to probe the runs it may see.
+
+    ``rows`` are the rows of the batch that probe, because they are for a query of the step; None if all of them do.
+    ``tuples`` is how many these are. ``search`` is None if there is nothing to be found.
+    """
 
     step: Step
     batch: pa.RecordBatch
     rows: Ints | None
     runs: Sequence[Bucket]
     tuples: int
-    search: Search | None  # None: there is nothing to be found
+    search: Search | None
 
     def count(self) -> int | None:
-        """How many matches there are, where ranges tell it; None: their pairs have to be looked at."""
+        """How many matches there are, if ranges of an index say so; None if pairs have to be looked at."""
         if self.search is None:
             return 0
         if self.step.sets or self.step.store.per_key is not None:
@@ -77,7 +81,7 @@ class Probe:
         return int(8 + stored + self.batch.nbytes // self.batch.num_rows)
 
     def heaviest(self) -> Heaviest | None:
-        """The probe tuple that the most stored tuples have the key of; None where there is no key."""
+        """The key of the probe tuple with the most stored tuples of its key; None if the probe has no key."""
         search = self.search
         if search is None or search.keys is None:
             return None
@@ -103,7 +107,7 @@ class Heaviest:
 
 
 def prepare(step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], batch_order: BatchOrder) -> Probe:
-    """A probe of the rows of a batch that are for any of its queries."""
+    """Prepare a probe with the rows of a batch that are for any query of the step."""
     runs = [run for run in runs if run.bounds.rows]
     rows, probes = _of_use(step, batch)
     search = Search(step, probes, batch_order) if probes.num_rows and runs else None
@@ -111,7 +115,7 @@ def prepare(step: Step, batch: pa.RecordBatch, runs: Sequence[Bucket], batch_ord
 
 
 def _of_use(step: Step, batch: pa.RecordBatch) -> tuple[Ints | None, pa.RecordBatch]:
-    """The rows that are for any of the step's queries, if not all, and what is searched by of them."""
+    """The rows that are for any query of the step, None if all are; and of these, the columns that the search reads."""
     if not step.sets or not batch.num_rows:
         return None, batch
     sets = sets_of([column(batch, name) for name in step.sets])
@@ -127,7 +131,9 @@ def _of_use(step: Step, batch: pa.RecordBatch) -> tuple[Ints | None, pa.RecordBa
 class Found:
     """The matches of a probe: row numbers, from which columns are made when something reads them (design, D9).
 
-    ``rows`` says which rows of the batch the probe tuples of the matches are; None: they are numbered alike.
+    ``matches`` are numbers of probe tuples and of rows in the ``runs``. ``rows`` says which row of the batch each probe
+    tuple is; None if they have the same numbers. ``sets`` are the query-sets of the matches, if tuples carry them.
+    ``ranks`` are the ranks of the stored tuples, where tuples are counted per key (`weft.runtime.state.counting`).
     """
 
     search: Search
@@ -142,11 +148,11 @@ class Found:
 
     @property
     def num_rows(self) -> int:
-        """How many there are."""
+        """How many matches there are."""
         return len(self.matches)
 
     def shared(self) -> Found | None:
-        """Those that are for some query, with the queries they are for."""
+        """The matches whose two tuples are for a common query, with their query-sets; None if there are none."""
         step, matches = self.search.step, self.matches
         sets = np.empty((len(step.sets), len(matches)), np.int64)
         for word, name in enumerate(step.sets):
@@ -163,7 +169,7 @@ class Found:
         return replace(self, matches=kept, sets=np.ascontiguousarray(sets[:, : splits[-1]]))
 
     def recent(self) -> Found | None:
-        """Those whose stored tuple is among the last of its key that the probe sees."""
+        """The matches whose stored tuple is among the last of its key that the probe sees; None if there are none."""
         (alias,) = self.search.step.store.node.aliases
         window = per_key(self.search.view, alias)
         if window is None:
@@ -188,17 +194,20 @@ class Found:
         return stored_column(matches, self.runs, name)
 
     def _number(self, ranks: Longs) -> Any:
-        """The numbers that tuples counted per key would have if no others had come since: so windows are told alike."""
+        """The numbers that tuples counted per key would have if only tuples of their key had come since.
+
+        With these, `weft.runtime.program.window_limits` checks windows that count per key like any other `ROWS` window.
+        """
         search = self.search
         (alias,) = search.step.store.node.aliases
         return pa.array(search.batch_order.arrived(alias, search.step.rule.start) - ranks)
 
     def only(self, rows: Ints | None) -> Matches:
-        """All matches, or some of them, given by ascending numbers."""
+        """All matches, or those of the given numbers, which ascend."""
         return self.matches if rows is None else _only(self.matches, rows)
 
     def origins(self, matches: Matches) -> Ints:
-        """The rows of the batch that matches are of."""
+        """The rows of the batch that the probe tuples of matches are."""
         return matches.probe if self.rows is None else take(self.rows, matches.probe)
 
     def _newest(self) -> Longs:
@@ -206,8 +215,8 @@ class Found:
         stored = longs(stored_column(self.matches, self.runs, store.time))
         return np.maximum(take(self.search.newest, self.matches.probe), stored)
 
-    def gathered(self) -> pa.RecordBatch:
-        """The matches with the columns that are read later, by more than results."""
+    def to_batch(self) -> pa.RecordBatch:
+        """The matches as a batch, with the columns that later hops and steps read."""
         step = self.search.step
         found = {name: self.column(name) for name in (*step.from_probe, *step.from_store)}
         if MAX in step.hidden:
@@ -232,6 +241,6 @@ class Found:
 
 
 def _only(matches: Matches, rows: Ints) -> Matches:
-    """Some of the matches, given by ascending numbers."""
+    """The matches of the given numbers, which ascend."""
     splits = np.searchsorted(rows, np.asarray(matches.splits)).tolist()
     return Matches(take(matches.probe, rows), take(matches.stored, rows), tuple(splits))

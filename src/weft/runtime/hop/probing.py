@@ -1,10 +1,10 @@
 """The probes of one hop in one partition, portion by portion.
 
-Guarantees: what `weft.runtime.hop.interpret` says of probes. Neither what arrives for a probe nor what it finds is
-held at once (design, D14): a portion of matches becomes results, leaves for other partitions and goes through the
-probes that follow in the same task before the next one is made. The exception is a probe of a store that this hop
-still adds to: its tuples wait for that, and so do those that are stored. Matches that are only counted are not made
-where ranges say how many they are.
+Guarantees: what `weft.runtime.hop.interpret` says of probes. Neither all that arrives for a probe nor all that it finds
+is held at once (design, D14): a portion of matches becomes results, leaves for other partitions and goes through the
+probes that follow in the same task before the next portion is made. There are two exceptions: matches that probe a
+store which this hop still adds to wait for that, and matches that are to be stored in this partition wait for their
+rule. Matches that are only counted are not made where ranges of an index say how many they are.
 """
 
 from __future__ import annotations
@@ -22,20 +22,24 @@ from weft.plan.schedule import LOCAL
 from weft.runtime.hop.outcome import Outcome
 from weft.runtime.hop.probe_step import Found, Heaviest, Probe, prepare
 from weft.runtime.hop.projection import finish
-from weft.runtime.hop.routing import of_use, send
+from weft.runtime.hop.routing import rows_for, send
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import concat
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import State
 
-__all__ = ["Here", "Probes", "visible"]
+__all__ = ["Here", "Probes", "visible_runs"]
 
 Here = dict[str, list[pa.RecordBatch]]  # what has arrived in a task, by edge
 
 
 @dataclass
 class Probes:
-    """The probes of a hop; ``here`` is what waits for its rules, ``later`` the stores that are still added to."""
+    """The probes of a hop.
+
+    ``here`` are the batches in the task that wait for their rule, by edge. ``later`` are the stores that rules still to
+    run add to; the caller removes them as their rules run.
+    """
 
     program: ExecutableGraph
     state: State
@@ -48,7 +52,7 @@ class Probes:
     )  # the probes that are under way, the first one first
 
     def run(self, rule: ProbeRule, batches: Sequence[pa.RecordBatch]) -> None:
-        """Probe with what has arrived, and pass the matches on: within the task, or to another."""
+        """Probe with batches that have arrived, and pass the matches on, within the task or to others."""
         for batch in _joined(batches, self.outcome.options.limits.portion_bytes):
             self._probe(rule, batch)
 
@@ -56,7 +60,7 @@ class Probes:
         if self._nobody_waits(rule):
             return
         try:
-            runs = visible(self.program, rule, self.state, self.batch_order)
+            runs = visible_runs(self.program, rule, self.state, self.batch_order)
             probe = prepare(self.program.steps[rule.edge], batch, runs, self.batch_order)
             with self._under_way(probe):
                 self._pass_on_all(rule, probe)
@@ -64,7 +68,7 @@ class Probes:
             self.outcome.fail(rule.users, error)
 
     def _pass_on_all(self, rule: ProbeRule, probe: Probe) -> None:
-        """Pass on what a probe finds."""
+        """Pass on the matches of a probe, portion by portion."""
         onward = [name for name in rule.outputs if self.outcome.options.uses(name)]
         ends = [end for name in onward if isinstance(end := self.program.rules[name], ResultRule)]
         further = [name for name in onward if not isinstance(self.program.rules[name], ResultRule)]
@@ -91,12 +95,12 @@ class Probes:
             self._path.pop()
 
     def _heaviest(self) -> Heaviest | None:
-        """Of the probes under way, the tuple with the most partners: what made the results so many."""
+        """Of the keys of probes under way, the one with the most partners, which made the results so many."""
         found = [one for probe in self._path if (one := probe.heaviest()) is not None]
         return max(found, key=lambda one: one.matches, default=None)
 
     def _counted(self, rule: ProbeRule, ends: Sequence[ResultRule], probe: Probe) -> bool:
-        """Count results, and no more, where that is all that is asked for and ranges tell it."""
+        """Count the results of a probe, if only their number is asked for and ranges of an index say it; else False."""
         if self.program.sets or not all(self.outcome.options.only_counts(end.users) for end in ends):
             return False
         found = probe.count()
@@ -112,14 +116,14 @@ class Probes:
             finish(self.program, end, found, self.batch_order, self.outcome, self._heaviest)
         if not further:
             return
-        matches = found.gathered()
+        matches = found.to_batch()
         for name in further:
             edge, after = self.program.edges[name], self.program.rules[name]
             if edge.kind != LOCAL:
                 send(
                     self.program,
                     edge,
-                    of_use(self.program, after.users, matches),
+                    rows_for(self.program, after.users, matches),
                     self.batch_order,
                     self.outcome,
                 )
@@ -129,10 +133,12 @@ class Probes:
                 self.here.setdefault(name, []).append(matches)
 
 
-def visible(program: ExecutableGraph, rule: ProbeRule, state: State, batch_order: BatchOrder) -> list[Bucket]:
-    """The runs that a probe sees."""
+def visible_runs(
+    program: ExecutableGraph, rule: ProbeRule, state: State, batch_order: BatchOrder
+) -> list[Bucket]:
+    """The runs that a probe sees: those of earlier batches, and of this batch those of inputs before its own."""
     plan = program.stores[rule.store]
-    runs = list(state.settled(plan))
+    runs = list(state.earlier_runs(plan))
     for start in plan.node.aliases:
         if batch_order.sees(rule.start, start):
             runs += state.added(plan, start)
@@ -140,7 +146,7 @@ def visible(program: ExecutableGraph, rule: ProbeRule, state: State, batch_order
 
 
 def _joined(batches: Sequence[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    """Batches of the same columns as few that are no larger than so many bytes, or have one row."""
+    """The rows of batches with the same columns, in few batches of at most so many bytes, or of one row."""
     some: list[pa.RecordBatch] = []
     held = 0
     for piece, taken in (found for batch in batches for found in _pieces(batch, size)):
@@ -154,7 +160,7 @@ def _joined(batches: Sequence[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """A batch, or parts of it that are small enough, and about how many bytes each takes."""
+    """A batch, in pieces of at most so many bytes if it is larger, each with about how many bytes it takes."""
     whole = batch.nbytes
     if whole <= size:
         yield batch, whole

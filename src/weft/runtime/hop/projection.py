@@ -1,7 +1,7 @@
 """Results made of matches.
 
-Guarantees: a result goes to just those queries it is for (design, D7), with the columns each of them selects, sorted if
-they leave in an order. A query for which that fails is not answered; the others are.
+Guarantees: a result goes to just those queries that it is for (design, D7), with the columns that each of them selects;
+results of a query with an order are sorted. A query for which that raises an error fails, and the others go on.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from weft.plan.graph import Member
 from weft.plan.rules import ResultRule
 from weft.runtime.hop.outcome import Outcome, Why, unknown
 from weft.runtime.hop.probe_step import Found
-from weft.runtime.hop.sorting import arranged
+from weft.runtime.hop.sorting import sort_results
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import full_name
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.program.window_limits import refined
+from weft.runtime.program.window_limits import refine_query_sets
 
 __all__ = ["Matches", "Tuples", "finish"]
 
 
 class Matches(Protocol):
-    """Combinations of tuples of which results are made."""
+    """Matches of which results are made; ``column`` gives a column of all of them, or of some rows."""
 
     @property
     def num_rows(self) -> int: ...
@@ -42,7 +42,7 @@ class Matches(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuples:
-    """Tuples of one input as results."""
+    """Tuples of one input as matches, for queries of one input."""
 
     batch: pa.RecordBatch
 
@@ -63,13 +63,15 @@ def finish(
     outcome: Outcome,
     why: Why = unknown,
 ) -> None:
-    """Give matches as results to every query they are for; ``why`` says what made them so many."""
+    """Give matches as results to every query they are for; ``why`` finds the key that made them so many."""
     if not program.sets:
         _give(program, rule, rule.users[0], found, None, batch_order, outcome, why)
         return
     held = found.sets if isinstance(found, Found) else None
     sets = sets_of([found.column(name) for name in program.sets]) if held is None else held
-    sets = refined(program.limits[rule.edge], program.view, sets, found.column, batch_order, rule.start)
+    sets = refine_query_sets(
+        program.limits[rule.edge], program.view, sets, found.column, batch_order, rule.start
+    )
     slots = program.slots(rule.users)
     if outcome.options.only_counts(rule.users):
         for name, count in zip(rule.users, count_per_query(sets, slots).tolist(), strict=True):
@@ -98,7 +100,7 @@ def _give(
         outcome.give(
             name, _results(program, program.members[name], rule.start, found, rows, count, batch_order)
         )
-    except Exception as error:  # it is this query's, and the others go on
+    except Exception as error:  # only this query fails; the others go on
         outcome.failed[name] = error
 
 
@@ -111,10 +113,10 @@ def _results(
     count: int,
     batch_order: BatchOrder,
 ) -> pa.RecordBatch:
-    """Results as they leave: if that is in an order, sorted, and with their keys."""
+    """Results with the columns that a query selects; if it has an order, sorted, with their sort keys in front."""
     if member.ordering is None:
         return pa.RecordBatch.from_pydict(_projected(member.query, found, rows, count))
-    keys, found, rows = arranged(member, program.view, start, found, rows, batch_order)
+    keys, found, rows = sort_results(member, program.view, start, found, rows, batch_order)
     made = _projected(member.query, found, rows, count)
     names = [f"$key{number}" for number in range(len(keys))]
     return pa.RecordBatch.from_arrays([*map(pa.array, keys), *made.values()], [*names, *made])

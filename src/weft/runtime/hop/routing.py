@@ -1,7 +1,7 @@
 """Which partitions tuples go to over an edge, and which of them go at all.
 
-Guarantees: a tuple goes where some query it is for wants it, with the columns that are read at the end of the edge. One
-whose key is NULL goes nowhere unless somebody looks for it. What may go anywhere is dealt out one by one; a batch that
+Guarantees: a tuple carries the columns that are read at the end of the edge or later, and no others. One whose key is
+NULL is not sent, unless the edge wants NULLs. Tuples that may go to any partition are dealt out in turn; a batch that
 is sent in portions is dealt out as if it had been sent at once.
 """
 
@@ -26,23 +26,27 @@ from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH, values_of
 from weft.runtime.program.executable import ExecutableGraph
 
-__all__ = ["kept", "of_use", "send"]
+__all__ = ["filter_rows", "rows_for", "send"]
 
 
-def kept(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+def filter_rows(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
     """The rows for which the mask is set."""
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def of_use(
+def rows_for(
     program: ExecutableGraph, users: Users, batch: pa.RecordBatch, *, also_empty: bool = False
 ) -> pa.RecordBatch:
-    """The rows that are for any of some queries; there may be some that are for none at all."""
+    """The rows that are for any of some queries.
+
+    ``also_empty`` says that the batch may have rows which are for no query at all; else, if all queries are asked for,
+    it is returned as it is.
+    """
     everybody = len(users) == len(program.members) and not also_empty
     if not program.sets or everybody or not batch.num_rows:
         return batch
     sets = sets_of([column(batch, name) for name in program.sets])
-    return kept(batch, nonempty(only(sets, program.slots(users))))
+    return filter_rows(batch, nonempty(only(sets, program.slots(users))))
 
 
 def send(
@@ -53,9 +57,9 @@ def send(
     outcome: Outcome,
     begin: int | None = None,
 ) -> None:
-    """Send a batch over an edge, with the columns that are needed at its end.
+    """Send a batch over an edge, with the columns that are read at its end or later.
 
-    What may go anywhere is dealt out one by one, to begin with a given partition.
+    Tuples that may go to any partition are dealt out in turn, from partition ``begin`` on; None goes on in the hop.
     """
     if batch.num_rows:
         for parcel in _parcels(program, edge, batch, batch_order, outcome, begin):
@@ -103,7 +107,11 @@ def _send_apart(
     batch_order: BatchOrder,
     outcome: Outcome,
 ) -> Iterator[Parcel]:
-    """Tuples over an edge with heavy values: dealt out if they are stored at its end, else everywhere."""
+    """Parcels for an edge with heavy values.
+
+    Tuples with such a value are dealt out in turn if they are stored at the end of the edge, and sent to all partitions
+    if they probe there; the others go to the partition of their value.
+    """
     values, apart, count = values_of(batch, by), program.heavy(edge.name), batch_order.partitions
     rows = heavy_rows(values, apart.words)
     targets = route.partitions([values], count, nulls=edge.nulls)
@@ -112,7 +120,7 @@ def _send_apart(
         parts = route.split(slim, deal_rows(targets, rows, count, first), count)
     else:
         alone = ~rows
-        if edge.kind == LOCAL:  # what rides is there already
+        if edge.kind == LOCAL:  # piggybacked tuples are there already
             alone &= heavy_rows(values, apart.rides)
         parts = route.split(slim, np.where(alone, targets, np.int32(-1)), count)
         copied = slim.filter(pa.array(rows))

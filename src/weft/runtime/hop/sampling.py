@@ -1,4 +1,4 @@
-"""What read tasks find out about some of an input's tuples, for those who plan.
+"""Samples of an input's tuples that read tasks take for the optimiser.
 
 Guarantees: a function of the tuples and of the number of the batch.
 """
@@ -18,12 +18,12 @@ from weft.stats import heavy
 
 __all__ = ["SAMPLED", "count_values", "sample_query_sets"]
 
-SAMPLED = 8  # in every eighth batch query-sets are sampled
-SAMPLE = 500  # of about so many tuples per input and read task
+SAMPLED = 8  # query-sets are sampled in every eighth batch
+SAMPLE = 500  # about so many tuples are sampled per input and read task
 
 
 def sample_query_sets(program: ExecutableGraph, batch: pa.RecordBatch) -> dict[str, int]:
-    """The query-sets of some tuples, as hexadecimal numbers, and how many have them."""
+    """Sample query-sets: how many of the sampled tuples have each, by the query-set as a hexadecimal number."""
     step = max(1, batch.num_rows // SAMPLE)
     sets = sets_of([column(batch, name) for name in program.sets])[::-1, ::step]
     found, counts = np.unique(np.ascontiguousarray(sets.T), axis=0, return_counts=True)
@@ -34,7 +34,7 @@ def sample_query_sets(program: ExecutableGraph, batch: pa.RecordBatch) -> dict[s
 def count_values(
     program: ExecutableGraph, alias: str, batch: pa.RecordBatch, batch_order: BatchOrder
 ) -> list[heavy.Counted]:
-    """The commonest values of the columns by which an input's tuples are placed."""
+    """Count the commonest values, in a sample, of the columns that decide the partition of an input's tuples."""
     stream, found = program.graph.input(alias).stream.name, []
     for item in program.watched(alias):
         values = column(batch, full_name(item))

@@ -1,8 +1,8 @@
-"""How one probe finds its partners: the search that a batch's access path asks for.
+"""The search of one probe: how its access path is executed for a batch.
 
-Guarantees: the pairs of a batch with the runs it is given, each once, in bounded portions: all equalities, predicates
-and windows hold. Where ranges of an index say all, they are given as such, so that matches can be counted without
-being made (design, D9 and D14).
+Guarantees: a search finds the pairs of a batch with the runs it is given for which all equalities, predicates and
+windows hold, each pair once, in bounded portions. Where ranges of an index hold nothing but such pairs, the ranges can
+be had, so that matches can be counted without being made (design, D9 and D14).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _TRUE = Literal(True, BOOLEAN)
 
 @dataclass
 class Search:
-    """A probe of one batch: what is prepared once, and used for every run."""
+    """The search of a batch in stores: what is prepared once for the batch, and used for every run."""
 
     step: Step
     batch: pa.RecordBatch
@@ -69,7 +69,7 @@ class Search:
         self.grid = _grid(self.step.access, self.batch)
 
     def pairs(self, run: Bucket, portion: int) -> Portions:
-        """The pairs of one run, at most so many at a time."""
+        """The pairs of the batch with one run, at most so many at a time."""
         access, step = self.step.access, self.step
         some, window = min(PORTION, portion), self.window
         if access.grid:
@@ -95,7 +95,7 @@ class Search:
         return pairs(grid_ranges(self.grid, run, order), run, window=self.window, portion=portion)
 
     def ranges(self, run: Bucket) -> Ranges | None:
-        """The pairs of one run as ranges that leave nothing to be checked; None: some pairs may not be matches."""
+        """The pairs with one run as ranges of its index; None if pairs in the ranges would still have to be checked."""
         if self.step.access.rest is not None or next(self._checks(run), None) is not None:
             return None
         if not self.batch.num_rows or not reachable(run, self.window):
@@ -120,7 +120,7 @@ class Search:
         return equal_ranges(self.keys, run, order, self.window)
 
     def _window(self) -> Window | None:
-        """The bounds on the store's clock: the windows' and those of predicates."""
+        """The bounds on the store's clock, by windows and by predicates; None if there are none."""
         store = self.step.store
         low, high = None, self.until
         if store.counted:
@@ -145,7 +145,7 @@ class Search:
         return 0 if rows is None else self.batch_order.oldest(alias, rows, self.step.rule.start)
 
     def _inside(self, pairs: Portions, run: Bucket) -> Portions:
-        """The pairs that fulfil what the window on the clock does not say."""
+        """The pairs that are inside windows also where the bounds on the clock do not say it."""
         checks = list(self._checks(run))
         if not checks:
             return pairs
@@ -168,7 +168,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A stored number compared with one of the probe tuple."""
+    """A comparison of a number of the stored row with one of the probe tuple."""
 
     stored: Longs
     probe: Longs
@@ -210,7 +210,7 @@ def _grid(access: Access, batch: pa.RecordBatch) -> Grid | None:
 
 
 def _limits(limit: Limit, batch: pa.RecordBatch) -> Any:
-    """The bound that each tuple sets, moved by what rounding may have cost; from infinity, without end."""
+    """The bound that each tuple sets, widened by the error that rounding may have caused; infinity bounds nothing."""
     values = values_of(batch, limit.value)
     if limit.slack == (0.0, 0.0):
         return values
@@ -223,7 +223,7 @@ def _limits(limit: Limit, batch: pa.RecordBatch) -> Any:
 
 
 def _bound(limit: Limit, batch: pa.RecordBatch) -> Longs:
-    """The first or last time that a predicate's bound lets in; where that is NULL, none is."""
+    """The first or last time that a predicate's bound lets through; where the bound is NULL, it lets none through."""
     values = values_of(batch, limit.value)
     valid, times = validity(values), longs(values)
     if limit.open:

@@ -1,11 +1,12 @@
 """Results of one partition in the order that a query asks for, with the keys to merge them by.
 
-Guarantees: the order is that of `weft.logical.ordering`. What a probe found for a query leaves as one run, sorted by
-its keys, which are its first columns: the block of the result's last tuple; with `inner`, also the block of each
-partner in the order of FROM; with `event`, the largest time. Only row numbers are sorted; columns are gathered once.
+Guarantees: the order is that of `weft.logical.ordering`. A portion of a probe's matches leaves for a query as one run,
+sorted by its keys, which are its first columns: the block of the result's last tuple; with `inner`, also the block of
+each partner in the order of FROM; with `event`, the largest time. Only row numbers are sorted; columns are gathered
+once.
 
-A last tuple's number is its place among all tuples of the query's inputs since the query's first batch. A read task
-cannot know it, and gives the place among those it read; the driver adds what came before
+The number of a result's last tuple is its place among all tuples of the query's inputs since the query's first batch. A
+read task does not know how many came before those it read, and gives the place among these; the driver adds the rest
 (`weft.runtime.loop.ordered_output`).
 """
 
@@ -34,7 +35,7 @@ from weft.runtime.hop.probe_step import Found
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, full, seq_name
 
-__all__ = ["InOrder", "arranged", "in_place", "key_count", "tuples_before"]
+__all__ = ["InOrder", "invert", "key_count", "sort_results", "tuples_before"]
 
 
 def key_count(ordering: Ordering) -> int:
@@ -44,7 +45,7 @@ def key_count(ordering: Ordering) -> int:
 
 @dataclass(frozen=True, eq=False)
 class InOrder:
-    """Matches of a probe in an order, as results are made of them; ``places`` says where each of them comes."""
+    """Matches of a probe in an order; ``places`` says for each match of ``matches`` which place it has in the order."""
 
     found: Found
     matches: Matches
@@ -52,20 +53,20 @@ class InOrder:
 
     @property
     def num_rows(self) -> int:
-        """How many there are."""
+        """How many matches there are."""
         return self.places.size
 
     @cached_property
     def _order(self) -> Ints:
-        """Which of the matches comes when."""
-        return in_place(self.places)
+        """The numbers of the matches, in the order."""
+        return invert(self.places)
 
     @cached_property
     def _origins(self) -> Ints:
         return self.found.origins(self.matches)
 
     def column(self, name: str, rows: Ints | None = None) -> Any:  # noqa: ARG002
-        """A column of them."""
+        """A column of the matches, in the order; it is always asked for all of them."""
         runs = self.found.runs
         if name in self.found.batch.schema.names:
             values = column(self.found.batch, name)
@@ -84,24 +85,28 @@ class InOrder:
         )
 
     def _placed(self, kind: Any, parts: Sequence[tuple[Array, Ints, Ints]]) -> Any:
-        """The column of a type that is made of values, the rows that are meant, and their places."""
+        """A column made of parts: the values of a run as bits, the rows wanted of them, and their places."""
         out = fresh(self.num_rows, parts[0][0].dtype)
         for bits, rows, places in parts:
             place(bits, rows, places, out)
         return pa.Array.from_buffers(kind, self.num_rows, [None, pa.py_buffer(out)])
 
 
-def in_place(order: Ints) -> Ints:
-    """Where each row comes in an order; or, the other way round, the order in which rows come to these places."""
+def invert(order: Ints) -> Ints:
+    """The inverse of a permutation: from the order of rows their places, or from their places the order."""
     places = fresh(order.size, np.int32)
     place(frozen(np.arange(order.size, dtype=np.int32)), np.arange(order.size, dtype=np.int32), order, places)
     return places
 
 
-def arranged(
+def sort_results(
     member: Member, view: View, start: str, found: Any, rows: Ints | None, batch_order: BatchOrder
 ) -> tuple[list[Longs], Any, Ints | None]:
-    """The keys of results in order; what gives their columns, in order too, and of which rows."""
+    """Sort the results of a query.
+
+    Returns their sort keys, in order; the matches that give their columns; and the rows of these to take, in order, or
+    None for all.
+    """
     ordering = member.ordering
     if ordering is not None and ordering.kind == OUTER and isinstance(found, Found):
         matches = found.only(rows)
@@ -116,7 +121,7 @@ def arranged(
         return keys, found, rows
     keys = [take(key, order) for key in keys]
     if isinstance(found, Found):
-        return keys, InOrder(found, found.only(rows), in_place(order)), None
+        return keys, InOrder(found, found.only(rows), invert(order)), None
     return keys, found, order if rows is None else take(rows, order)
 
 
@@ -144,7 +149,7 @@ def _last(
 
 
 def _numbers(member: Member, block: int, start: str, batch: pa.RecordBatch, batch_order: BatchOrder) -> Longs:
-    """The blocks of tuples that set out, which are fewer than their results."""
+    """The blocks of the tuples of a batch that ``start`` brought: its results have these as their last tuples."""
     numbers = longs(column(batch, seq_name(start)))
     before = batch_order.counts.get(start)
     if before is None:
@@ -154,7 +159,7 @@ def _numbers(member: Member, block: int, start: str, batch: pa.RecordBatch, batc
 
 
 def _partner(ordering: Ordering, alias: str, start: str, found: Any, rows: Ints | None, size: int) -> Longs:
-    """The blocks of partners of one input; the last tuple is none of them."""
+    """The blocks of the partners of one input; 0 if the input is that of the last tuple, which is no partner."""
     if alias == start:
         return full(size, 0)
     return _blocks(longs(found.column(seq_name(alias), rows)), ordering.precision)
@@ -165,7 +170,7 @@ def _blocks(numbers: Longs, precision: int) -> Longs:
 
 
 def tuples_before(member: Member, batch_order: BatchOrder) -> int:
-    """How many tuples of its inputs a query has had in earlier batches."""
+    """How many tuples of a query's inputs came in earlier batches, since the query began."""
     return sum(batch_order.counts[alias].before for alias in member.query.aliases) - member.began
 
 

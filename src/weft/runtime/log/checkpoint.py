@@ -1,17 +1,18 @@
 """The log of a session: the plan of every batch, written before it runs, and what it left, written when it is done.
 
 Guarantees: a batch is committed by one write. A manifest names every live file of state, so files of committed batches
-that none of the kept manifests names are nobody's and are deleted. `weft.runtime.log.ownership` says whose a log is.
-What is missing or damaged is made again exactly, where other entries tell it, or a `StateError` names it:
+that none of the kept manifests names are not needed and are deleted. `weft.runtime.log.ownership` says which streams a
+log belongs to. An entry that is missing or damaged is made again exactly where other entries determine it; otherwise a
+`StateError` names it. The entries are:
 
-    weft.json            whose log this is, its format, whether a batch was ever committed and a query ever stopped
+    weft.json            the streams of the log, its format, whether a batch was ever committed and a query ever stopped
     state/N.json         the manifest of batch N; the last two are kept
     plan/N.json          the plan of batch N; those of the last two batches and of any that has not been committed
     migrated/N.json      what batch N begins with, where its graph is another than before; made again if it is missing
     blueprints/H.json    the queries and their graph, under the hash of the content
-    blobs/H              what cursors keep, under the hash of the content
+    blobs/H              bytes that the state of a cursor names, under the hash of the content
     state/buckets/       the files of state
-    stops.json           queries that were asked to stop, and what they were
+    stops.json           queries that were asked to stop, with the reason and a fingerprint of each
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ KEPT = 2  # manifests: the last one, and the one that a repetition of the last b
 class Checkpoint:
     """A log in a storage.
 
-    A batch is planned while another is committed, in another thread: what both use is guarded by a lock.
+    A batch is planned while another thread commits the one before it, so a lock guards what both threads use.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -63,27 +64,28 @@ class Checkpoint:
 
     @property
     def root(self) -> Path | None:
-        """The directory it is in, if it is in one."""
+        """The directory of the log; None if it is not on a disk."""
         return self.storage.root if isinstance(self.storage, LocalDisk) else None
 
     def open(self, streams: Mapping[str, Any], **fixed: Any) -> str:
-        """Take the log for streams, and give its identity.
+        """Lock the log for a session with these streams, and return its identity.
 
-        One of another version or in use is refused, and so is one whose streams are not all here as they were; more
-        of them may have come. What is ``fixed`` is as it was when the log was made.
+        A log of another format version or in use by another session is refused. So is a log that knows a stream which
+        is missing or different in ``streams``; additional streams are fine. The values in ``fixed`` have to be equal to
+        those with which the log was made.
         """
         identity = self._ownership.open(streams, fixed)
         self._check_complete()
         return identity
 
     def owner(self) -> dict[str, Any]:
-        """Whose log this is, as far as it says; nothing where there is no log."""
+        """The content of ``weft.json``, with the streams if the log was claimed; empty where there is no log."""
         return self._ownership.read()
 
     def _check_complete(self) -> None:
-        """Refuse a log that has lost all of its manifests: it would begin again from nothing, without a word.
+        """Refuse a log that has lost all of its manifests, since the session would silently begin again from nothing.
 
-        Where the plan of the very first batch is there, so are those of all batches, and they are repeated.
+        If the plan of the very first batch is there, the plans of all batches are, and all of them are repeated.
         """
         if self._ownership.has_commits and not self._numbers("state") and 0 not in self._numbers("plan"):
             raise StateError(
@@ -92,19 +94,19 @@ class Checkpoint:
             )
 
     def claim(self) -> None:
-        """Make the log that of the streams it was opened for; until then it is as it was."""
+        """Record that the log belongs to the streams it was opened for; until then, ``weft.json`` is unchanged."""
         self._ownership.claim()
 
     def extend(self, streams: Mapping[str, Any]) -> None:
-        """Remember streams that came while the session runs."""
+        """Record streams that were registered while the session runs."""
         self._ownership.add_streams(streams)
 
     def close(self) -> None:
-        """Let the log go."""
+        """Unlock the log, so that another session can open it."""
         self._ownership.close()
 
     def manifest(self, number: int) -> Manifest | None:
-        """What a batch left; None if it is not committed. The one before the first batch is empty."""
+        """The manifest of a batch; None if the batch is not committed. Before the first batch it is empty."""
         if number < 0:
             return Manifest()
         if number not in self._manifests:
@@ -116,7 +118,7 @@ class Checkpoint:
         return self._manifests[number]
 
     def migrated_manifest(self, number: int) -> Manifest | None:
-        """What a batch begins with, where its plan is another than that of the batch before."""
+        """The manifest that a batch begins with, if its graph is another than that of the batch before."""
         data = read_record(
             self.storage,
             _entry("migrated", number),
@@ -125,7 +127,7 @@ class Checkpoint:
         return None if data is None else Manifest.from_dict(data)
 
     def write_migrated(self, number: int, manifest: Manifest) -> None:
-        """Fix what a batch begins with."""
+        """Keep the manifest that a batch with a new graph begins with."""
         write_record(self.storage, _entry("migrated", number), manifest.to_dict())
 
     def last(self) -> int:
@@ -139,7 +141,7 @@ class Checkpoint:
         self._ownership.note_commit()
 
     def tidy(self, manifest: Manifest) -> None:
-        """Delete what nobody needs any more now that a batch is final."""
+        """Delete the entries and files that are not needed any more once a batch is committed."""
         old = manifest.number - KEPT
         self._close_exchange(manifest.number)
         for kind in ("plan", "state", "migrated"):
@@ -157,7 +159,7 @@ class Checkpoint:
         return _entries_of(self._plans.values()) | self._pinned
 
     def exchange(self, number: int) -> Path:
-        """A folder for what the tasks of a batch send each other; it goes when the batch is done."""
+        """The folder for the files that the tasks of a batch send each other; `tidy` deletes it."""
         if self.root is None:
             raise ValueError("a log in memory has no folders")
         return self.root / "exchange" / str(number)
@@ -168,10 +170,11 @@ class Checkpoint:
             shutil.rmtree(folder, ignore_errors=True)
 
     def clean(self) -> None:
-        """Delete what a session that was killed left: what tasks sent each other, and files that nothing names.
+        """Delete what a killed session left, before the first batch of this one.
 
-        Before the first batch, also manifests that are too old to be of use. What an attempt left at a batch that is
-        not committed goes when it is: a manifest that was lost may be put back, with the files that it names.
+        These are the files that tasks sent each other, entries that are older than the kept ones, and files that no
+        kept entry names. Files of attempts at a batch that is not committed are deleted only when it is: its manifest
+        may have been lost, and a user may put it back, together with the files that it names.
         """
         if self.root is not None:
             shutil.rmtree(self.root / "exchange", ignore_errors=True)
@@ -181,7 +184,7 @@ class Checkpoint:
                 if number <= last - KEPT:
                     self.storage.delete(_entry(kind, number))
         manifests = [self.manifest(number) for number in self._numbers("state")]
-        with contextlib.suppress(StateError):  # one that is damaged is made again
+        with contextlib.suppress(StateError):  # a damaged one is made again when its batch is repeated
             manifests += [self.migrated_manifest(number) for number in self._numbers("migrated")]
         self._clean_buckets(last, [one for one in manifests if one is not None])
         plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
@@ -192,14 +195,14 @@ class Checkpoint:
                     self.storage.delete(f"{folder}/{name}")
 
     def _clean_buckets(self, last: int, manifests: Iterable[Manifest]) -> None:
-        """Delete files of batches up to ``last`` that no manifest names; later ones are being written."""
+        """Delete files of batches up to ``last`` that no manifest names; files of later batches are being written."""
         named = set().union(*(manifest.files() for manifest in manifests))
         for name in self.storage.list(BUCKETS):
             if name not in named and _batch_of(name) <= last:
                 self.storage.delete(f"{BUCKETS}/{name}")
 
     def plan(self, number: int) -> BatchPlan | None:
-        """What a batch was planned to do."""
+        """The plan of a batch; None if it has not been planned."""
         if number not in self._plans:
             data = read_record(self.storage, _entry("plan", number))
             if data is None:
@@ -208,9 +211,9 @@ class Checkpoint:
         return self._plans[number]
 
     def forget_plans_beyond(self, committed: int) -> None:
-        """Delete plans that do not follow on the last committed batch without a gap.
+        """Delete the plans after a gap in the plans that follow the last committed batch.
 
-        The plan that led to them is lost, so the batch before them will be planned anew, and they with it.
+        The batch of the missing plan will be planned anew, and may take other input, so later plans no longer fit.
         """
         expected = committed + 1
         for number in self._numbers("plan"):
@@ -221,7 +224,7 @@ class Checkpoint:
                 self.storage.delete(_entry("plan", number))
 
     def blueprint(self, name: str) -> Blueprint:
-        """What a plan or manifest says its queries run by."""
+        """The blueprint of a name that a plan or manifest has."""
         entry = f"blueprints/{name}.json"
         data = read_record(self.storage, entry)
         if data is None:
@@ -232,7 +235,7 @@ class Checkpoint:
         return Blueprint(**data)
 
     def write_blueprint(self, blueprint: Blueprint) -> str:
-        """Keep what queries run by under its name, for as long as a plan or manifest names it."""
+        """Keep a blueprint for as long as a plan or manifest names it, and return its name."""
         name = blueprint.name
         with self._guard:
             self._pinned.add(f"blueprints/{name}.json")
@@ -248,7 +251,7 @@ class Checkpoint:
             self._pinned.clear()
 
     def put(self, data: bytes) -> str:
-        """Keep bytes for a cursor, for as long as its state names them; their name."""
+        """Keep bytes for a cursor for as long as its state names them, and return their name."""
         name = hashlib.blake2b(data, digest_size=16).hexdigest()
         with self._guard:
             self._pinned.add(f"blobs/{name}")
@@ -257,7 +260,7 @@ class Checkpoint:
         return name
 
     def get(self, name: str) -> bytes:
-        """The bytes of that name."""
+        """The bytes that `put` named so."""
         data, where = self.storage.get(f"blobs/{name}"), self.storage.locate(f"blobs/{name}")
         if data is None:
             raise StateError(f"{where} is missing", hint=f"restore it from a copy, or {NEW_DIRECTORY}")
@@ -266,7 +269,10 @@ class Checkpoint:
         return data
 
     def stops(self) -> dict[str, tuple[str, str]]:
-        """The queries that were ever asked to stop: why, and a fingerprint; it need not have happened yet."""
+        """The queries that were ever asked to stop, each with the reason and its fingerprint.
+
+        Some of them may still be running, until the next batch.
+        """
         found = read_record(self.storage, "stops.json")
         if found is None and self._ownership.has_stops:
             raise StateError(
@@ -276,12 +282,12 @@ class Checkpoint:
         return {name: (why, what) for name, (why, what) in (found or {}).items()}
 
     def write_stop(self, name: str, reason: str, fingerprint: str) -> None:
-        """Remember that a query is to stop, and what it is: another may have its name one day."""
+        """Record that a query is to stop, with its fingerprint, since another query may get its name one day."""
         write_record(self.storage, "stops.json", {**self.stops(), name: (reason, fingerprint)})
         self._ownership.note_stop()
 
     def forget_stop(self, name: str) -> None:
-        """A query of that name is to run again."""
+        """Delete the record of a stop, because a query of that name is to run again."""
         found = self.stops()
         if found.pop(name, None) is not None:
             write_record(self.storage, "stops.json", found)
@@ -296,14 +302,14 @@ def _entry(kind: str, number: int) -> str:
 
 
 def _batch_of(name: str) -> float:
-    """The batch in which a file of state was written; a file with another kind of name is none of the log's."""
+    """The batch in which a file of state was written; infinity for a file that the log did not name."""
     first = name.partition("-")[0]
     is_ours = first.isdigit() and ("." not in name or name.endswith(".tmp"))
     return int(first) if is_ours else math.inf
 
 
 def _is_hash(name: str) -> bool:
-    """Whether a name is one that the log gives; others are none of its business."""
+    """Whether a name is a hash, as the log names its files; other files are left alone."""
     return bool(name) and all(letter in "0123456789abcdef" for letter in name)
 
 

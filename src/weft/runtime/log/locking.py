@@ -1,6 +1,6 @@
-"""One session at a time in a directory.
+"""A lock that lets one session at a time use a directory.
 
-Guarantees: whoever holds the lock holds it until it lets go or its process ends, also if the lock's file is deleted
+Guarantees: a session holds the lock until it unlocks it or its process ends, also if the lock's file is deleted
 meanwhile: the directory itself is locked too, where its file system can do that.
 """
 
@@ -19,7 +19,7 @@ _WHOLE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 def lock_directory(root: Path) -> list[int]:
-    """Take a directory for this session alone; what to `unlock`."""
+    """Lock a directory for this session alone, and return the descriptors to give to `unlock`."""
     taken = [os.open(root / "lock", os.O_RDWR | os.O_CREAT), os.open(root, os.O_RDONLY)]
     try:
         fcntl.flock(taken[0], _WHOLE)
@@ -33,7 +33,7 @@ def lock_directory(root: Path) -> list[int]:
 
 
 def _lock_folder(descriptor: int) -> None:
-    """Lock a folder, where folders can be locked; `BlockingIOError` if somebody has."""
+    """Lock a folder, where folders can be locked; raise `BlockingIOError` if another session has locked it."""
     try:
         fcntl.flock(descriptor, _WHOLE)
     except BlockingIOError:
@@ -43,7 +43,7 @@ def _lock_folder(descriptor: int) -> None:
 
 
 def unlock(taken: list[int]) -> None:
-    """Let a directory go."""
+    """Release what `lock_directory` took."""
     while taken:
         with contextlib.suppress(OSError):
             os.close(taken.pop())

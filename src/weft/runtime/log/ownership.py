@@ -1,7 +1,7 @@
-"""Whose log a directory is: ``weft.json``, and the lock that keeps other sessions out.
+"""Which streams a log belongs to (``weft.json``), and the lock that keeps other sessions out.
 
 Guarantees: a log belongs to one set of streams, to one format version and, on a disk, to one running session at a time.
-Until `claim` is called, a log that was there is as it was.
+Until `claim` is called, the ``weft.json`` of an existing log is unchanged.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ BUCKETS = "state/buckets"  # the folder of the files of state
 FORMAT = 6
 NEW_DIRECTORY = "use a new checkpoint directory"
 
-# Formats of old, and the last version of Weft that reads each.
+# Older formats, and the last version of Weft that reads each.
 _READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1"}
 
 
 class Ownership:
-    """What ``weft.json`` of a log says, and will say."""
+    """The content of a log's ``weft.json``, as it is and as `claim` will write it, and the lock of the log."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -47,7 +47,7 @@ class Ownership:
         return bool(self._known.get("stops"))
 
     def open(self, streams: Mapping[str, Any], fixed: Mapping[str, Any]) -> str:
-        """Take the log for streams, or refuse it; its identity."""
+        """Lock the log for a session with these streams, or refuse it; return its identity."""
         if isinstance(self._storage, LocalDisk):
             (self._storage.root / BUCKETS).mkdir(parents=True, exist_ok=True)
             self._locks = lock_directory(self._storage.root)
@@ -64,7 +64,7 @@ class Ownership:
         return identity
 
     def read(self) -> dict[str, Any]:
-        """Whose log this is, as far as it says; nothing where there is no log."""
+        """The content of ``weft.json``, with the streams if the log was claimed; empty where there is no log."""
         data = self._storage.get("weft.json")
         if data is None:
             for kind in ("state", "plan", "blueprints"):
@@ -79,28 +79,28 @@ class Ownership:
         return found
 
     def claim(self) -> None:
-        """Make the log that of the streams it was opened for; until then it is as it was."""
+        """Write into ``weft.json`` that the log belongs to the streams it was opened for."""
         write_record(self._storage, "weft.json", {**self._known, **self._claimed})
 
     def add_streams(self, streams: Mapping[str, Any]) -> None:
-        """Remember streams that came while the session runs."""
+        """Record streams that were registered while the session runs."""
         self._claimed["streams"] = {**self._claimed["streams"], **streams}
         self.claim()
 
     def note_commit(self) -> None:
-        """Remember that there are committed batches."""
+        """Record that there are committed batches."""
         if not self.has_commits:
             self._known["committed"] = True
             self.claim()
 
     def note_stop(self) -> None:
-        """Remember that there are stopped queries."""
+        """Record that there are stopped queries."""
         if not self.has_stops:
             self._known["stops"] = True
             self.claim()
 
     def close(self) -> None:
-        """Let other sessions have the log."""
+        """Release the lock, so that other sessions can open the log."""
         unlock(self._locks)
 
     @property
@@ -108,7 +108,7 @@ class Ownership:
         return self._storage.locate("")
 
     def _check_format(self, data: bytes) -> None:
-        """Refuse a log that an older version wrote, which had no checksums, or a newer one."""
+        """Refuse a log of an older format, which may have no checksums, or of a newer one."""
         found = _format_of(data)
         if found is not None and found != FORMAT:
             reader = _READ_BY.get(found)
@@ -139,7 +139,7 @@ class Ownership:
 
 
 def _format_of(data: bytes) -> int | None:
-    """The format that weft.json is of, old or new; None if it cannot be told."""
+    """The format number in the bytes of a ``weft.json`` of any version; None if there is none to be found."""
     for text in data.split(b"\n"):
         with contextlib.suppress(ValueError):
             found = json.loads(text)

@@ -1,7 +1,7 @@
-"""Entries of the log that notice damage.
+"""Entries of the log with a checksum, so that damage is noticed.
 
 Guarantees: what was written under a name is read back under that name unchanged, or refused with a `StateError` that
-names the entry: one that was cut off, changed, emptied or put in another's place is never taken for what it is not.
+names the entry. An entry that was cut off, changed, emptied or copied from another name is refused. Its two lines are:
 
     {"entry": "state/5.json", "checksum": "9f3a…"}
     {… the content, as JSON on one line …}
@@ -22,7 +22,10 @@ _REMEDY = "restore it from a copy, or begin anew with a new checkpoint directory
 
 
 def write_record(storage: Storage, name: str, content: Any, *, flush: bool = True) -> None:
-    """Keep plain data under a name; what is not flushed survives the end of the process, not that of the machine."""
+    """Keep plain data under a name.
+
+    Without ``flush``, the entry survives a crash of the process, but perhaps not one of the machine.
+    """
     body = json.dumps(content, separators=(",", ":")).encode()
     storage.put(name, _head(name, body) + b"\n" + body, flush=flush)
 

@@ -1,7 +1,7 @@
-"""What stands in the log: what a batch will do, what it left, and what its queries run by.
+"""The entries of the log as values: the plan of a batch, its manifest, and the blueprint of its queries.
 
 Guarantees: plain data that goes through JSON. A manifest names every file of state that is live after its batch; a plan
-names the exact input of its batch, so that whoever repeats the batch takes the same.
+names the exact input of its batch, so that a repetition of the batch reads the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ class RunFile:
 
 @dataclass(frozen=True, slots=True)
 class HeldRun:
-    """A file with results that wait to leave, from its row ``first`` on: so many, the first of them of that time."""
+    """A file with results of a query that are held until the watermarks pass them.
+
+    Rows before ``first`` have left already. ``rows`` and ``bytes`` are the size of what remains, and ``time`` is the
+    time of the first row that remains.
+    """
 
     name: str
     first: int
@@ -55,13 +59,15 @@ Runs = dict[str, dict[int, tuple[RunFile, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a batch left: live buckets, how far the streams are, what came and went so far, and its metrics.
+    """What a batch left: live buckets, how far the streams are, counters since the beginning, and its metrics.
 
-    ``marks`` to ``oldest`` are by stream, ``kept`` and ``evicted`` by store (`visibility.StateFacts`), ``results`` by
-    query; ``metrics`` are empty if no query ran. ``failed`` says why queries could not be answered, which stops them;
-    ``closed`` up to which time rows of queries with outer joins are closed; ``dealt`` how many tuples have been dealt
-    out to the partitions of stores, by store and read task; ``held`` are results that wait to leave, by query.
-    ``blueprint`` names the blueprint that the batch ran by, ``cursors`` how far each stream has been taken.
+    By stream: ``marks`` are the watermarks, ``active`` is when it last brought something, ``arrived`` counts its
+    tuples, ``newest`` and ``oldest`` are the last and the first time ever seen, and ``cursors`` say how far it has been
+    taken. By store: ``kept`` and ``evicted`` are as in `visibility.StateFacts`, and ``dealt`` counts, by read task, the
+    tuples dealt out to its partitions. By query: ``results`` counts its results, ``failed`` says why it could not be
+    answered, which stops it, ``closed`` is the time up to which rows of a query with outer joins are closed, and
+    ``held`` are the results that wait for the watermarks. ``metrics`` are empty if no query ran. ``blueprint`` names
+    the blueprint that the batch ran by.
     """
 
     number: int = -1
@@ -84,7 +90,7 @@ class Manifest:
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def files(self) -> set[str]:
-        """The files it names: buckets, and results that wait."""
+        """The names of all files that the manifest keeps alive: buckets, and results that are held."""
         return {run.name for runs in self.held.values() for run in runs} | {
             run.name for partitions in self.runs.values() for runs in partitions.values() for run in runs
         }
@@ -123,12 +129,13 @@ _PLAIN = tuple(name for name in Manifest.__slots__ if name not in ("runs", "held
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What a batch will do: the time it began at, the blueprint that its queries run by, and its place in the order.
+    """What a batch will do, fixed before it runs.
 
-    ``batch_order`` is a `BatchOrder` as plain data, None if no query runs. ``changed`` says whether the graph is not
-    that of the batch before, and ``migration`` is then the job to be done before the batch, if there is any: a
-    `StateMigration` as plain data. ``inputs`` are the parts of each stream that it takes, ``cursors`` how far the
-    streams are taken with it. ``begun`` are the queries of which it is the first batch.
+    ``now`` is the time it began at, and ``blueprint`` names the queries and the graph that it runs by. ``batch_order``
+    is a `BatchOrder` as plain data, None if no query runs. ``changed`` says whether the graph is another than that of
+    the batch before; then ``migration`` is the job to be run before the batch, if there is any: a `StateMigration` as
+    plain data. ``inputs`` are the parts that it takes of each stream, and ``cursors`` say how far the streams are taken
+    once it has them. ``begun`` are the queries of which it is the first batch.
     """
 
     number: int
@@ -162,22 +169,23 @@ class BatchPlan:
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """The queries that run, as they were asked, the plan for them and its graph as JSON ("" if there are none).
+    """The queries that run, as they were asked, with the plan for them and its graph as JSON ("" if there are none).
 
-    ``stopped`` are the names of those that ran before, with the reason and a fingerprint of what they were; ``fresh``
-    counts changes since all was planned at once.
+    ``requests`` are by the names of the queries. ``stopped`` says why each query that ran before was stopped, and
+    ``former`` has the fingerprint of each. ``fresh`` counts the changes of queries since all of them were last planned
+    together.
     """
 
     graph: str
     plan: str
     requests: Mapping[str, Mapping[str, Any]]
-    stopped: Mapping[str, str] = field(default_factory=dict)  # name ↦ why
-    former: Mapping[str, str] = field(default_factory=dict)  # name of one that stopped ↦ its fingerprint
+    stopped: Mapping[str, str] = field(default_factory=dict)
+    former: Mapping[str, str] = field(default_factory=dict)
     fresh: int = 0
 
     @property
     def name(self) -> str:
-        """What its file is called: equal blueprints have equal names."""
+        """The name of its file, a hash of the content: equal blueprints have equal names."""
         return hashlib.blake2b(json.dumps(self.to_dict()).encode(), digest_size=12).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""The tasks of a batch, tried again if they are lost.
+"""The execution of a batch's tasks, which are run again if they are lost.
 
-Guarantees: a killed worker or a lost executor does not end the queries: the batch is run again from what it began with,
-and what failed attempts wrote is nobody's. An error of the user's is raised as itself, and no further attempt is made.
+Guarantees: a killed worker or a lost executor does not end the queries: the batch is run again from the manifest it
+began with, and files that failed attempts wrote are not part of the state. A `WeftError`, which another attempt would
+meet again, is raised as it is, and no further attempt is made.
 """
 
 from __future__ import annotations
@@ -27,26 +28,32 @@ __all__ = ["TaskRunner"]
 
 _LOG = logging.getLogger("weft")
 
-ATTEMPTS = 4  # at a batch
+ATTEMPTS = 4  # so many are made at a batch
 PATIENCE = 0.5  # seconds before the third attempt, twice that before the fourth
 
 
 @dataclass
 class TaskRunner:
-    """Runs the tasks of batches with an executor; ``identity`` is that of the log, once it is open."""
+    """Runs the tasks of batches with an executor.
+
+    ``identity`` is that of the log, once it is open. When ``stopping``, no further attempt is made.
+    """
 
     config: RunConfig
     log: Checkpoint
     executor: Executor
     sinks: QuerySinks
     identity: str = ""
-    stopping: bool = False  # then no further attempt is made
-    _setup: Setup | None = field(default=None, init=False)  # what the executor was started with last
+    stopping: bool = False
+    _setup: Setup | None = field(default=None, init=False)  # the one that the executor was started with last
 
     def run(
         self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, *, boundary: bool
     ) -> TaskReports:
-        """Run the tasks of a batch, or those of the job at its boundary; what they reported."""
+        """Run the tasks of a batch, or those of the job at its boundary, and return what they reported.
+
+        An error of a user's function stops its queries; if none is left, it is raised.
+        """
         messages = self._messages(plan, before, queries, boundary)
         reports = TaskReports.from_messages(messages)
         if reports.errors:
@@ -80,7 +87,7 @@ class TaskRunner:
         raise RuntimeError("there is no last attempt")
 
     def _started(self) -> Setup:
-        """What tasks are set up with; they are set up anew where a stream, function or sink has come."""
+        """The setup that the executor was started with; it is started again if a stream, function or sink is new."""
         functions = {name: one.data for name, one in dict(self.config.functions).items()}
         own = {name: sink for name, sink in self.sinks.writable() if self.config.describe(sink) is None}
         sources, streams = dict(self.config.sources), dict(self.config.streams)
@@ -96,7 +103,7 @@ class TaskRunner:
             name: output.parts
             for name, output in running.items()
             if output.parts is not None and queries.requests[name].ordering is None
-        }  # what is ordered is merged by the driver
+        }  # ordered results are merged by the driver
         in_memory = isinstance(self.log.storage, Memory)
         return Job(
             self._started(),
@@ -111,7 +118,7 @@ class TaskRunner:
 
 
 def _differs(one: Setup, other: Setup) -> bool:
-    """Whether tasks that were set up with the one lack something of the other."""
+    """Whether two setups differ in their sources, functions or sinks."""
     return (
         one.sources.keys() != other.sources.keys()
         or one.functions != other.functions

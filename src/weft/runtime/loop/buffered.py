@@ -1,10 +1,10 @@
 """Results that are held back until the watermarks pass them.
 
-Guarantees: what leaves at a clock are all results of earlier times that have been found, in the order of their times;
-what stays are a few sorted runs. So if nothing that is found later is of an earlier time than the clock, which is so
-where late tuples are dropped, all that ever leaves is in order. A run is the time of every result, in its first column,
-and the results. Runs are what the manifest names (design, D3), files on a disk: written once, read from the front on; a
-file's name ends in its checksum, so one that is not what was written is noticed.
+Guarantees: at a clock, all results of earlier times that have been found leave, in the order of their times; the others
+stay, in a few sorted runs. No later result is of an earlier time than the clock if late tuples are dropped; then all
+results of a query leave in order. A run has the times of results in its first column, and the results in the others. On
+a disk, runs are files that the manifest names (design, D3): they are written once and leave from the front on. The name
+of a file ends in its checksum, so that damage is noticed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from weft.runtime.log.checkpoint import BUCKETS
 from weft.runtime.log.values import HeldRun
 from weft.storage.storage import Memory, Storage
 
-__all__ = ["BufferedResults", "opened", "release", "written"]
+__all__ = ["BufferedResults", "read_buffered", "release", "write_buffered"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferedResults:
-    """A sorted run of results that wait to leave.
+    """A sorted run of results that are held back.
 
-    If it has been written, ``file`` names the file that holds it from row ``first`` on; else ``file`` is empty.
+    If it has been written, ``file`` is the name of its file, in which it begins at row ``first``; else ``file`` is
+    empty.
     """
 
     run: pa.RecordBatch
@@ -42,16 +43,16 @@ class BufferedResults:
 
     @property
     def time(self) -> int:
-        """The first time in it."""
+        """The time of its first result."""
         return int(longs(self.run.column(0))[0])
 
 
 def release(
     waiting: Iterable[BufferedResults], new: Sequence[pa.RecordBatch], clock: int
 ) -> tuple[list[pa.RecordBatch], list[BufferedResults]]:
-    """Part the results at a clock: those of earlier times in order, without the column of times, and those that wait.
+    """Split results at a clock: those of earlier times, in order and without the column of times, and those that stay.
 
-    ``waiting`` are the runs that waited before, ``new`` the sorted runs that have come.
+    ``waiting`` are the runs that were held back before, ``new`` the sorted runs of this batch.
     """
     leaving, staying, late = [], [], []
     for one in waiting:
@@ -66,7 +67,9 @@ def release(
     if any(run.num_rows for run in late):
         staying.append(BufferedResults(_merged(late)))
     while len(staying) > 1 and staying[-2].run.num_rows < 2 * staying[-1].run.num_rows:
-        last = [one.run for one in staying[-2:]]  # so there are few runs, and a row is copied a few times
+        last = [
+            one.run for one in staying[-2:]
+        ]  # so there are few runs, and each row is copied only a few times
         staying[-2:] = [BufferedResults(_merged(last))]
     return merge(leaving, 1).batches, staying
 
@@ -79,8 +82,8 @@ def _cut(run: pa.RecordBatch, clock: int) -> int:
     return int(np.searchsorted(longs(run.column(0)), clock, "left"))
 
 
-def opened(storage: Storage, runs: Iterable[HeldRun]) -> list[BufferedResults]:
-    """The runs that a manifest says wait."""
+def read_buffered(storage: Storage, runs: Iterable[HeldRun]) -> list[BufferedResults]:
+    """Read the runs of held results that a manifest names."""
     return [BufferedResults(_read(storage, run.name).slice(run.first), run.name, run.first) for run in runs]
 
 
@@ -107,7 +110,7 @@ def _read(storage: Storage, name: str) -> pa.RecordBatch:
 
 @lru_cache(maxsize=256)
 def _checksum(path: str, size: int, modified: int, inode: int) -> int:  # noqa: ARG001
-    """The checksum of a file, computed once for as long as the file is the same."""
+    """The checksum of a file; computed once, as long as its size, time of change and inode stay the same."""
     with open(path, "rb") as file:
         found = 0
         while piece := file.read(1 << 20):
@@ -115,8 +118,8 @@ def _checksum(path: str, size: int, modified: int, inode: int) -> int:  # noqa: 
         return found
 
 
-def written(storage: Storage, number: int, waiting: Iterable[BufferedResults]) -> tuple[HeldRun, ...]:
-    """Write the runs that are in no file, under names that no other attempt has; where all of them are."""
+def write_buffered(storage: Storage, number: int, waiting: Iterable[BufferedResults]) -> tuple[HeldRun, ...]:
+    """Write the runs that are in no file, under names that no other attempt has; return the files of all runs."""
     found = []
     for one in waiting:
         name, first = one.file, one.first
@@ -127,7 +130,7 @@ def written(storage: Storage, number: int, waiting: Iterable[BufferedResults]) -
 
 
 def _write(storage: Storage, stem: str, run: pa.RecordBatch) -> str:
-    """Keep a run under a name that begins so; the name."""
+    """Write a run to a file whose name begins with ``stem``, and return the name."""
     if isinstance(storage, Memory):
         storage.objects[f"{BUCKETS}/{stem}"] = run
         return stem

@@ -1,8 +1,8 @@
-"""The end of a batch: its results in their sinks, then its manifest in the log.
+"""The commit of a batch: first its results, in their sinks, then its manifest, in the log.
 
-Guarantees: results are committed before the manifest, so a crash in between repeats the batch, and the sinks expect
+Guarantees: results are committed before the manifest, so a crash in between repeats the batch, and sinks are made for
 that; batches are committed one after the other, in their order. A sink that fails stops its query and no other. While a
-batch is committed the next one may be under way.
+batch is committed, the next one may run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ _LOG = logging.getLogger("weft")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A batch that is to be committed: what ran, what it leaves, where results go, and when it began."""
+    """A batch that is to be committed.
+
+    ``ran`` is the batch and ``left`` what it leaves; ``outputs`` are the sinks of its queries, by name; ``began`` is
+    when it began (`time.perf_counter`).
+    """
 
     ran: RanBatch
     left: BatchEnd
@@ -38,18 +42,21 @@ class Ended:
 
 @dataclass
 class Committer:
-    """Commits batches in a thread of its own, at most one ahead of which tasks run."""
+    """Commits one batch after the other; if ``overlapping``, in a thread, so that the next batch can run meanwhile.
+
+    ``broken`` are the queries whose sink failed, and why; ``last`` is the last committed batch.
+    """
 
     log: Checkpoint
     changelog: Changelog
     overlapping: bool = True
-    broken: dict[str, str] = field(default_factory=dict)  # queries whose sink failed ↦ why
-    last: int = -1  # the last batch that is committed
+    broken: dict[str, str] = field(default_factory=dict)
+    last: int = -1
     _pending: Future[None] | None = None
     _thread: ThreadPoolExecutor | None = None
 
     def begin(self, ended: Ended, after: Callable[[Ended], None]) -> None:
-        """Commit a batch as soon as the one before it is; ``after`` is called with it when that is done."""
+        """Commit a batch as soon as the one before it is committed; ``after`` is called with it when it is."""
         self.wait()
         if not self.overlapping:
             self._commit_and_tell(ended, after)
@@ -75,7 +82,7 @@ class Committer:
         return self._pending is None or self._pending.done()
 
     def close(self) -> None:
-        """End the thread, with what it is doing."""
+        """End the thread, after the commit that it is at."""
         if self._thread is not None:
             self._thread.shutdown(wait=True)
             self._thread = None
@@ -92,7 +99,7 @@ class Committer:
         _LOG.debug("batch %d committed after %.4f s", manifest.number, time.perf_counter() - ended.began)
 
     def _deliver(self, ended: Ended) -> Iterable[tuple[str, str]]:
-        """Results to their sinks; those that refuse them, and why."""
+        """Give the results to their sinks; the queries whose sinks fail, and why."""
         ran, ordered = ended.ran, ended.left.ordered
         for name, output in ended.outputs.items():
             if name in self.broken:
@@ -100,7 +107,7 @@ class Committer:
                 continue
             try:
                 deliver(output, name, ran.number, ran.reports.answers, ordered.get(name))
-            except Exception as error:  # whatever a sink raises is about its query alone
+            except Exception as error:  # whatever a sink raises, only its query fails
                 why = error.message if isinstance(error, WeftError) else str(error)
                 if len(ended.outputs) == 1:  # no other query would go on
                     raise _as_weft_error(name, error) from error

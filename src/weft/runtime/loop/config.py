@@ -1,4 +1,4 @@
-"""What a run is given: one value from the session to the loop."""
+"""The configuration of a run, which the session hands to the loop as one value."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from weft.runtime.task.functions import PackedFunction
 
 __all__ = ["Describe", "RunConfig", "SetAside"]
 
-# What a task needs to make a sink again; None if it cannot be made again.
+# Describes a sink so that a task or a later session can make it again; None if that is not possible.
 Describe = Callable[[Sink], Mapping[str, Any] | None]
 
+# Takes a batch's number, its bad records as lines of JSON, and how many of how many records so far were bad.
 SetAside = Callable[[int, bytes, int, int], None]
 
 
@@ -27,10 +28,13 @@ SetAside = Callable[[int, bytes, int, int], None]
 class RunConfig:
     """How queries run over streams.
 
-    ``decide`` plans the queries that are to run, ``should_replan`` says when heavy values are a reason to plan them
-    again; ``restore`` makes a sink again that a query had before a crash, ``describe`` says what it needs for that.
-    ``set_aside`` takes a batch's bad records as JSON lines, and how many of all records so far were bad; it may raise.
-    ``streams``, ``sources`` and ``functions`` may gain entries while the queries run.
+    ``decide`` plans the queries that are to run, and ``should_replan`` says when heavy values are a reason to plan them
+    again. ``describe`` describes a sink, and ``restore`` makes it again from the description. ``driver`` is the policy
+    that chooses the driver order. ``set_aside`` takes the bad records of each batch, and raises an error if there are
+    too many. ``state_limit`` bounds the bytes of a query's state, ``key_limit`` the results of one key,
+    ``result_limit`` the results of a query in one batch, ``batch_bytes`` the input of a batch, and ``portion_bytes``
+    what a task looks at together. ``spark`` is the Spark session, for sources that need it. ``streams``, ``sources``
+    and ``functions`` may gain entries while the queries run.
     """
 
     streams: dict[str, Stream]
@@ -41,16 +45,16 @@ class RunConfig:
     partitions: int
     driver: str = DEFAULT
     set_aside: SetAside | None = None
-    state_limit: int | None = None  # bytes per query
-    key_limit: int = LIMIT  # results of one key
-    batch_bytes: int = 1 << 30  # of input in one batch
-    portion_bytes: int = PORTION_BYTES  # that a task looks at together
-    result_limit: int | None = None  # results of one query in one batch
-    functions: Mapping[str, PackedFunction] = field(default_factory=dict)  # those that are registered by now
+    state_limit: int | None = None
+    key_limit: int = LIMIT
+    batch_bytes: int = 1 << 30
+    portion_bytes: int = PORTION_BYTES
+    result_limit: int | None = None
+    functions: Mapping[str, PackedFunction] = field(default_factory=dict)
     should_replan: ReplanTest = never
-    spark: Any = None  # for sources that need it
+    spark: Any = None
 
     @property
     def limits(self) -> TaskLimits:
-        """What of it tasks are given: how much they may hold and give."""
+        """The limits that tasks are given: how much they may hold and give."""
         return TaskLimits(self.key_limit, self.portion_bytes, self.result_limit)

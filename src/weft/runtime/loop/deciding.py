@@ -1,8 +1,8 @@
 """What the next batch will do: which input, by which plan, for which queries.
 
-Guarantees: a plan that was written is followed, whoever wrote it; only where there is none is anything decided. A batch
-is planned where there is input, where queries begin or stop, where rows can be closed, or where the input has ended;
-that takes effect in a batch of its own, when all input is processed.
+Guarantees: a plan that is in the log is followed, even if an earlier session wrote it; something is decided only if
+there is none. A batch is planned if there is input, if queries begin or stop, if rows can be closed, or if the input
+has ended; the end of the input takes effect in a batch of its own, after all input is processed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import History
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.queries.active import ActiveQueries, Samples, changed, migrated
+from weft.runtime.queries.active import ActiveQueries, Samples, plan_again, plan_changes
 from weft.runtime.queries.changelog import Changelog, Changes
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.visibility import StateFacts
@@ -41,30 +41,35 @@ class Decider:
     def __init__(self, config: RunConfig, log: Checkpoint, history: History) -> None:
         self.config, self.log, self.history = config, log, history
         self.changelog = Changelog()
-        self.active_queries, self.blueprint = ActiveQueries(), ""  # what runs, and its name in the log
+        self.active_queries, self.blueprint = (
+            ActiveQueries(),
+            "",
+        )  # the queries that run, and their blueprint's name
         self.samples: Samples | None = None
-        self.ending = False  # whether all input has come
+        self.ending = False  # whether the input ends with what has come
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1000  # microseconds since 1970
-        self._known: dict[str, ActiveQueries] = {}  # by blueprint, the last ones
+        self._known: dict[str, ActiveQueries] = {}  # the last ones, by the blueprint's name
         self._wake_ups = WakeUps()
 
     def queries_of(self, blueprint: str) -> ActiveQueries:
-        """What a blueprint says; the last ones are known without reading them."""
+        """The queries of a blueprint; the last blueprints need not be read from the log."""
         return self._known.get(blueprint) or ActiveQueries.read(self.log, blueprint)
 
-    def known(self, before: Manifest) -> BatchPlan | None:
-        """The plan that was written for the next batch, if one was."""
+    def written_plan(self, before: Manifest) -> BatchPlan | None:
+        """The plan in the log for the next batch, if there is one; its queries become the active ones."""
         plan = self.log.plan(before.number + 1)
         if plan is not None and plan.blueprint != self.blueprint:
             self.active_queries, self.blueprint = self.queries_of(plan.blueprint), plan.blueprint
         return plan
 
     def is_due(self, before: Manifest) -> bool:
-        """Whether there is something to do though no stream brings anything."""
+        """Whether a batch has something to do though no stream brings anything."""
         if self.changelog.stopping():
             return True
         if self.changelog.waiting() and self.active_queries.program is not None:
-            return True  # where nothing runs, nothing is stored that a query could begin with
+            return (
+                True  # if no query runs, new ones begin with the next input, since nothing is stored for them
+            )
         if self.ending and not self._has_ended(before):
             return True
         return self._wake_ups.now()
@@ -75,11 +80,11 @@ class Decider:
         return all(before.closed.get(name, 0) >= ENDED for name in names)
 
     def schedule(self, before: Manifest, now: int) -> None:
-        """Work out when the next batch is due, if nothing comes; called after a batch, whose time is given."""
+        """Work out when the next batch is due if no stream brings anything; ``now`` is the time of the last batch."""
         self._wake_ups.schedule(self.active_queries.program, before, now)
 
     def new(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> BatchPlan:
-        """The plan of the next batch, over some input; queries that were asked for, or stopped, are in it."""
+        """Decide on the plan of the next batch over some input, with all changes of queries that wait."""
         self._check_open(before, inputs)
         number = before.number + 1
         changes, migration = self.changelog.take(), None
@@ -94,7 +99,7 @@ class Decider:
                 programs[self.blueprint] = self.active_queries.program  # tasks are in this process
         program, batch_order = self.active_queries.program, None
         if program is not None:
-            ended = self.ending and not any(inputs.values())  # input that fails can still be taken back
+            ended = self.ending and not any(inputs.values())  # else input that fails could not be taken back
             batch_order = self._order(program, number, before, ended=ended).to_dict()
         return BatchPlan(
             number,
@@ -110,12 +115,15 @@ class Decider:
     def next_queries(
         self, changes: Changes, facts: StateFacts
     ) -> tuple[ActiveQueries, StateMigration] | None:
-        """Other queries, or the same ones by another plan, and what becomes of the state; None: all stays as it is."""
+        """The queries and their plan after changes or for new heavy values, and the migration of state.
+
+        None if the queries and their plan stay as they are.
+        """
         if changes:
-            return changed(self.active_queries, changes, self.config.decide, facts, self.samples)
+            return plan_changes(self.active_queries, changes, self.config.decide, facts, self.samples)
         if not self._sees_heavy(facts.number):
             return None
-        found = migrated(self.active_queries, self.config.decide, facts, self.samples)
+        found = plan_again(self.active_queries, self.config.decide, facts, self.samples)
         if found is not None:
             _LOG.info(
                 "heavy keys have come or gone: what is stored is laid out anew before batch %d", facts.number
@@ -123,7 +131,7 @@ class Decider:
         return found
 
     def _check_open(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> None:
-        """Refuse tuples that come when queries have been told that none will."""
+        """Refuse input if a query has closed all of its rows because its input had ended."""
         ended = [name for name, time in before.closed.items() if time >= ENDED]
         if ended and any(inputs.values()):
             raise StateError(
@@ -132,7 +140,7 @@ class Decider:
             )
 
     def _sees_heavy(self, number: int) -> bool:
-        """Whether keys have become heavy, or are no more, since the queries were planned."""
+        """Whether heavy values that have come or gone are a reason to plan the queries afresh."""
         program, last = self.active_queries.program, self.history.last
         return (
             program is not None
@@ -141,13 +149,13 @@ class Decider:
         )
 
     def _now(self, before: Manifest) -> int:
-        """The time of a batch: never before that of an earlier one, by which tuples without event time were timed."""
+        """The time of a batch, which tuples without event time get; never before that of an earlier batch."""
         untimed = [name for name, stream in self.config.streams.items() if stream.event_time is None]
         known = [before.marks[name] for name in untimed if name in before.marks]
         return max([self.clock(), *known])
 
     def _order(self, program: ExecutableGraph, number: int, before: Manifest, *, ended: bool) -> BatchOrder:
-        """The batch's place: the driver order, from what the batches so far did, and up to where rows are closed."""
+        """The batch's place in the total order: the driver order that the policy chooses, and the clocks of queries."""
         results = sum(before.results.values())
         seen = expected(number, program.graph, self.history.last, before.arrived, results)
         times = clocks(program.graph, Watermarks(before.marks), before.closed, ended=ended)

@@ -1,7 +1,8 @@
-"""How a batch's results come to a sink: as the parts that tasks wrote, as their number, in order, or as they are.
+"""How the results of a batch are committed to a sink.
 
-Guarantees: a query that failed in a batch has no results in it, and its sink is told of the batch all the same. Ordered
-results pass through the driver, which merges them; a sink that only counts gets them at once, since it has no order.
+Guarantees: a sink gets the number of results if it only counts, else ordered results if the query has an order, else
+the names of the parts that tasks wrote if it can take parts, else the results themselves. The sink of a query that
+failed in the batch gets an empty batch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["deliver"]
 def deliver(
     output: Output, query: str, number: int, answers: Answered, ordered: Gathered | None = None
 ) -> None:
-    """Commit the results that a query has in a batch; ``ordered`` are those of a query with an order."""
+    """Commit the results of a query in a batch to its sink; ``ordered`` are those of a query with an order."""
     failed = query in answers.failed
     if output.counting is not None:
         output.counting.commit_count(number, answers.rows(query))
@@ -29,7 +30,7 @@ def deliver(
 
 
 def _deliver_ordered(output: Output, number: int, ordered: Gathered) -> None:
-    """A sink that keeps punctuations gets all of them; any other finds some in the metadata of the table's schema."""
+    """Commit ordered results; a sink that takes no punctuations finds some in the metadata of the table's schema."""
     if output.ordered is not None:
         output.ordered.commit_ordered(number, ordered.table, ordered.punctuations)
     else:

@@ -1,7 +1,7 @@
 """In which order the inputs of a batch are processed (MJoin driver selection, section 3.2).
 
 Guarantees: a policy is a pure function of what was observed; its order has every input once, ties broken by name.
-The answer is the same whatever the order; what differs is how early results and memory come.
+The results are the same whatever the order; what differs is how early they come, and when memory is needed.
 
 A batch is processed input by input: all tuples of one, then all of the next. For `timestamp` and `round_robin`, which
 the paper states tuple by tuple, that means: by the oldest tuple of each input, and in turns from batch to batch.
@@ -24,10 +24,11 @@ DEFAULT = "initial_output_size"
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is known when a batch begins, per input.
+    """What is known when a batch begins, by input.
 
-    ``rows`` are in the batch (the paper's buffer), ``oldest`` is the first time among them; ``stored`` are in the
-    input's store (its hash table), ``arrived`` came in earlier batches, ``results`` in all came out.
+    ``rows`` is how many tuples are in the batch (the paper's buffer), and ``oldest`` the first time among them.
+    ``stored`` is how many are in the input's store (its hash table), and ``arrived`` how many came in earlier batches.
+    ``results`` is how many results all queries have had.
     """
 
     batch: int
@@ -52,7 +53,7 @@ class Observed:
 def expected(
     number: int, graph: PhysicalGraph, last: BatchMetrics | None, arrived: Mapping[str, int], results: int
 ) -> Observed:
-    """What is known before a batch is read: its rows are taken to be the last one's; ``arrived`` is by stream."""
+    """What is known before a batch is read, which is expected to be like the last one; ``arrived`` is by stream."""
     inputs = last.inputs if last else {}
     held = last.stores if last else {}
     return Observed(
@@ -75,7 +76,7 @@ def timestamp(seen: Observed) -> tuple[str, ...]:
 
 
 def round_robin(seen: Observed) -> tuple[str, ...]:
-    """Every input is first in turn."""
+    """Each input is first in turn, from batch to batch."""
     names = seen.inputs
     first = seen.batch % len(names)
     return names[first:] + names[:first]
@@ -101,7 +102,7 @@ def _sorted(seen: Observed, key: Callable[[str], float]) -> tuple[str, ...]:
 
 
 def _greedy(seen: Observed, score: Callable[[str, float], float]) -> tuple[str, ...]:
-    """The best input next, again and again; what has been processed is in its hash table."""
+    """The input with the best score first, and so on; tuples that have been processed count as stored."""
     tables = {name: seen.stored.get(name, 0) for name in seen.inputs}
     order: list[str] = []
     while len(order) < len(tables):

@@ -1,8 +1,8 @@
-"""The end of a batch: what it leaves, from what its tasks reported.
+"""The end of a batch: its manifest, metrics and ordered results, from what its tasks reported.
 
 Guarantees: but for the time that it took, what a batch leaves is a function of its plan, of what it began with and of
-what its tasks reported, so a batch that is repeated leaves the same. The manifest names the files that tasks reported,
-so what a lost attempt wrote is nobody's.
+what its tasks reported, so a batch that is repeated leaves the same. The manifest names only files that tasks reported,
+so files that a lost attempt wrote are not part of the state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["BatchEnd", "end_batch", "samples_of"]
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """What a batch leaves: its manifest, its metrics (None if no query ran), and the results that have an order."""
+    """What a batch leaves: its manifest, its metrics (None if no query ran), and ordered results by query."""
 
     manifest: Manifest
     metrics: BatchMetrics | None
@@ -45,8 +45,9 @@ def end_batch(
 ) -> BatchEnd:
     """Work out what a batch leaves.
 
-    The results of ``ordered_queries`` are merged; those that have to wait are written to the storage. ``backlog`` is
-    how many parts of every stream wait, and ``began`` when the batch did (`time.perf_counter`), both for the metrics.
+    The results of ``ordered_queries`` are merged; those that are held back are written to the storage. ``backlog`` is
+    how many parts of every stream wait, and ``began`` is when the batch began (`time.perf_counter`); both are for the
+    metrics.
     """
     plan, before, reports = ran.plan, ran.before, ran.reports
     progress = StreamProgress.after(ran)
@@ -78,7 +79,7 @@ def end_batch(
 
 
 def _rows_of_queries(ran: RanBatch, ordered: Mapping[str, Gathered]) -> dict[str, int]:
-    """How many results of every query leave with the batch; of those that are held back, none."""
+    """How many results of every query leave with the batch, without those that are held back."""
     answers, rows = ran.reports.answers, dict[str, int]()
     for query, member in ran.program.members.items() if ran.program else ():
         waits = member.held and query in ordered and query not in answers.failed
@@ -93,13 +94,13 @@ def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]
 def _of_both(
     pick: Callable[[int, int], int], before: Mapping[str, int], now: Mapping[str, int]
 ) -> dict[str, int]:
-    """The larger or the smaller of what was known and what is."""
+    """By name, what ``pick`` makes of the value before and the value now; the only one where there is one."""
     every = {**now, **before}
     return {name: pick(time, now.get(name, time)) for name, time in every.items()}
 
 
 def _evicted(ran: RanBatch, order: BatchOrder | None) -> dict[str, int]:
-    """Below which clock the stores that there are have forgotten rows, or may have: what tasks were allowed to."""
+    """By store, the clock below which tasks were allowed to forget rows, in this batch or before."""
     found: dict[str, int] = {}
     if ran.program is None or order is None:
         return found
@@ -113,7 +114,7 @@ def _evicted(ran: RanBatch, order: BatchOrder | None) -> dict[str, int]:
 
 
 def _dealt(ran: RanBatch) -> dict[str, dict[str, int]]:
-    """How many tuples read tasks have dealt out so far, by store, of those stores that there are."""
+    """How many tuples each read task has dealt out so far, by store of the graph."""
     stores = {store.identity for store in ran.program.stores.values()} if ran.program else set()
     found = {store: dict(tasks) for store, tasks in ran.before.dealt.items() if store in stores}
     for report in ran.reports.read.dealt:
@@ -123,7 +124,7 @@ def _dealt(ran: RanBatch) -> dict[str, dict[str, int]]:
 
 
 def samples_of(program: ExecutableGraph, reports: TaskReports) -> Samples | None:
-    """The query-sets that tasks sampled, with the queries that their bits stand for; None if they sampled none."""
+    """The query-sets that tasks sampled, with the names of the queries by slot; None if they sampled none."""
     if not reports.read.samples:
         return None
     slots = {member.slot: name for name, member in program.members.items()}

@@ -1,4 +1,4 @@
-"""What the loop asks of whoever runs the tasks of a batch (design, D2)."""
+"""The protocol of executors, which run the tasks of a batch for the loop (design, D2)."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ Pieces = Sequence[Sequence[tuple[str, Part]]]
 
 
 class Executor(Protocol):
-    """Runs the tasks of a batch, wherever that is.
+    """Runs the tasks of a batch, on Spark or in this process.
 
-    A failure that another attempt may mend (a lost worker) is raised as any exception but a `WeftError`, and the loop
-    runs the batch again. Errors of the user's come among the messages.
+    A failure that another attempt may not meet (a lost worker) is raised as an exception that is no `WeftError`, and
+    the loop runs the batch again. Any other error of a task is reported in a message (`TaskError`).
     """
 
     @property
     def name(self) -> str:
-        """What it is called: resident, jobs or local."""
+        """Its name: resident, jobs or local."""
         ...
 
     @property
     def readers(self) -> int:
-        """In how many tasks input is read."""
+        """How many tasks read input."""
         ...
 
     def start(self, setup: Setup) -> None:
-        """Get ready for batches; called again when what is set up changes, or after a failure."""
+        """Get ready for batches; called again when the setup changes, or after a failure."""
         ...
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
-        """Run one batch, or the job at its boundary; what its tasks tell the driver."""
+        """Run one batch, or the job at its boundary, and return the messages for the driver."""
         ...
 
     def close(self) -> None:
@@ -46,10 +46,10 @@ class Executor(Protocol):
 
 
 def spread(parts: Sequence[tuple[str, Part]], readers: int) -> list[list[tuple[str, Part]]]:
-    """Parts dealt out to read tasks in pieces of about the same size, none of them out of order.
+    """Divide parts among read tasks, in order and about evenly by size.
 
-    All parts stand in one line that is cut into as many pieces, so the parts of a stream are read by tasks of ascending
-    numbers: the order of its tuples does not depend on how many tasks there are.
+    The sequence of all parts is cut into as many pieces as there are tasks, so the parts of a stream are read by tasks
+    of ascending numbers: the order of its tuples does not depend on how many tasks there are.
 
     >>> parts = [("a", Part({"n": 1}, 10)), ("b", Part({"n": 2}, 10)), ("b", Part({"n": 3}, 20))]
     >>> [[part.what["n"] for _, part in piece] for piece in spread(parts, 2)]

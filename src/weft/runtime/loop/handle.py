@@ -1,7 +1,8 @@
-"""A run in a thread of its own, and what whoever started it holds.
+"""The handle of a run, whose loop is in a thread of its own.
 
-Guarantees: an error of the user's comes out as itself, from every method that waits. `process_all_available` waits for
-all that was there when it was called, files that are not complete yet included, and for what was asked for by then.
+Guarantees: an error that ended the run is raised, as it is, by every method that waits. `process_all_available` waits
+for all input that was there when it was called, including files that were not complete yet, and for all changes of
+queries that were asked for by then.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ POLL = 0.05  # seconds between two looks whether the thread has ended
 
 @dataclass
 class Running:
-    """A running set of queries; with ``available_now``, until what is there is processed."""
+    """A running loop; with ``available_now``, it stops when all input that is there is processed.
+
+    ``failure`` is the error that ended it, if one did.
+    """
 
     loop: Loop
     available_now: bool = False
@@ -29,7 +33,7 @@ class Running:
     _thread: threading.Thread | None = None
 
     def start(self) -> Running:
-        """Begin; batches follow each other until `stop`."""
+        """Start the loop's thread, which runs batches until `stop`."""
         self._thread = threading.Thread(target=self._run, name="weft-loop", daemon=True)
         self._thread.start()
         if self.available_now:
@@ -52,11 +56,11 @@ class Running:
 
     @property
     def is_active(self) -> bool:
-        """Whether batches may still follow."""
+        """Whether the loop still runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def process_all_available(self) -> None:
-        """Wait until all that is there is processed."""
+        """Wait until all input that is there now is processed."""
         self._wait_for_all()
         self._raise()
 
@@ -67,7 +71,7 @@ class Running:
             pass
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end, so many seconds at most; whether it has come."""
+        """Wait until the loop ends, for at most ``timeout`` seconds; return whether it has ended."""
         if self._thread is not None:
             self._thread.join(timeout)
         if not self.is_active:
@@ -75,12 +79,12 @@ class Running:
         return not self.is_active
 
     def _raise(self) -> None:
-        """An error of the user's, such as a file of another schema, as itself."""
+        """Raise the error that ended the loop, if one did."""
         if self.failure is not None:
             raise self.failure
 
     def stop(self) -> None:
-        """Stop after the batch under way, and let the log go."""
+        """Stop after the batch under way, and wait until the loop has closed the log."""
         self.loop.stopping = True
         self.loop.wake.set()
         if self._thread is not None:
@@ -90,7 +94,7 @@ class Running:
 def launch(
     loop: Loop, queries: Mapping[str, tuple[QueryRequest, Sink]], *, available_now: bool = False
 ) -> Running:
-    """Start queries; a start that fails lets the log go."""
+    """Start queries in a new thread; if the start fails, the log is closed."""
     try:
         loop.start(queries)
     except BaseException:

@@ -1,7 +1,7 @@
 """What the streams offer, and what of it the next batch takes.
 
-Guarantees: nothing is taken that is not in the plan of a batch, and nothing twice. A batch takes no more bytes than it
-may, but always something if there is anything.
+Guarantees: a part is taken only if it is in the plan of a batch, and is never offered again. A batch takes at most
+``most_bytes``, except that it takes at least one part if there is any.
 """
 
 from __future__ import annotations
@@ -15,29 +15,34 @@ from typing import Any
 from weft.ports.source import Cursor, Offer, Part, Place, Source
 from weft.runtime.log.values import BatchPlan
 
-__all__ = ["Intake", "choose"]
+__all__ = ["Intake", "choose_parts"]
 
 
 @dataclass
 class Intake:
-    """The cursors of all streams; ``place`` says where the cursor of a stream lives."""
+    """The cursors of all streams.
+
+    ``place`` gives the place of a stream's cursor, from its name and state. ``offers`` are those of the last look.
+    ``taken`` counts the parts of each stream that were in batches since the start, and ``released`` those of them
+    whose batch is committed.
+    """
 
     place: Callable[[str, Mapping[str, Any]], Place]
     most_bytes: int
     clock: Callable[[], float] = time.time
     cursors: dict[str, Cursor] = field(default_factory=dict)
-    offers: dict[str, Offer] = field(default_factory=dict)  # of the last look
-    taken: dict[str, int] = field(default_factory=dict)  # how many parts are in batches, since the start
-    released: dict[str, int] = field(default_factory=dict)  # how many of them are committed
-    _done: deque[BatchPlan] = field(default_factory=deque)  # committed since the last look
+    offers: dict[str, Offer] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
+    released: dict[str, int] = field(default_factory=dict)
+    _done: deque[BatchPlan] = field(default_factory=deque)  # batches that were committed since the last look
 
     def open(self, name: str, source: Source, state: Mapping[str, Any]) -> None:
-        """Follow one more stream, from where it was taken up to."""
+        """Follow one more stream, from where it was taken up to, as ``state`` says."""
         self.cursors[name] = source.open(self.place(name, state))
         self.taken[name], self.released[name] = self.taken.get(name, 0), self.released.get(name, 0)
 
     def look(self) -> None:
-        """See what there is; what was committed meanwhile is let go before."""
+        """Release the parts of batches that were committed since the last look, and ask all cursors for offers."""
         self._let_go()
         now = self.clock()
         self.offers = {name: cursor.look(now) for name, cursor in list(self.cursors.items())}
@@ -49,38 +54,38 @@ class Intake:
                     self.cursors[name].release(parts)
 
     def chosen(self) -> dict[str, tuple[Part, ...]]:
-        """What the next batch takes of what was offered."""
+        """The parts that the next batch takes of those that were offered."""
         offered = {name: offer.parts for name, offer in self.offers.items() if offer.parts}
-        return choose(offered, self.most_bytes)
+        return choose_parts(offered, self.most_bytes)
 
     def take(self, plan: BatchPlan) -> None:
-        """The parts are in the plan of a batch: never offer them again."""
+        """Have the cursors never offer the parts in a plan again."""
         for name, parts in plan.inputs.items():
             if parts and name in self.cursors:
                 self.cursors[name].take(parts)
 
     def count_taken(self, plan: BatchPlan) -> None:
-        """A batch begins that takes these parts, for the first time or once more."""
+        """Count the parts of a batch that begins, be it new or repeated."""
         for name, parts in plan.inputs.items():
             self.taken[name] = self.taken.get(name, 0) + len(parts)
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """How far every stream has been taken, as plain data."""
+        """The state of every cursor, which says how far its stream has been taken, as plain data."""
         return {name: cursor.state() for name, cursor in self.cursors.items()}
 
     def release(self, plan: BatchPlan) -> None:
-        """A batch is committed: what it read is not needed any more, and is let go with the next look.
+        """Note that a batch is committed; the cursors may forget its parts, and are told so with the next look.
 
-        Unlike all else here, it may be called while another thread looks: cursors are used by one thread at a time.
+        Unlike all other methods, this one may be called while another thread looks, since it uses no cursor.
         """
         self._done.append(plan)
         for name, parts in plan.inputs.items():
             self.released[name] = self.released.get(name, 0) + len(parts)
 
     def waiting(self) -> dict[str, int]:
-        """By stream, how many parts will have been released, at most, when all that was seen last has been.
+        """By stream, at most how many parts will have been released when all input of the last look has been.
 
-        What is listed is counted; what is not listed yet may become more parts than are waiting now.
+        Parts that are offered are counted. A backlog that is not offered yet may become more parts than it has now.
         """
         return {name: self.taken[name] + self._most_parts(offer) for name, offer in self.offers.items()}
 
@@ -91,7 +96,7 @@ class Intake:
         return parts + 4 * -(-size // max(1, self.most_bytes)) + 1
 
     def has_released(self, target: Mapping[str, int]) -> bool:
-        """Whether at least so many parts of every stream are committed, or all there are: some may be gone."""
+        """Whether at least so many parts of every stream are committed, or all that are left: some may be gone."""
         return all(self._has_released(name, count) for name, count in target.items())
 
     def _has_released(self, name: str, count: int) -> bool:
@@ -104,7 +109,7 @@ class Intake:
         return {name: offer.backlog[0] for name, offer in self.offers.items()}
 
     def unfinished(self) -> dict[str, tuple[str, ...]]:
-        """What cannot be read yet, by stream."""
+        """By stream, the files that are not complete yet, with the reason."""
         return {
             name: tuple(f"{one.name}: {one.reason}" for one in offer.unfinished)
             for name, offer in self.offers.items()
@@ -117,18 +122,20 @@ class Intake:
             cursor.catch_up()
 
     def close(self) -> None:
-        """Let go of all sources."""
+        """Close all cursors."""
         self._let_go()
         for cursor in self.cursors.values():
             cursor.close()
         self.cursors.clear()
 
 
-def choose(offered: Mapping[str, tuple[Part, ...]], most_bytes: int) -> dict[str, tuple[Part, ...]]:
-    """All that is offered or, if that is too much, about the same of every stream, but something in any case.
+def choose_parts(offered: Mapping[str, tuple[Part, ...]], most_bytes: int) -> dict[str, tuple[Part, ...]]:
+    """Choose all parts that are offered or, if these are too many bytes, about as many bytes of every stream.
+
+    At least one part is chosen, whatever its size.
 
     >>> a, b = (Part({}, 10), Part({}, 10), Part({}, 10)), (Part({}, 10),)
-    >>> {name: len(parts) for name, parts in sorted(choose({"a": a, "b": b}, 30).items())}
+    >>> {name: len(parts) for name, parts in sorted(choose_parts({"a": a, "b": b}, 30).items())}
     {'a': 2, 'b': 1}
     """
     sizes = {name: sum(part.bytes for part in parts) for name, parts in offered.items()}

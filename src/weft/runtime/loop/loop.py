@@ -1,11 +1,11 @@
-"""The loop: one batch after the other, each by the same sentence (design, D2).
+"""The loop: one batch after the other, each by the same steps (design, D2).
 
     look what the streams offer → decide → write the plan of the batch, with the exact input it takes → execute →
     commit the results → commit the manifest
 
-Guarantees: a batch that was planned is run as it was planned, however often that is tried and whoever does it. A batch
-whose tasks are lost is run again from the manifest before it. What it reads is released only when it is committed.
-While a batch is being committed the next one runs; it is committed after it.
+Guarantees: a batch that was planned is run as it was planned, in every attempt and by every later session. A batch
+whose tasks are lost is run again from the manifest before it. The parts that it reads are released only when it is
+committed. While a batch is being committed, the next one may run; batches are committed in their order.
 """
 
 from __future__ import annotations
@@ -45,21 +45,26 @@ from weft.runtime.observe.progress import History, own_metrics, state_of
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
-from weft.runtime.queries.resume import resumed
+from weft.runtime.queries.resume import resume_from_log
 from weft.runtime.task.functions import check_registered
 
 __all__ = ["Loop"]
 
 _LOG = logging.getLogger("weft")
 
-WATCHFUL, DROWSY = 0.005, 0.02  # seconds between two looks: while there was something lately, and later
-LATELY = 5.0  # seconds
+WATCHFUL, DROWSY = (
+    0.005,
+    0.02,
+)  # seconds between two looks: if there was a batch in the last `LATELY` seconds, else
+LATELY = 5.0
 
 
 class Loop:
     """Runs queries over streams, batch by batch, with an executor.
 
-    If batches are ``overlapping``, the next one runs while one is committed.
+    If batches are ``overlapping``, the next one runs while one is committed. ``before`` is the manifest of the last
+    batch, which is committed or about to be; ``past`` is what the job at the last batch's boundary reported; ``ended``
+    is the last batch whose tasks are done. Setting ``wake`` ends a pause between two looks.
     """
 
     def __init__(
@@ -74,9 +79,9 @@ class Loop:
         self.intake = Intake(self._place, config.batch_bytes)
         self.marks = Marks(self.intake)
         self.wake = threading.Event()
-        self.before = Manifest()  # what the last batch left, committed or about to be
-        self.past = TaskReports()  # what the job at the last batch's boundary reported
-        self.ended: Ended | None = None  # the last batch whose tasks are done
+        self.before = Manifest()
+        self.past = TaskReports()
+        self.ended: Ended | None = None
         self._unfinished = UnfinishedFiles()
         self._opening: dict[str, Source] = {}  # streams that came while the loop runs
         self._lock = threading.Lock()
@@ -88,7 +93,7 @@ class Loop:
 
     @property
     def stopping(self) -> bool:
-        """Whether the loop is to end after the batch under way; it is set by whoever ends it."""
+        """Whether the loop is to end after the batch under way."""
         return self.tasks.stopping
 
     @stopping.setter
@@ -98,7 +103,7 @@ class Loop:
     # Beginning
 
     def start(self, queries: Mapping[str, tuple[QueryRequest, Sink]]) -> None:
-        """Take the log, and go on where it ends."""
+        """Open the log, and go on after its last committed batch, with the queries in it and those given."""
         described = {name: _described(stream) for name, stream in sorted(self.config.streams.items())}
         self.tasks.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
@@ -114,15 +119,15 @@ class Loop:
         self.decider.schedule(self.before, self.decider.clock())
 
     def _last_planned(self) -> BatchPlan | None:
-        """The last batch that was planned and not committed, up to which the streams have been taken."""
+        """The last plan in the log that is not committed, up to which the streams have been taken; None without one."""
         planned, number = None, self.before.number + 1
         while (plan := self.log.plan(number)) is not None:
             planned, number = plan, number + 1
         return planned
 
     def _resume(self, queries: Mapping[str, tuple[QueryRequest, Sink]], planned: BatchPlan | None) -> None:
-        """The queries that ran before go on as they were; those that are new begin with the next batch."""
-        found = resumed(self.log, queries, self.config.restore, self.before)
+        """Let the queries that ran before go on as they were, and have new ones begin with the next new batch."""
+        found = resume_from_log(self.log, queries, self.config.restore, self.before)
         check_registered({name: one.query for name, one in found.requests.items()}, self.config.functions)
         self.decider.active_queries, self.decider.blueprint = found.active_queries, self.before.blueprint
         program = found.active_queries.program
@@ -132,7 +137,7 @@ class Loop:
             self.decider.changelog.begin(name, request)
         for name, why in found.stop.items():
             self.decider.changelog.stop(name, why)
-        # where a manifest was lost, sinks have more than one batch that will come again, as it was
+        # where a manifest was lost, sinks already have batches that will be repeated, unchanged
         last = self.before.number if planned is None else planned.number - 1
         for name, sink in found.sinks.items():
             request = found.requests[name] if name in found.requests else queries[name][0]
@@ -147,12 +152,12 @@ class Loop:
         folder = Path() if self.log.root is None else self.log.root / "streams" / stream
         return Place(stream, state, self.log, folder, self.config.spark, self.config.batch_bytes)
 
-    # The sentence
+    # One batch
 
     def run_next(self, *, also_empty: bool = False) -> bool:
-        """Run the next batch, if there is one to run or it may be empty; whether there was."""
+        """Run the next batch, if there is something to do or it may be empty; return whether one was run."""
         began = time.perf_counter()
-        plan = self.decider.known(self.before)
+        plan = self.decider.written_plan(self.before)
         is_new = plan is None
         if plan is None:
             plan = self._plan_next(also_empty)
@@ -170,7 +175,7 @@ class Loop:
         return True
 
     def _plan_next(self, also_empty: bool) -> BatchPlan | None:
-        """Look, decide and write the plan of the next batch, if there is anything to do or it may be empty."""
+        """Look, decide and write the plan of the next batch; None if there is nothing to do and it may not be empty."""
         self._open_streams()
         self.intake.look()
         self._unfinished.report(self.intake.unfinished())
@@ -185,7 +190,7 @@ class Loop:
         return plan
 
     def execute(self, plan: BatchPlan) -> tuple[TaskReports, Manifest]:
-        """Run the tasks of a batch; what they reported, and what the batch began with."""
+        """Run the tasks of a batch; return what they reported, and the manifest that the batch began with."""
         before, self.past = self.before, TaskReports()
         if plan.changed:
             before = self._migrate(plan)
@@ -193,7 +198,7 @@ class Loop:
         return reports.after(self.past), before
 
     def _migrate(self, plan: BatchPlan) -> Manifest:
-        """Run the job at a boundary, if there is anything to do, and fix what the batch begins with."""
+        """Run the job at a boundary, if there is one, and write the manifest that the batch begins with."""
         migration = StateMigration()
         if plan.migration is not None:
             migration = StateMigration.from_dict(plan.migration)
@@ -204,7 +209,7 @@ class Loop:
         return manifest
 
     def end(self, plan: BatchPlan, before: Manifest, reports: TaskReports, began: float) -> Ended:
-        """Work out what a batch leaves, with which the next one can begin."""
+        """Work out what a batch leaves, so that the next one can begin with it before this one is committed."""
         ran = RanBatch(plan, before, reports, self.active_queries.program)
         self._set_aside(ran)
         requests = self.active_queries.requests
@@ -229,10 +234,10 @@ class Loop:
             self.config.set_aside(ran.number, b"\n".join(lines), bad, seen)
 
     def _take_back(self, plan: BatchPlan) -> None:
-        """Leave the input out of a plan whose tasks failed by an error of the user's, such as a file that is wrong.
+        """Take the input out of the plan of a batch that failed by an error such as a file that cannot be read.
 
-        None of its results has reached a sink, so nothing is lost if whoever starts next takes the input as it is by
-        then: the file may be mended, or be back. What queries were to begin or stop stays planned.
+        None of its results has reached a sink, so the next start may take the input as it is then: the file may have
+        been repaired. The queries that begin or stop with the batch stay in the plan.
         """
         before = self.before
         if before.number >= plan.number:
@@ -240,7 +245,7 @@ class Loop:
         self.log.write_plan(replace(plan, inputs={}, cursors=before.cursors))
 
     def _committed(self, ended: Ended) -> None:
-        """A batch is in the log: what it read may go, and its metrics are logged."""
+        """Release the parts that a committed batch read, and log its metrics."""
         self.intake.release(ended.ran.plan)
         self.history.commit(ended.ran.number, ended.began, time.perf_counter())
         if _LOG.isEnabledFor(logging.INFO) and ended.left.metrics is not None:
@@ -248,10 +253,10 @@ class Loop:
                 part = self.history.newest_part(name, request.names)
                 log_batch(name, own_metrics(ended.left.metrics, name, part))
 
-    # Going on until it is stopped
+    # Batch after batch, until it is stopped
 
     def run(self) -> None:
-        """Run batches until `stopping`; an error ends it and is raised."""
+        """Run batches until `stopping` is set; an error ends the loop and is raised."""
         lately = time.monotonic()
         while not self.stopping:
             if self.run_next():
@@ -269,13 +274,13 @@ class Loop:
         self.marks.release(self.before.number, self.committer.last, lambda: self.decider.is_due(self.before))
 
     def mark(self) -> Mark:
-        """A mark that is reached when all that is there now has been processed."""
+        """A new mark, which is reached when all input that is there now has been processed."""
         mark = self.marks.add()
         self.wake.set()
         return mark
 
     def close(self) -> None:
-        """End all tasks, and let go of sources and log."""
+        """End all tasks, and close the sources and the log."""
         for part in (self.committer, self.executor, self.intake, self.log):
             try:
                 part.close()
@@ -293,7 +298,7 @@ class Loop:
         self.wake.set()
 
     def stop_query(self, name: str) -> None:
-        """Run a query no longer, from the next batch on, whichever session runs that."""
+        """Stop a query with the next batch, even if that is run by a later session."""
         request = self.decider.changelog.request(name) or self.active_queries.requests.get(name)
         if request is not None:
             self.log.write_stop(name, "stopped", request.fingerprint)
@@ -319,12 +324,12 @@ class Loop:
                 self.config.sources[name] = source
 
     def end_input(self) -> None:
-        """Take what has come for all there is: close every row, with the next batch."""
+        """Declare that no more input comes: once all that has come is processed, every row is closed."""
         self.decider.ending = True
         self.wake.set()
 
     def state_of(self, name: str) -> float:
-        """The bytes of a query's stores, after the last batch."""
+        """The bytes of a query's stores and held results after the last batch."""
         program = self.active_queries.program
         return state_of(program, self.before, name) if program else 0.0
 

@@ -1,7 +1,7 @@
-"""Moments that somebody waits for: when all that was there has been processed.
+"""Marks, by which callers wait until all input of a moment has been processed.
 
-Guarantees: a mark is reached when all that could be read when it was set is committed, what was not complete by then
-included, and when nothing more was to be done; not before.
+Guarantees: a mark is reached when all input that was there when it was set is committed, including files that were not
+complete yet, and when no batch is due; not before.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ __all__ = ["Mark", "Marks"]
 
 @dataclass(eq=False)
 class Mark:
-    """A moment: ``target`` is how many parts of every stream had come by then, as soon as the loop has looked.
+    """A moment that a caller waits for, by its event ``reached``.
 
-    ``unfinished`` is what could not be read by then; once it can be, it counts too. ``last`` is the batch by which
-    nothing more was to be done, and which has to be committed.
+    ``target`` is how many parts of every stream have to be committed; None until the loop has looked. ``unfinished``
+    are the files, with their stream, that were not complete then; the target grows when they are. ``last`` is the batch
+    after which nothing was left to do, and which has to be committed; None until there is one.
     """
 
     reached: threading.Event = field(default_factory=threading.Event)
@@ -37,13 +38,13 @@ class Marks:
         self._waiting: list[Mark] = []
 
     def add(self) -> Mark:
-        """A mark for what is there now."""
+        """A new mark for the input that is there now."""
         mark = Mark()
         self._waiting.append(mark)
         return mark
 
     def aim(self) -> None:
-        """Marks that are new are reached when what was seen last is committed, and what becomes complete of it."""
+        """Set the targets of new marks by the last look, and again for marks some of whose files are now complete."""
         offers = self._intake.offers.items()
         unfinished = frozenset((name, one.name) for name, offer in offers for one in offer.unfinished)
         for mark in list(self._waiting):
@@ -53,7 +54,7 @@ class Marks:
                 mark.target, mark.unfinished = self._intake.waiting(), mark.unfinished & unfinished
 
     def release(self, last_run: int, last_committed: int, is_due: Callable[[], bool]) -> None:
-        """Wake up who waits for marks that are reached; ``is_due`` says whether there is something left to do."""
+        """Set the events of marks that are reached; ``is_due`` says whether there is something left to do."""
         for mark in list(self._waiting):
             if mark.target is None or not self._intake.has_released(mark.target):
                 continue

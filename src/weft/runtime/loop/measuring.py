@@ -1,6 +1,6 @@
 """The metrics of a batch, from what its tasks reported.
 
-Guarantees: but for the seconds that the batch took, a function of its arguments.
+Guarantees: but for the seconds that the batch took, the metrics are a function of the arguments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a batch begins with whose graph is another than that of the batch before.
+"""The manifest that a batch begins with if its graph is another than that of the batch before.
 
-Guarantees: a function of what the batch before left, of the graphs, of the migration and of what its tasks reported, so
-a batch that is repeated begins with the same.
+Guarantees: it is a function of what the batch before left, of the graphs, of the migration and of what its tasks
+reported, so a batch that is repeated begins with the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["facts_of", "migrated_manifest", "next_runs"]
 
 
 def next_runs(before: Runs, reports: Iterable[StoreRuns]) -> Runs:
-    """The live runs: a store's partition that reported has those it reported, any other the ones it had."""
+    """The live runs after a batch: those that were reported of a store's partition; where none were, those before."""
     runs = {store: dict(partitions) for store, partitions in before.items()}
     for report in reports:
         partitions = runs.setdefault(report.store, {})
@@ -30,7 +30,7 @@ def next_runs(before: Runs, reports: Iterable[StoreRuns]) -> Runs:
 
 
 def facts_of(manifest: Manifest) -> StateFacts:
-    """What a manifest says of the state, before the batch that follows."""
+    """What a manifest says of the state before the batch that follows it."""
     known = (manifest.marks, manifest.newest, manifest.oldest, manifest.arrived)
     return StateFacts(manifest.number + 1, manifest.kept, manifest.evicted, *known)
 
@@ -42,7 +42,7 @@ def migrated_manifest(
     migration: StateMigration,
     reports: Iterable[StoreRuns],
 ) -> Manifest:
-    """What a batch begins with: stores that are filled have the runs that were reported, others those they had."""
+    """The manifest after a migration: stores that were filled have the runs that were reported, others those before."""
     if new is None:
         return replace(before, runs={}, kept={}, evicted={})
     identities = {store.identity for store in new.stores.values()}

@@ -1,8 +1,8 @@
-"""The results of a batch as they leave, in the order that a query asks for, across partitions and batches.
+"""The results of a batch in the order that a query asks for, across partitions and batches.
 
-Guarantees: the order is that of `weft.logical.ordering`. What partitions have sorted is merged by a tree of mergers
-(`weft.kernels.order.sort`). It is a function of what the batches so far left and of what this one found, so a batch
-that is replayed gives the same.
+Guarantees: the order is that of `weft.logical.ordering`. Partitions give sorted runs, which are merged by a tree of
+mergers (`weft.kernels.order.merging`). The output is a function of what the batches so far left and of what this one
+found, so a batch that is replayed gives the same.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from weft.plan.graph import Member
 from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.sorting import key_count, tuples_before
 from weft.runtime.log.values import HeldRun
-from weft.runtime.loop.buffered import BufferedResults, opened, release, written
+from weft.runtime.loop.buffered import BufferedResults, read_buffered, release, write_buffered
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import ENDED, UNKNOWN, BatchOrder
 from weft.runtime.model.watermarks import Watermarks
 from weft.storage.storage import Storage
 
-__all__ = ["Gathered", "clock_of", "gather_all", "gathered", "hold_back", "placed"]
+__all__ = ["Gathered", "clock_of", "gather_all", "gather_results", "hold_back", "number_runs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """A query's results of a batch, up to where its output is complete, and what waits to leave."""
+    """The results of an ordered query that leave with a batch, its punctuations, and the results that are held back."""
 
     table: pa.Table
     punctuations: Punctuations
@@ -39,15 +39,15 @@ class Gathered:
 
     @property
     def rows_waiting(self) -> int:
-        """How many results wait."""
+        """How many results are held back."""
         return sum(one.run.num_rows for one in self.waiting)
 
     def without_rows(self) -> Gathered:
-        """What is left of it if the query failed."""
+        """The output of the batch if the query failed in it: no results."""
         return Gathered(self.table.slice(0, 0), self.punctuations[:0])
 
 
-def gathered(
+def gather_results(
     member: Member,
     runs: Sequence[pa.RecordBatch],
     batch_order: BatchOrder,
@@ -55,7 +55,11 @@ def gathered(
     watermarks: Watermarks,
     waiting: Sequence[BufferedResults] = (),
 ) -> Gathered:
-    """What of sorted runs leaves; ``rows`` have left before, and ``watermarks`` are those after the batch."""
+    """Merge the sorted runs of a query, and hold back results that the watermarks have not passed, if it is by time.
+
+    ``rows`` is how many results have left before, ``watermarks`` are those after the batch, and ``waiting`` are the
+    results that were held back before.
+    """
     ordering = member.ordering
     if ordering is None or not ordering.by_arrival:
         clock = clock_of(member, batch_order, watermarks)
@@ -74,23 +78,23 @@ def gathered(
 
 
 def clock_of(member: Member, batch_order: BatchOrder, watermarks: Watermarks) -> int:
-    """Before which time all results of a query are known: nothing that is on time can come there any more."""
+    """The time before which all results of a query are known, since no tuple before it can be on time any more."""
     if member.name in batch_order.clocks and batch_order.clocks[member.name].now >= ENDED:
         return ENDED
-    marks = [watermarks.of(input_.stream.name) for input_ in member.query.inputs]
+    marks = [watermarks.mark_of(input_.stream.name) for input_ in member.query.inputs]
     known = [mark for mark in marks if mark is not None]
     return min(known) if len(known) == len(marks) else UNKNOWN
 
 
-def placed(
+def number_runs(
     member: Member,
     batch_order: BatchOrder,
     runs: Iterable[tuple[int, pa.RecordBatch]],
     counts: Mapping[int, int],
 ) -> list[pa.RecordBatch]:
-    """Runs that read tasks gave, with the numbers that their tuples have among all.
+    """Turn the keys of runs that read tasks gave, which are numbers within a task, into blocks among all tuples.
 
-    A run is known by its task; ``counts`` says how many tuples each of these read.
+    Each run comes with its task; ``counts`` says how many tuples each task read.
     """
     before, block = tuples_before(member, batch_order), member.ordering.block if member.ordering else 1
     found = []
@@ -108,16 +112,16 @@ def _table(member: Member, batches: Sequence[pa.RecordBatch]) -> pa.Table:
 def gather_all(
     ran: RanBatch, progress: StreamProgress, queries: Iterable[str], storage: Storage
 ) -> dict[str, Gathered]:
-    """The results of ordered queries as they leave, with what waited before this batch."""
+    """The output of ordered queries in a batch, by query, from its results and those that were held back before."""
     found: dict[str, Gathered] = {}
     if ran.program is None or progress.order is None:
         return found
     for query in queries:
         member = ran.program.members[query]
-        waiting = opened(storage, ran.before.held.get(query, ()))
+        waiting = read_buffered(storage, ran.before.held.get(query, ()))
         failed = query in ran.reports.answers.failed
         runs = [] if failed else _sorted_runs(member, progress.order, ran.reports)
-        found[query] = gathered(
+        found[query] = gather_results(
             member, runs, progress.order, ran.rows_before(query), progress.watermarks, waiting
         )
     return found
@@ -127,18 +131,18 @@ def _sorted_runs(member: Member, batch_order: BatchOrder, reports: TaskReports) 
     """The sorted runs of a query, in an order that does not depend on which message came first."""
     sent = sorted(reports.answers.sent.get(member.name, ()), key=lambda results: results.sender)
     ordering, aliases = member.ordering, member.query.aliases
-    if ordering is not None and ordering.by_arrival and len(aliases) == 1:  # read tasks gave them
+    if ordering is not None and ordering.by_arrival and len(aliases) == 1:  # these come from read tasks
         runs = [(results.sender.task, batch) for results in sent for batch in results.batches]
-        return placed(member, batch_order, runs, reports.read.counts.get(aliases[0], {}))
+        return number_runs(member, batch_order, runs, reports.read.counts.get(aliases[0], {}))
     return [batch for results in sent for batch in results.batches]
 
 
 def hold_back(
     ran: RanBatch, ordered: Mapping[str, Gathered], storage: Storage
 ) -> dict[str, tuple[HeldRun, ...]]:
-    """Write down the results that wait, of the queries that go on; the runs that a manifest names, by query."""
+    """Write the results that are held back, except those of failed queries; return their files by query."""
     return {
-        query: written(storage, ran.number, one.waiting)
+        query: write_buffered(storage, ran.number, one.waiting)
         for query, one in ordered.items()
         if one.waiting and query not in ran.reports.answers.failed
     }

@@ -1,6 +1,6 @@
 """The sinks of the queries, and what each of them can do.
 
-Guarantees: what a sink can do is found out once, when its query comes, and not in every batch.
+Guarantees: what a sink can do is found out once, when its query is added, and not in every batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Output", "QuerySinks"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The sink of a query; the other fields are the same sink where it has that ability, else None."""
+    """The sink of a query; the other fields are the same sink if it is of that kind, else None."""
 
     sink: Sink
     counting: CountingSink | None = None
@@ -57,7 +57,7 @@ class QuerySinks(Mapping[str, Sink]):
         return self._outputs[name].sink
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._outputs))  # queries may come while somebody looks
+        return iter(list(self._outputs))  # another thread may add queries meanwhile
 
     def __len__(self) -> int:
         return len(self._outputs)

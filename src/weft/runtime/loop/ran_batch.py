@@ -1,6 +1,6 @@
-"""A batch whose tasks are done, and how far the streams are with it.
+"""A batch whose tasks are done, and how far the streams are after it.
 
-Guarantees: immutable, and a function of the plan, of what the batch began with and of what its tasks reported.
+Guarantees: both are immutable, and a function of the plan, of what the batch began with and of what its tasks reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["RanBatch", "StreamProgress"]
 
 @dataclass(frozen=True, slots=True)
 class RanBatch:
-    """A batch whose tasks are done: its plan, what it began with, what its tasks reported, and what they executed.
+    """A batch whose tasks are done: its plan, the manifest it began with, what its tasks reported, and their graph.
 
     ``program`` is None if no query runs.
     """
@@ -36,7 +36,7 @@ class RanBatch:
         return self.plan.number
 
     def rows_before(self, query: str) -> int:
-        """How many results of a query have left before; those of another that had its name do not count."""
+        """How many results of a query left before; those of an earlier query of the same name do not count."""
         return 0 if query in self.plan.begun else self.before.results.get(query, 0)
 
 
@@ -44,9 +44,9 @@ class RanBatch:
 class StreamProgress:
     """How far the streams are after a batch.
 
-    ``inputs`` is what every input brought; by stream, ``arrived`` is how many tuples came in the batch, ``newest`` and
-    ``oldest`` the last and first time among them. ``order`` is the batch's place in the total order with its tuples
-    counted, as tasks knew it in the end; None if no query runs.
+    ``watermarks`` are those after it. ``order`` is the batch's place in the total order, with the counts of its tuples;
+    None if no query runs. ``inputs`` is what every input brought. By stream, ``arrived`` is how many tuples came in the
+    batch, and ``newest`` and ``oldest`` are the last and the first time among them.
     """
 
     watermarks: Watermarks
@@ -58,7 +58,7 @@ class StreamProgress:
 
     @classmethod
     def after(cls, ran: RanBatch) -> StreamProgress:
-        """How far the streams are after a batch."""
+        """Work out how far the streams are after a batch."""
         before = Watermarks(ran.before.marks, ran.before.active)
         if ran.program is None or ran.plan.batch_order is None:
             return cls(before)

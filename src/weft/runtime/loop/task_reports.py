@@ -1,7 +1,7 @@
 """What the tasks of a batch reported, as the driver uses it.
 
-Guarantees: immutable; a function of the reports alone. Of a query that failed in several tasks, the first report says
-why; all else is the same in whatever order reports come, but for the order of lists, which is theirs.
+Guarantees: immutable; a function of the reports alone. Lists are in the order of the reports, and of a query that
+failed in several tasks the first report counts; everything else does not depend on the order of the reports.
 """
 
 from __future__ import annotations
@@ -31,15 +31,21 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class InputRead:
-    """What read tasks reported of the streams and of the inputs made of them."""
+    """What read tasks reported.
+
+    ``reads`` is what they read of streams, and ``inputs`` what they admitted of inputs. ``counts`` is how many tuples
+    of counted inputs there were, by input and read task; ``samples`` how many sampled tuples had each query-set, by
+    input; ``heavy`` are common values of keys; ``dealt`` is what they dealt out to partitions; ``bad`` are the records
+    that were set aside, as lines of JSON.
+    """
 
     reads: Sequence[kinds.PartRead] = ()
     inputs: Sequence[kinds.InputAdmitted] = ()
-    counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # tuples, by input and read task
-    samples: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # query-set ↦ tuples, by input
-    heavy: Sequence[Counted] = ()  # common values of keys
+    counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    samples: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    heavy: Sequence[Counted] = ()
     dealt: Sequence[kinds.Dealt] = ()
-    bad: Sequence[bytes] = ()  # records that were set aside, as lines of JSON
+    bad: Sequence[bytes] = ()
 
     @property
     def malformed(self) -> dict[str, int]:
@@ -87,13 +93,18 @@ class SentResults:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What tasks reported of results, by query; ``broken`` are the failed queries whose user's function failed."""
+    """What tasks reported of results, by query.
+
+    ``counts`` is how many results there are, and ``closed`` how many of them are closed rows. ``parts`` are the names
+    of the parts that tasks wrote, and ``sent`` are results that came to the driver. ``failed`` says why queries could
+    not be answered; ``broken`` has those of them for which a user's function failed, with its error.
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    closed: Mapping[str, int] = field(default_factory=dict)  # how many of these closed a row
-    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the names of what tasks wrote
+    closed: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sent: Mapping[str, Sequence[SentResults]] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)  # why
+    failed: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, FunctionError] = field(default_factory=dict)
 
     def rows(self, query: str) -> int:
@@ -120,13 +131,17 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
-    """What tasks reported of their work; seconds are by hop, hop 0 being the reading."""
+    """What tasks reported of their work.
+
+    ``steps`` is what probes did, ``calls`` what users' functions did, and ``census`` counts keys, by query. By hop,
+    where hop 0 is the reading, ``slowest`` are the seconds of the slowest task and ``total`` those of all tasks.
+    """
 
     steps: Sequence[StepCount] = ()
-    calls: Sequence[CallCounts] = ()  # of users' functions
-    census: Sequence[tuple[str, Census]] = ()  # by query
-    slowest: Mapping[int, float] = field(default_factory=dict)  # the seconds of the slowest task
-    total: Mapping[int, float] = field(default_factory=dict)  # those of all tasks
+    calls: Sequence[CallCounts] = ()
+    census: Sequence[tuple[str, Census]] = ()
+    slowest: Mapping[int, float] = field(default_factory=dict)
+    total: Mapping[int, float] = field(default_factory=dict)
 
     def seconds(self) -> tuple[float, ...]:
         """The seconds of the slowest task of every hop, the read tasks' first."""
@@ -139,7 +154,7 @@ class WorkDone:
 
 @dataclass(frozen=True, slots=True)
 class TaskReports:
-    """All reports of a batch; ``errors`` are the user's, each of which ends the run."""
+    """All reports of a batch; ``runs`` are the runs of stores, and each of the ``errors`` ends the run."""
 
     read: InputRead = field(default_factory=InputRead)
     answers: Answered = field(default_factory=Answered)
@@ -149,12 +164,12 @@ class TaskReports:
 
     @classmethod
     def from_messages(cls, messages: Iterable[Message]) -> TaskReports:
-        """What the messages say that come out of a batch's last hop."""
+        """The reports in the messages that come out of a batch's last hop."""
         return cls.from_reports(map(read_report, messages))
 
     @classmethod
     def from_reports(cls, reports: Iterable[Report]) -> TaskReports:
-        """The reports, sorted and summed up."""
+        """Sort reports by kind and sum them up."""
         sorted_reports = _Sorted()
         for report in reports:
             sorted_reports.add(report)
@@ -166,7 +181,7 @@ class TaskReports:
 
 
 class _Sorted:
-    """Reports by kind."""
+    """Reports sorted by kind, while they are collected."""
 
     def __init__(self) -> None:
         self.reads: list[kinds.PartRead] = []
@@ -221,13 +236,13 @@ class _Sorted:
                 self.runs.append(report)
             case kinds.TaskError():
                 self.errors.append(report.error)
-            case kinds.AddedRun():  # for later hops, of which there are none any more
+            case kinds.AddedRun():  # a report for later hops of the partition must not reach the driver
                 raise kinds.ProtocolError(f"a hop left {report} to a later one, and there is none")
             case _:
                 _assert_never(report)
 
     def summed_up(self) -> TaskReports:
-        """All of them."""
+        """All reports, summed up."""
         return TaskReports(self._read(), self._answered(), self._work(), tuple(self.runs), tuple(self.errors))
 
     def _read(self) -> InputRead:

@@ -1,8 +1,8 @@
 """When a batch is due though no stream brings anything.
 
-Guarantees: what can be done is done though nothing comes: rows whose wait is over are closed, results that are held
-back leave. A batch follows only where it has something to do; rows that wait for the clock alone are looked at every
-second, those that wait for a silent source when that has been idle for long enough.
+Guarantees: rows whose wait is over are closed, and held results leave, even if no input comes. A batch is due only if
+it may have something to do: if rows wait for wall-clock time alone, every second; if they wait for a silent stream,
+when that has become idle.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from weft.runtime.program.store_plans import SweepPlan
 
 __all__ = ["WakeUps", "closable", "until_next"]
 
-PAUSE = 1.0  # seconds
-LONGEST = 3600.0
+PAUSE = 1.0  # seconds between batches that wait for wall-clock time
+LONGEST = 3600.0  # no pause is longer, in seconds
 
 
 class WakeUps:
-    """When the next batch is due though nothing comes, by the monotonic clock."""
+    """When the next batch is due if no stream brings anything, by the monotonic clock."""
 
     def __init__(self) -> None:
         self._due: float | None = None
 
     def schedule(self, program: ExecutableGraph | None, manifest: Manifest, now: int) -> None:
-        """Work out when it is due after a batch of the time ``now``, which left a manifest."""
+        """Work out when the next batch is due after one of the time ``now``, which left a manifest."""
         pause = None
         if program is not None:
             pause = 0.0 if closable(program, manifest) else until_next(program, manifest, now)
         self._due = None if pause is None else time.monotonic() + pause
 
     def now(self) -> bool:
-        """Whether it is due now."""
+        """Whether a batch is due now."""
         return self._due is not None and time.monotonic() >= self._due
 
 
 def closable(program: ExecutableGraph, manifest: Manifest) -> bool:
-    """Whether there may be rows whose wait is over, by the time that tuples tell."""
+    """Whether there may be rows whose wait is over by the watermarks, of queries with event time."""
     times = clocks(program.graph, Watermarks(manifest.marks), manifest.closed)
     timed = [sweep for sweep in program.sweeps if not _by_clock(sweep)]
     return any(_has(sweep, manifest, times[sweep.member.name]) for sweep in timed)
 
 
 def _by_clock(sweep: SweepPlan) -> bool:
-    """Whether time passes by itself: no stream of the query has one of its own."""
+    """Whether the query's time is wall-clock time, because none of its streams has event time."""
     return all(input_.stream.event_time is None for input_ in sweep.member.query.inputs)
 
 
 def until_next(program: ExecutableGraph, manifest: Manifest, now: int) -> float | None:
-    """In how many seconds rows that wait can be closed, or leave, though nothing comes; None: not at all.
+    """In how many seconds rows can be closed, or held results leave, if no input comes; None if they never can.
 
-    They wait for the clock, or for a silent stream, which is taken along when it has been idle for long enough.
+    They wait for wall-clock time, or for a silent stream, which gets the watermark of the others when it is idle.
     """
     pauses: list[float] = []
     for sweep in program.sweeps:
@@ -77,7 +77,7 @@ def until_next(program: ExecutableGraph, manifest: Manifest, now: int) -> float 
 
 
 def _silences(member: Member, manifest: Manifest, now: int) -> Iterator[float]:
-    """In how many seconds streams will be idle that are not yet."""
+    """In how many seconds each stream that is not idle yet will be, if it stays silent."""
     for stream in (input_.stream for input_ in member.query.inputs):
         if stream.event_time is not None and stream.idle_after is not None:
             left = manifest.active.get(stream.name, now) + micros(stream.idle_after) - now
@@ -86,7 +86,7 @@ def _silences(member: Member, manifest: Manifest, now: int) -> Iterator[float]:
 
 
 def _clock_is_last(member: Member, manifest: Manifest) -> bool:
-    """Whether it is for the clock to pass what waits: a stream without event time is behind all others."""
+    """Whether held results wait for wall-clock time: a stream without event time has the least watermark of all."""
     streams = [input_.stream for input_ in member.query.inputs]
     if any(stream.name not in manifest.marks for stream in streams):
         return False
@@ -95,7 +95,7 @@ def _clock_is_last(member: Member, manifest: Manifest) -> bool:
 
 
 def _has(sweep: SweepPlan, manifest: Manifest, clock: Clock) -> bool:
-    """Whether tuples are stored whose wait ends between two times."""
+    """Whether there may be stored tuples whose wait for partners ends between the two times of a clock."""
     for (_, alias), wait in sweep.waits.items():
         if wait is None or clock.now <= clock.before:
             continue

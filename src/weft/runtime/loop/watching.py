@@ -1,4 +1,4 @@
-"""What the loop says, and does, about queries and files that need somebody's attention."""
+"""What the loop logs, and does, about failed queries, large keys and files that are not complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("weft")
 def stop_failed_queries(
     changelog: Changelog, program: ExecutableGraph, manifest: Manifest, state_limit: int | None
 ) -> None:
-    """Stop the queries that failed in a batch, and those whose state is larger than it may be after it."""
+    """Stop the queries that failed in a batch, and those whose state is larger than the limit after it."""
     large = too_large(program, manifest, state_limit)
     for reason, queries in (("failed", manifest.failed), ("stopped", large)):
         for name, why in queries.items():
@@ -28,7 +28,7 @@ def stop_failed_queries(
 
 
 def warn_of_large_keys(metrics: BatchMetrics, key_limit: int) -> None:
-    """Say which keys have too many results, so that their new tuples were set aside."""
+    """Log the keys that would have too many results, so that their new tuples were set aside."""
     for name, keys in metrics.keys.items():
         for one in keys.too_many:
             counts = " × ".join(f"{count:,} of {alias}" for alias, count in one.items() if alias != "key")
@@ -39,7 +39,7 @@ def warn_of_large_keys(metrics: BatchMetrics, key_limit: int) -> None:
 
 
 class UnfinishedFiles:
-    """Says of files that are not complete, once, that they are waited for."""
+    """Logs once of each file that is not complete that it is waited for."""
 
     def __init__(self) -> None:
         self._known: Mapping[str, tuple[str, ...]] = {}

@@ -1,7 +1,7 @@
 """A batch's place in the total order, as every task is told it (design, D5 and D8).
 
-Guarantees: plain data that says which of the batch's own tuples a probe sees, and how many tuples of a relation have
-arrived when it happens. Nothing else about the order is known anywhere.
+Guarantees: plain data that says which of the batch's own tuples a probe sees, and how many tuples of an input have
+arrived when it happens. No other module decides anything about the order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Count(NamedTuple):
     arrived: int
 
 
-# Clocks of queries that close rows: before their first batch; while some stream has not shown its time; at the end.
+# Special clocks of queries that close rows: NEVER before the first batch of the query, UNKNOWN while one of its streams
+# has no watermark yet, ENDED when the input has ended. They lie outside all times, and are ordered like this.
 NEVER, UNKNOWN, ENDED = -FOREVER - 1, 1 - FOREVER, FOREVER + 1
 
 
@@ -36,9 +37,10 @@ class Clock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchOrder:
-    """A batch: its number, the driver order of its inputs, and the counts of those with `ROWS` windows.
+    """A batch's number, the driver order of its inputs, and its number of partitions.
 
-    ``clocks`` are those of the queries that close rows.
+    ``counts`` are of the inputs whose tuples are counted, by alias; ``clocks`` are of the queries that close rows or
+    hold results back, by name.
     """
 
     number: int
@@ -54,7 +56,7 @@ class BatchOrder:
             raise PlanError(f"batch {self.number} cannot run in {self.partitions} partitions")
 
     def sees(self, start: str, other: str) -> bool:
-        """Whether tuples of one input come after all those of another in this batch."""
+        """Whether all tuples of ``other`` come before those of ``start`` in this batch, so that these see them."""
         return self.order.index(other) < self.order.index(start)
 
     def arrived(self, alias: str, start: str) -> int:
@@ -63,7 +65,7 @@ class BatchOrder:
         return before + (arrived if self.sees(start, alias) else 0)
 
     def oldest(self, alias: str, rows: int, start: str) -> int:
-        """The first number of a tuple inside a `ROWS` window when tuples of ``start`` probe."""
+        """The number of the oldest tuple inside an input's `ROWS` window when tuples of ``start`` probe."""
         return self.arrived(alias, start) - rows
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +74,7 @@ class BatchOrder:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchOrder:
-        """What `to_dict` stands for."""
+        """What `to_dict` made, also after a way through JSON."""
         counts = {alias: Count(*count) for alias, count in data["counts"].items()}
         clocks = {name: Clock(*clock) for name, clock in data["clocks"].items()}
         return cls(data["number"], tuple(data["order"]), data["partitions"], counts, clocks)

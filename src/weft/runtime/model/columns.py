@@ -1,10 +1,10 @@
-"""Partial matches as Arrow batches: how their columns are called, and what time they are of.
+"""Tuples and partial matches as Arrow batches: the names of their columns, their times and their windows.
 
 Guarantees: a tuple of one input carries its time in one column; a match of several carries the largest of its times
 (`MAX`) and, where one of its inputs has a `RANGE` window, the time until which all of its tuples are inside their
-windows (`UNTIL`). So whether two matches fit into each other's windows is two comparisons, however many tuples they
-are made of: s.MAX ≤ p.UNTIL and p.MAX ≤ s.UNTIL (design, section 3). Names of hidden columns can never be those of a
-user's: what follows their last dot is no column name.
+windows (`UNTIL`). So two comparisons say whether two matches p and s are inside each other's windows, however many
+tuples they are made of: s.MAX ≤ p.UNTIL and p.MAX ≤ s.UNTIL (design, section 3). The name of a hidden column is never
+that of a user's column, since a user's column name cannot contain its ``$``.
 """
 
 from __future__ import annotations
@@ -58,30 +58,33 @@ BATCH = "$batch"
 
 
 def full_name(item: Column) -> str:
-    """What a column is called in a batch."""
+    """The name of a query's column in a batch."""
     return f"{item.alias}.{item.name}"
 
 
 def key_name(expr: Expr) -> str:
-    """What the value that rows are looked up by is called: a column's own name, or one for what is computed."""
+    """The name of the column by whose values rows are looked up: a column's own, or one for a computed expression."""
     return full_name(expr) if isinstance(expr, Column) else f"{expr}.$key"
 
 
 def seq_name(alias: str) -> str:
-    """The column with the number of an input's tuple in its relation."""
+    """The name of the column with the numbers that an input's tuples got as they arrived."""
     return f"{alias}.$seq"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Inputs as some queries see them together: through the widest of their windows, and by which column's time."""
+    """Inputs as some queries see them together, by alias.
+
+    ``windows`` are the widest that any of the queries has of an input, ``times`` the columns with its tuples' times.
+    """
 
     windows: Mapping[str, Window]
     times: Mapping[str, str]
 
     @classmethod
-    def of(cls, queries: Sequence[Query]) -> View:
-        """What the queries see; inputs of one name are of one stream."""
+    def of_queries(cls, queries: Sequence[Query]) -> View:
+        """The view of some queries, in which inputs of one alias are always of one stream."""
         inputs = [input_ for query in queries for input_ in query.inputs]
         windows: dict[str, Window] = {}
         for one in inputs:
@@ -90,7 +93,7 @@ class View:
 
 
 def wider(one: Window, other: Window) -> Window:
-    """The wider of two windows; counted and timed ones are never of one input."""
+    """The wider of two windows of one input; no input has both a `RANGE` and a `ROWS` window."""
     if isinstance(one, Range) and isinstance(other, Range):
         return max(one, other, key=lambda window: window.duration)
     if isinstance(one, Rows) and isinstance(other, Rows):
@@ -99,12 +102,12 @@ def wider(one: Window, other: Window) -> Window:
 
 
 def time_name(alias: str, stream: Stream) -> str:
-    """The column with the time of an input's tuple."""
+    """The name of the column with the times of an input's tuples."""
     return f"{alias}.{stream.event_time or '$time'}"
 
 
 def micros(duration: timedelta) -> int:
-    """A span in microseconds."""
+    """A duration in microseconds."""
     return duration // timedelta(microseconds=1)
 
 
@@ -126,13 +129,13 @@ def counts(view: View, alias: str) -> Rows | None:
 
 
 def longest(view: View, alias: str) -> int | None:
-    """How many tuples an input's `ROWS` window holds, whatever their keys; None if it has none, or counts per key."""
+    """How many tuples an input's `ROWS` window holds; None if it has no such window, or one that counts per key."""
     window = counts(view, alias)
     return None if window is None or window.per else window.count
 
 
 def per_key(view: View, alias: str) -> tuple[int, tuple[str, ...]] | None:
-    """How many tuples of every key an input's window holds, and the columns of the key; None if it counts otherwise."""
+    """How many tuples per key an input's window holds, and the key's columns; None if it does not count per key."""
     window = counts(view, alias)
     if window is None or not window.per:
         return None
@@ -146,7 +149,7 @@ def newest(view: View, batch: pa.RecordBatch, known: tuple[str, ...]) -> Longs:
 
 
 def until(view: View, batch: pa.RecordBatch, known: tuple[str, ...]) -> Longs | None:
-    """The time until which every match is inside its windows; None: without end."""
+    """The time until which every match is inside its windows; None if it is inside them for ever."""
     if len(known) > 1:
         return longs(column(batch, UNTIL)) if UNTIL in batch.schema.names else None
     shortest = shortest_range(view, known)
@@ -165,5 +168,5 @@ def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def full(size: int, value: int) -> Longs:
-    """So many times the same number."""
+    """An array of ``size`` times the same number."""
     return np.full(size, value, np.int64)

@@ -1,9 +1,9 @@
-"""How far each source is in time.
+"""The watermark of each stream.
 
-Guarantees: a source's watermark never falls. Every tuple that is on time is at or after the watermark its source had
-when the batch began. A source that has been silent for longer than `idle_after` is taken along by the others: it does
-not hold them back, and what it brings later is late if they have passed it. A source without event time is where the
-clock is, and is never idle.
+Guarantees: a stream's watermark never falls. Every tuple that is on time is at or after the watermark its stream had
+when the batch began. A stream that has been silent for longer than `idle_after` gets the watermark of the streams it is
+joined with: it does not hold them back, and what it brings later is late if it is older than that. The watermark of a
+stream without event time is the wall-clock time, and such a stream is never idle.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ __all__ = ["Watermarks", "clocks", "connected_streams"]
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """Per stream: its watermark in microseconds (absent: nothing seen yet), and when it last brought something."""
+    """By stream: its watermark in microseconds, absent until it is known, and when it last brought something."""
 
     marks: Mapping[str, int] = field(default_factory=dict)
     active: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, stream: str) -> int | None:
-        """The watermark of a stream."""
+    def mark_of(self, stream: str) -> int | None:
+        """The watermark of a stream; None if it is not known yet."""
         return self.marks.get(stream)
 
     def advance(
         self, components: Iterable[Iterable[Stream]], newest: Mapping[str, int], now: int
     ) -> Watermarks:
-        """The watermarks after a batch whose newest tuples, by stream, are of these times.
+        """The watermarks after a batch whose newest tuples, by stream, are of the times in ``newest``.
 
-        ``components`` are the streams that queries connect: an idle one is taken along by those it is joined with.
+        ``components`` are groups of streams that queries join: an idle stream gets the watermark of its group.
         """
         marks, active = dict(self.marks), dict(self.active)
         for component in components:
@@ -52,7 +52,7 @@ class Watermarks:
 
 
 def connected_streams(graphs: Iterable[PhysicalGraph]) -> list[list[Stream]]:
-    """The streams of graphs, those together that queries connect."""
+    """The streams of graphs, grouped so that streams which a query joins, directly or by others, are together."""
     queries = [member.query for graph in graphs for member in graph.members]
     streams = {input_.stream.name: input_.stream for query in queries for input_ in query.inputs}
     edges = [frozenset(input_.stream.name for input_ in query.inputs) for query in queries]
@@ -68,16 +68,17 @@ def connected_streams(graphs: Iterable[PhysicalGraph]) -> list[list[Stream]]:
 def clocks(
     graph: PhysicalGraph, watermarks: Watermarks, closed: Mapping[str, int], *, ended: bool = False
 ) -> dict[str, Clock]:
-    """The clocks of a batch: rows can be closed up to where all streams of a query are, or all at the end of them.
+    """The clocks of a batch, by query: the time up to which its rows can be closed.
 
-    Queries whose results are held back have one too: it says when all of them may leave.
-    ``closed`` says up to where queries were closed before.
+    That is the least watermark of the query's streams, or `ENDED` if their input has ended. Queries whose results are
+    held back have a clock too: results before it may leave. ``closed`` says up to which time each query was closed
+    before the batch.
     """
     found: dict[str, Clock] = {}
     held = [member.name for member in graph.members if member.held]
     for query in (*(sweep.query for sweep in graph.sweeps), *held):
         streams = {input_.stream.name for input_ in graph.member(query).query.inputs}
-        marks = [watermarks.of(name) for name in streams]
+        marks = [watermarks.mark_of(name) for name in streams]
         known = [mark for mark in marks if mark is not None]
         now = ENDED if ended else min(known) if len(known) == len(marks) else UNKNOWN
         before = closed.get(query, NEVER)
@@ -86,21 +87,21 @@ def clocks(
 
 
 def _own(stream: Stream, newest: int | None, now: int) -> int | None:
-    """What a stream's own tuples say; without event time, the next one arrives now or later."""
+    """The watermark by a stream's own tuples, if it brought any; without event time, it is the wall-clock time."""
     if stream.event_time is None:
         return now
     return None if newest is None else newest - micros(stream.lateness)
 
 
 def _is_idle(stream: Stream, silence: int) -> bool:
-    """Whether a stream has been silent for too long; one that the clock tells never is."""
+    """Whether a stream has been silent for too long; a stream without event time never is."""
     if stream.event_time is None or stream.idle_after is None:
         return False
     return silence > micros(stream.idle_after)
 
 
 def _taken_along(marks: Mapping[str, int], streams: Mapping[str, Stream], idle: set[str]) -> dict[str, int]:
-    """The watermarks of idle streams: where the others are."""
+    """The watermarks of the idle streams of a group: the least of the others, if all of these are known."""
     awake = [name for name in streams if name not in idle]
     if not awake or any(name not in marks for name in awake):
         return {}

@@ -1,20 +1,20 @@
-"""What batches tell the optimiser: rates, selectivities, what functions cost, and heavy values of keys.
+"""Statistics for the optimiser, measured in batches: rates, selectivities, costs of functions and heavy values.
 
-Guarantees: pure. A query planned again by what was measured is predicted to do what it did, as far as the estimates
-(`weft.stats.estimate`) can express it; what batches do not tell stays as it was.
+Guarantees: pure. If a query is planned again with the measured statistics, what it did is predicted for it, as far as
+the estimates (`weft.stats.estimate`) can express it. Statistics that batches do not measure stay as they were.
 
 - A stream's *rate* is that of its tuples before filters.
 - A *filter*'s selectivity is how many of an input's tuples went on to their first probe. Tuples whose key is NULL do
   not, and count as filtered: they join nothing either way.
 - A *join predicate*'s selectivity is matches over compared pairs, summed over all steps that check it: which of two
-  inputs finds a pair depends on batches and driver order, the sum does not. Compared are the tuples that windows and
-  time bounds let a probe meet, at the measured rates, and never more than were stored.
+  inputs finds a pair depends on batches and driver order, the sum does not. The pairs that count as compared are those
+  that windows and time bounds let a probe meet, at the measured rates, and never more than were stored.
 - Conditions that call users' functions are counted one by one, where they are checked.
 - The *cost* of a user's function is the seconds that all its calls took, by the rows that they computed.
 
-Where conditions are only ever checked together, each gets a part of what they let through, the larger the more
-selective it was thought to be. Conditions that let nothing through count as half a tuple, since 0 would make all plans
-look alike.
+Where conditions are only ever checked together, their common selectivity is shared out among them: the more selective a
+condition was estimated to be, the more of it. Conditions that let nothing through count as letting through half a
+tuple, since a selectivity of 0 would give all plans the same cost.
 """
 
 from __future__ import annotations
@@ -37,17 +37,20 @@ from weft.stats.statistics import Statistics, predicate_name
 __all__ = ["heavy_known", "measured"]
 
 Batches = Sequence[BatchMetrics]
-Before = Sequence[BatchMetrics | None]  # what was there when a batch began is what the one before it left
+Before = Sequence[BatchMetrics | None]  # for each batch, the metrics of the batch before it
 Pairs = dict[str, tuple[float, float]]  # compared and matched, by `predicate_name`
 
 
 def measured(
     statistics: Statistics, graph: PhysicalGraph, metrics: Batches, last: int | None = None
 ) -> Statistics:
-    """The statistics with what a query's batches tell, or its last so many; without time or tuples, as they were."""
+    """The statistics, updated by a query's batches, or by the ``last`` of them.
+
+    If the batches cover no time or have no tuples, only the costs of functions are updated.
+    """
     statistics = _with_costs(statistics, metrics[-last:] if last else metrics)
     before: Before = [None, *metrics[:-1]]
-    if metrics and metrics[0].number > 0:  # what was stored before it is not known
+    if metrics and metrics[0].number > 0:  # it is not known what was stored before the first of these batches
         before, last = before[1:], min(last or len(metrics), len(metrics) - 1)
     if last == 0:
         return statistics
@@ -63,7 +66,7 @@ def measured(
 
 
 def heavy_known(statistics: Statistics, last: BatchMetrics | None) -> Statistics:
-    """The statistics with the heavy values that the last batch knew of: each batch goes on from the one before."""
+    """The statistics with the heavy values in the metrics of the last batch, which include those of earlier ones."""
     if last is None:
         return statistics
     found = {
@@ -88,7 +91,7 @@ def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches, exa
     found: Pairs = {}
     for source in graph.sources:
         rows = float(sum(b.inputs[source.alias].rows for b in metrics if source.alias in b.inputs))
-        filters, known = _heavy_words(graph, filters_of(graph.query, source.alias), exact)
+        filters, known = _split_counted(graph, filters_of(graph.query, source.alias), exact)
         rows *= math.prod(known)
         if filters and rows:
             passed = sum(_passed(graph, source.alias, batch) for batch in metrics)
@@ -96,7 +99,7 @@ def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches, exa
     return found
 
 
-def _heavy_words(
+def _split_counted(
     graph: PhysicalGraph, checked: Sequence[Expr], exact: Pairs
 ) -> tuple[list[Expr], list[float]]:
     """The conditions that were not counted one by one, and the selectivities of those that were."""
@@ -106,7 +109,7 @@ def _heavy_words(
 
 
 def _passed(graph: PhysicalGraph, alias: str, batch: BatchMetrics) -> float:
-    """How many tuples of an input passed its filters in a batch, known by its first probe."""
+    """How many tuples of an input passed its filters in a batch, as counted by its first probe."""
     first = next((rule for rule in graph.probes(alias) if rule.known == (alias,)), None)
     if first is None:
         return float(batch.results)  # a query of one input
@@ -117,9 +120,9 @@ def _passed(graph: PhysicalGraph, alias: str, batch: BatchMetrics) -> float:
 def _predicates(
     statistics: Statistics, graph: PhysicalGraph, metrics: Batches, before: Before, exact: Pairs
 ) -> Pairs:
-    """Of every set of predicates that some steps check together, what they compared and matched.
+    """How many pairs each predicate compared and matched, where those that steps check together share the result.
 
-    Small joins come first, since what they let through is what larger ones probe.
+    Steps over few inputs come first, since their selectivities are used for steps that check more.
     """
     found: Pairs = dict(exact)
     for checked, rules in _groups(graph):
@@ -135,7 +138,7 @@ def _predicates(
 
 
 def _groups(graph: PhysicalGraph) -> list[tuple[tuple[Expr, ...], list[ProbeRule]]]:
-    """The steps by what they check, those over few inputs and with few predicates first."""
+    """The steps grouped by the predicates they check, those over few inputs and with few predicates first."""
     steps: dict[tuple[Expr, ...], list[ProbeRule]] = {}
     for rule in graph.rules:
         if isinstance(rule, ProbeRule) and (checked := _checked(graph, rule)):
@@ -153,7 +156,7 @@ def _steps(rule: ProbeRule, metrics: Batches) -> list[StepMetrics]:
 
 
 def _checked(graph: PhysicalGraph, rule: ProbeRule) -> tuple[Expr, ...]:
-    """What a step checks, but bounds on event times: these are part of the windows."""
+    """The predicates that a step checks, without bounds on event times, which count as part of the windows."""
     equal = [make_call("=", (e.probe, e.stored), BOOLEAN) for e in rule.equalities]
     theta = [p for p in rule.predicates if not is_time_bound(graph.query, p)]
     return tuple(sorted({*equal, *theta}, key=str))
@@ -166,7 +169,7 @@ def _compared(
     metrics: Batches,
     before: Before,
 ) -> float:
-    """The pairs that windows let steps compare, and at most those that were there."""
+    """How many pairs windows let steps compare, and at most as many as there were."""
     there = sum(_stored_pairs(graph, rule, metrics, before) for rule in rules)
     inside = [_window_pairs(estimator, graph, rule, metrics) for rule in rules]
     bounded = [pairs for pairs in inside if pairs is not None]
@@ -176,7 +179,7 @@ def _compared(
 def _window_pairs(
     estimator: Estimator, graph: PhysicalGraph, rule: ProbeRule, metrics: Batches
 ) -> float | None:
-    """Probes times the tuples that each meets within windows and time bounds; None: all that are stored."""
+    """Probes times the tuples that each meets within windows and time bounds; None if these bound nothing."""
     inside = graph.store(rule.store).aliases
     unbounded = any(estimator.content(rule.start, other)[1] for other in inside)
     known, store = estimator.mask(rule.known), estimator.mask(inside)
@@ -191,7 +194,7 @@ def _window_pairs(
 
 
 def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, before: Before) -> float:
-    """Probes times the tuples that were there: of earlier batches, and of this one if it was their turn."""
+    """Probes times the stored tuples that they saw: of earlier batches, and of inputs that came first in this one."""
     total = 0.0
     for batch, earlier in zip(metrics, before, strict=True):
         if rule.edge not in batch.steps:
@@ -217,7 +220,7 @@ def _added(graph: PhysicalGraph, store: str, start: str, batch: BatchMetrics) ->
 def _shared(
     statistics: Statistics, graph: PhysicalGraph, checked: Sequence[Expr], compared: float, matched: float
 ) -> Pairs:
-    """What several conditions let through together, as if each let its part through alone."""
+    """Share out what several conditions compared and matched together, as if each had been checked alone."""
     thought = {p: min(1.0, max(1e-12, statistics.selectivity(graph.query, p))) for p in checked}
     logs = {p: -math.log(selectivity) for p, selectivity in thought.items()}
     total, together = sum(logs.values()), max(matched, min(0.5, compared)) / compared

@@ -1,9 +1,9 @@
-"""What is in a checkpoint directory, without touching it.
+"""The content of a checkpoint directory, read without changing it.
 
-Guarantees: only reads, and takes no lock, so it can be asked while a session runs; what it shows is the state after the
-last committed batch. Files of a batch under way are in no manifest yet and count as *unnamed*, as do those that a crash
-left; the next commit deletes what is still unnamed then. Needs no kernels. Where the plan of the last batch is gone or
-damaged, who uses a store is not known, and the rest is shown.
+Guarantees: it only reads, and takes no lock, so it can be used while a session runs; it shows the state after the last
+committed batch. Files of a batch under way are in no manifest yet and count as *unnamed*, as do those that a crash
+left; the next commit deletes files that are unnamed then. It loads no kernels. If the blueprint of the last batch is
+missing or damaged, the queries and the users of stores are not known, and the rest is shown.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from weft.runtime.queries.request import QueryRequest
 
 __all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "StreamState", "inspect"]
 
-_TRIES = 5  # a running session may delete what is about to be read
+_TRIES = 5  # a running session may delete files while they are read
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """So many files, of so many bytes."""
+    """How many files there are, and how many bytes they have together."""
 
     count: int
     bytes: int
@@ -36,7 +36,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """A stream: its columns and event time, the tuples that came, and its watermark in microseconds."""
+    """A stream: its columns and event time as text, how many tuples came, and its watermark in microseconds."""
 
     name: str
     text: str
@@ -46,10 +46,12 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """A store: its tuples and bytes, copies included; the runs and partitions they are in; their times; its users.
+    """A store.
 
-    ``oldest`` and ``newest`` are microseconds, or, if it is ``counted`` (a `ROWS` window), numbers of tuples.
-    ``layout`` is empty and there are no ``users`` where the plan is not known.
+    ``rows`` and ``bytes`` are what it holds, copies included, in how many ``runs`` and ``partitions``. ``oldest`` and
+    ``newest`` bound the times of its tuples, in microseconds, or their numbers, if it is ``counted`` (for a `ROWS`
+    window). ``users`` are the queries that use it; where the graph is not known, there are none, and ``layout`` is
+    empty.
     """
 
     identity: str
@@ -67,10 +69,10 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class QueryState:
-    """A query that runs: its text in its author's names, the first batch it is in, and its results so far.
+    """A query that runs: its text in its author's names, the first batch it is in, and how many results it has given.
 
-    ``bytes`` are those of its stores, and of its results that wait to leave in order; those of stores it shares are
-    divided among their users.
+    ``bytes`` are those of its stores and of its results that are held back; the bytes of a shared store are divided
+    among its users.
     """
 
     name: str
@@ -82,9 +84,11 @@ class QueryState:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """A checkpoint: whose it is, how far it got (``last_batch`` -1: nowhere yet), and what lies in it.
+    """The content of a checkpoint.
 
-    ``stopped`` are the queries that ran before, and why they run no longer.
+    ``partitions`` is None if it has not been claimed by a session yet. ``last_batch`` is the last committed batch, -1
+    if there is none. ``stopped`` are the queries that ran before, and why they stopped. ``live`` are the files of state
+    that manifests name, ``unnamed`` all others; ``dead_letters`` counts the records that were set aside.
     """
 
     directory: str
@@ -106,7 +110,7 @@ class CheckpointState:
 
 @dataclass(frozen=True, slots=True)
 class _Sketch:
-    """The queries and stores of the last batch, as far as they can be read."""
+    """The queries and the graph of the last batch, as far as they can be read."""
 
     graph: PhysicalGraph | None = None
     requests: Mapping[str, QueryRequest] = field(default_factory=dict)
@@ -118,11 +122,11 @@ class _Sketch:
         return () if self.graph is None else tuple(self.graph.stores)
 
     def node(self, identity: str) -> StoreNode | None:
-        """The store of an identity."""
+        """The store of an identity; None if the graph has none."""
         return next((store for store in self.stores if store.identity == identity), None)
 
     def is_counted(self, node: StoreNode) -> bool:
-        """Whether a store's clock counts tuples."""
+        """Whether a store's clock is the number of a tuple, and not a time."""
         window = None if self.graph is None else self.graph.input(node.aliases[0]).window
         return len(node.aliases) == 1 and isinstance(window, Rows) and not window.per
 
@@ -133,7 +137,7 @@ class _Sketch:
 
 
 def inspect(root: Path) -> CheckpointState:
-    """What is in a checkpoint directory."""
+    """Read the content of a checkpoint directory."""
     identity = _identity(root)
     files, last, manifests, sketch = _consistent(root)
     now = manifests[-1] if manifests else Manifest()
@@ -177,9 +181,9 @@ def _columns(found: Any) -> str:
 
 
 def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest], _Sketch]:
-    """The bucket files, the kept manifests, oldest first, and what the last batch was planned to be.
+    """The bucket files with their sizes, the last batch, the kept manifests, oldest first, and the queries.
 
-    All of one moment, as far as a running session allows.
+    They are read again if a running session has committed a batch meanwhile, so that they fit together.
     """
     checkpoint = Checkpoint.at(root)
     for _ in range(_TRIES):
@@ -193,7 +197,7 @@ def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest], _Sketc
 
 
 def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
-    """What the last batch was planned to be; before there is one, the first."""
+    """The queries of the last committed batch or, before there is one, of the first that is planned."""
     try:
         left, plan = checkpoint.manifest(last), checkpoint.plan(0)
         name = (
@@ -206,7 +210,7 @@ def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
         requests = {name: QueryRequest.from_dict(one) for name, one in blueprint.requests.items()}
         return _Sketch(graph, requests, dict(blueprint.stopped))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, WeftError):
-        return _Sketch()  # no plan, no answer; what the manifest says is shown all the same
+        return _Sketch()  # what the manifest says is shown all the same
 
 
 def _numbers(root: Path) -> list[int]:
@@ -239,7 +243,7 @@ def _stores(manifest: Manifest, sketch: _Sketch) -> tuple[StoreState, ...]:
 
 
 def _rank(store: str) -> tuple[int, str]:
-    """Inputs first, then intermediate results."""
+    """A sort key for identities of stores: those of inputs first, then intermediate results."""
     return store.count("⋈"), store
 
 

@@ -1,20 +1,20 @@
-"""One line of JSON per batch and query, for whoever collects logs.
+"""One line of JSON per batch and query, for log collectors.
 
 Guarantees: the message itself is the JSON, flat and on one line, through the logger `weft` at INFO; Weft sets up no
-handler and no format. The fields, of which those with a name behind the dot come once per such name:
+handler and no format. These are the fields; those with a name after a dot come once for each such name:
 
 | field | meaning |
 |---|---|
 | `event` | always `batch` |
-| `query`, `batch` | whose, and its number |
-| `started`, `elapsed` | seconds since 1970, and how many seconds the batch took |
-| `results` | rows that came out |
+| `query`, `batch` | the name of the query, and the number of the batch |
+| `started`, `elapsed` | when the batch began, in seconds since 1970, and how many seconds it took |
+| `results` | how many results the query gave |
 | `rows`, `late`, `untimed`, `malformed` | sums over the inputs; per input as `rows.v` and so on |
 | `probes.v: 1`, `matches.v: 1` | per probe step, by the name of its edge, copies included |
 | `state_rows`, `state_bytes`, `state_runs` | sums over the stores, copies included; per store as `state_rows.v` |
-| `hop_seconds.0` | per hop, the sources' first |
+| `hop_seconds.0` | per hop, the seconds of its slowest task; hop 0 is the reading |
 | `watermark.views` | per stream, in microseconds since 1970 |
-| `backlog.views` | per stream, what waits |
+| `backlog.views` | per stream, how many parts wait to be read |
 | `driver_order` | the inputs in the order they were processed in, separated by blanks |
 """
 
@@ -36,7 +36,7 @@ _STORE = {"rows": "state_rows", "bytes": "state_bytes", "runs": "state_runs"}
 
 
 def log_batch(query: str, metrics: BatchMetrics) -> None:
-    """Write what a batch of a query did."""
+    """Log the line of a batch and a query."""
     if LOGGER.isEnabledFor(logging.INFO):
         LOGGER.info("%s", json.dumps(batch_fields(query, metrics), ensure_ascii=False))
 

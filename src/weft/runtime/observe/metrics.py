@@ -1,6 +1,6 @@
-"""What a batch did: the figures behind progress, `explain()` and the statistics of the optimiser.
+"""The metrics of a batch, on which progress, `explain()` and the statistics of the optimiser are based.
 
-Guarantees: plain data; sums over partitions. Times are measured by the loop and its tasks, and given to it.
+Guarantees: plain data; sums over partitions. Nothing is measured here: the loop and its tasks measure times.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft.plan.graph import PhysicalGraph
 from weft.stats.skew import HeavyShares
 from weft.stats.statistics import predicate_name
 
-if TYPE_CHECKING:  # planning looks at metrics, and needs no kernels
+if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
     from weft.bucket.bounds import Bounds
     from weft.kernels.expr.user_functions import CallCounts
     from weft.runtime.hop.census import Census
@@ -38,10 +38,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class InputMetrics:
-    """Tuples of an input that took part, and that were set aside: late, without a time, or not readable at all.
+    """How many tuples an input brought.
 
-    ``rows`` counts before the query's filters; ``oldest`` and ``newest`` are the first and the last time among them,
-    in microseconds.
+    ``rows`` were admitted, counted before the queries' filters; ``oldest`` and ``newest`` are the first and the last
+    time among them, in microseconds. The others were set aside: they were ``late``, had no time, or could not be read.
     """
 
     rows: int
@@ -54,9 +54,9 @@ class InputMetrics:
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """Tuples that probed over an edge, and what they found.
+    """How many tuples probed over an edge, and how many matches they found.
 
-    ``copies`` of the probes are further ones of tuples with a heavy value, which probe everywhere.
+    ``copies`` of the probes are repetitions: a tuple with a heavy value probes in all partitions.
     """
 
     probes: int
@@ -65,7 +65,7 @@ class StepMetrics:
 
     @property
     def tuples(self) -> int:
-        """How many tuples probed, those with a heavy value once."""
+        """How many tuples probed, where one that probes in all partitions counts once."""
         return self.probes - self.copies
 
     @property
@@ -85,18 +85,18 @@ class StoreMetrics:
 
 @dataclass(frozen=True, slots=True)
 class KeyMetrics:
-    """The keys of a query on one key, of all batches so far, and the tuples set aside because of too many results.
+    """The keys of a query on one key, counted over all batches so far.
 
-    A key is ``dangling`` when it has been closed without a tuple of every input; until then it is open.
+    ``seen`` keys have had a tuple, ``complete`` ones one of every input. A key is ``dangling`` when it has been closed
+    without a tuple of every input; until then it is open. ``aside`` is how many tuples were set aside because their key
+    has too many results. ``too_many`` are some such keys of this batch, with how many tuples each input has.
     """
 
     seen: int = 0
     complete: int = 0
     dangling: int = 0
     aside: int = 0
-    too_many: tuple[
-        Mapping[str, Any], ...
-    ] = ()  # of this batch: some keys, and how many tuples each input has
+    too_many: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def open(self) -> int:
@@ -109,7 +109,7 @@ class KeyMetrics:
 
 @dataclass(frozen=True, slots=True)
 class FunctionMetrics:
-    """Rows that a user's function computed, and in how many seconds of all tasks together."""
+    """How many rows a user's function computed, and how many seconds that took in all tasks together."""
 
     rows: int = 0
     seconds: float = 0.0
@@ -117,7 +117,7 @@ class FunctionMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ConditionMetrics:
-    """Rows for which a condition that calls users' functions was checked, and those that fulfilled it."""
+    """For how many rows a condition that calls users' functions was checked, and how many of them fulfilled it."""
 
     rows: int = 0
     passed: int = 0
@@ -125,10 +125,17 @@ class ConditionMetrics:
 
 @dataclass(frozen=True, slots=True)
 class BatchMetrics:
-    """One batch.
+    """What one batch did.
 
-    ``started`` is its time of arrival in seconds since 1970, ``elapsed`` how many seconds it took in all, ``backlog``
-    how much of each stream was left waiting, ``closed`` how many results had no partner, or were not found by probes.
+    ``order`` is the driver order of its inputs. ``inputs`` are by alias, ``steps`` by edge, ``stores`` by name.
+    ``results`` is how many results left, and ``answers`` the same by query. ``watermarks`` are by stream, after the
+    batch. ``seconds`` are those of the slowest task of each hop, the read tasks first, and ``busiest`` is the part of
+    each hop's work that this task did. ``started`` is when the batch began, in seconds since 1970, and ``elapsed`` how
+    many seconds it took in all. ``backlog`` is how many parts of each stream were left waiting, and ``files`` how many
+    were read. By query, ``closed`` is how many results were closed rows and not found by probes, ``keys`` are the keys
+    of a query on one key, ``punctuated`` is its last punctuation, and ``held`` how many results wait for the
+    watermarks. ``functions`` are users' functions by name, ``conditions`` those that call them by `predicate_name`, and
+    ``heavy`` the shares of common values of keys, as far as they are known by now.
     """
 
     number: int
@@ -137,25 +144,21 @@ class BatchMetrics:
     steps: Mapping[str, StepMetrics]
     stores: Mapping[str, StoreMetrics]
     results: int
-    answers: Mapping[str, int] = field(default_factory=dict)  # results by query, where there are many
+    answers: Mapping[str, int] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
-    seconds: tuple[float, ...] = ()  # per hop; the first is the sources', the last the settling of state
+    seconds: tuple[float, ...] = ()
     started: float = 0.0
     elapsed: float = 0.0
     backlog: Mapping[str, int] = field(default_factory=dict)
-    closed: Mapping[str, int] = field(default_factory=dict)  # results that were closed, by query
-    files: int = 0  # that were read
-    keys: Mapping[str, KeyMetrics] = field(default_factory=dict)  # of queries on one key
-    functions: Mapping[str, FunctionMetrics] = field(default_factory=dict)  # of users
-    conditions: Mapping[str, ConditionMetrics] = field(
-        default_factory=dict
-    )  # that call them, by `predicate_name`
-    busiest: tuple[float, ...] = ()  # per hop: the part of the work that its slowest task did
-    heavy: HeavyShares = field(default_factory=dict)  # common values of keys, as far as they are known by now
-    punctuated: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict
-    )  # the last punctuation, by query
-    held: Mapping[str, int] = field(default_factory=dict)  # results that wait to leave in order, by query
+    closed: Mapping[str, int] = field(default_factory=dict)
+    files: int = 0
+    keys: Mapping[str, KeyMetrics] = field(default_factory=dict)
+    functions: Mapping[str, FunctionMetrics] = field(default_factory=dict)
+    conditions: Mapping[str, ConditionMetrics] = field(default_factory=dict)
+    busiest: tuple[float, ...] = ()
+    heavy: HeavyShares = field(default_factory=dict)
+    punctuated: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -163,7 +166,7 @@ class BatchMetrics:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchMetrics:
-        """What `to_dict` stands for, also after a way through JSON; what an older version left out is as by default."""
+        """What `to_dict` made, also after a way through JSON; fields that an older version lacks get their defaults."""
         parts = {
             "order": tuple(data["order"]),
             "inputs": {alias: InputMetrics(**one) for alias, one in data["inputs"].items()},
@@ -188,7 +191,10 @@ class BatchMetrics:
 def next_keys(
     before: Mapping[str, KeyMetrics], counted: Iterable[tuple[str, Census]], ended: Iterable[str]
 ) -> dict[str, KeyMetrics]:
-    """The keys of queries after a batch, from what was counted in its partitions; the rows of some have ended."""
+    """The keys of queries after a batch, from the census of its partitions.
+
+    The queries in ``ended`` have closed all of their rows, so keys that are not complete are dangling.
+    """
     found = {name: replace(one, too_many=()) for name, one in before.items()}
     for name, one in counted:
         old = found.get(name, KeyMetrics())

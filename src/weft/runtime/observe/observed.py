@@ -1,12 +1,12 @@
-"""What batches did, as the plan counts it: the observed side of `explain()`.
+"""What batches of a query did, in the units of its plan: the observed side of `explain()`.
 
-Guarantees: pure. The graph is taken to have run in as many partitions as it was planned for, so that copies can be
-told from tuples.
+Guarantees: pure. It is assumed that the graph ran in as many partitions as it was planned for, since the copies of a
+tuple are known only by that.
 
-The seconds of some batches are those that the event times of their tuples cover: of the input that got furthest, from
+The seconds of some batches are those that the event times of their tuples cover: for the input that advanced most, from
 the newest tuple before these batches (or their own oldest, if they are the first) to their newest. So a stream that
-pauses, or that lies an hour behind the others, distorts nothing. Where no input has event time, or it stood still, it
-is wall-clock time.
+pauses, or that lies an hour behind the others, does not distort them. If no input has event time, or none advanced,
+they are wall-clock seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Batches = Sequence[BatchMetrics]
 
 
 def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) -> Observation:
-    """What a query's batches did in all, or its last so many; ``metrics`` are in order."""
+    """What a query's batches did together, or the ``last`` of them; ``metrics`` are in the order of the batches."""
     if last is not None and last < 1:
         raise StatisticsError(f"the last {last} batches tell nothing", hint="ask for 1 or more")
     recent = metrics if last is None else metrics[-last:]
@@ -58,12 +58,12 @@ def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) ->
 
 
 def probe_copies(graph: PhysicalGraph, rule: ProbeRule) -> float:
-    """How many times a tuple is sent that probes."""
+    """How many times a tuple is sent that probes by a rule."""
     return edge_copies(graph.edge(rule.edge).kind, graph.store(rule.store).layout.partitions)
 
 
 def store_copies(graph: PhysicalGraph, store: str) -> int:
-    """How many times a tuple is kept."""
+    """How many times a store keeps each tuple."""
     layout = graph.store(store).layout
     return layout.partitions if layout.kind == "replicated" else 1
 
@@ -75,7 +75,7 @@ def _seconds(graph: PhysicalGraph, earlier: Batches, recent: Batches) -> tuple[f
 
 
 def _span(alias: str, earlier: Batches, recent: Batches) -> int:
-    """The microseconds that an input went forward."""
+    """By how many microseconds the event time of an input advanced."""
     before = [batch.inputs[alias].newest for batch in earlier if alias in batch.inputs]
     known = [time for time in before if time is not None]
     here = [batch.inputs[alias] for batch in recent if alias in batch.inputs]
@@ -87,7 +87,7 @@ def _span(alias: str, earlier: Batches, recent: Batches) -> int:
 
 
 def _wall_clock(batches: Batches) -> float:
-    """From the first batch's start to the last one's end; batches that say no start count as back to back."""
+    """The seconds from the first batch's start to the last one's end, and at least those that the batches took."""
     if not batches:
         return 0.0
     whole = batches[-1].started + batches[-1].elapsed - batches[0].started
@@ -130,7 +130,7 @@ def _stores(graph: PhysicalGraph, batches: Batches) -> dict[str, StoreSeen]:
 
 
 def _functions(graph: PhysicalGraph, batches: Batches) -> dict[str, FunctionSeen]:
-    """The functions that the query calls."""
+    """What the user functions did that the query calls."""
     found = {}
     for name in user_functions(graph.members[0].query.expressions()):
         seen = [batch.functions[name] for batch in batches if name in batch.functions]
@@ -149,7 +149,7 @@ def called_pairs(graph: PhysicalGraph, batches: Batches) -> dict[str, tuple[floa
 
 
 def _hops(graph: PhysicalGraph, batches: Batches) -> tuple[float, ...]:
-    """The mean of every hop over the batches that measured it; what comes behind the last hop is none."""
+    """The mean seconds of every hop of the graph, over the batches that measured it."""
     hops = [
         [batch.seconds[hop] for batch in batches if hop < len(batch.seconds)] for hop in range(graph.hops + 1)
     ]

@@ -1,6 +1,6 @@
-"""How a query is getting on: its state, and its own figures out of those of the graph it shares.
+"""The progress of each query: its status, and its own figures out of those of the graph that it shares with others.
 
-Guarantees: plain data; under the names that the query's author gave.
+Guarantees: plain data, under the names that the query's author gave to its inputs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.plan.part import QueryPart, part_of
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics
 from weft.runtime.queries.request import QueryRequest
 
-if TYPE_CHECKING:  # planning looks at progress, and needs no kernels
+if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
     from weft.runtime.log.values import Manifest
     from weft.runtime.program.executable import ExecutableGraph
     from weft.runtime.queries.active import ActiveQueries
@@ -32,21 +32,21 @@ __all__ = [
     "too_large",
 ]
 
-KEPT = 999  # batches, beside the last one
-GRAPHS = 32
-PARTS = 4096  # about so many are remembered; one has some 20 kB
+KEPT = 999  # so many batches are remembered, besides the last one
+GRAPHS = 32  # so many graphs are remembered
+PARTS = 4096  # about so many queries' parts of graphs are remembered; one has some 20 kB
 
-Names = tuple[tuple[str, str], ...]  # of a query's inputs: in the graph, and its author's
+Names = tuple[tuple[str, str], ...]  # the inputs of a query: each one's name in the graph, and its author's
 
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """A query that waits for the next batch, runs, or has stopped (then ``reason`` says why).
+    """A query whose ``status`` is waiting (for the next batch), running, or stopped (then ``reason`` says why).
 
-    ``created`` is the first batch it is in, ``batches`` in how many it was. Results whose tuples are all of
-    ``complete_from`` or later are complete; None: all are. ``state`` are the bytes of its stores, those of shared ones
-    divided among their users. Of its results, ``closed`` were not found by probes: outer joins without a partner, and
-    all results of semi and anti joins. A query that joins all inputs on one key, without windows, has ``keys``: how
+    ``created`` is the first batch it is in, and ``batches`` says in how many it was. Results whose tuples are all of
+    ``complete_from`` or later are complete; None if all are. ``state`` are the bytes of its stores, those of shared
+    ones divided among their users. Of its results, ``closed`` were not found by probes: outer joins without a partner,
+    and all results of semi and anti joins. A query that joins all inputs on one key, without windows, has ``keys``: how
     many are complete, open and dangling. If its results leave in an order, ``punctuation`` says up to where they
     are complete, and ``held`` how many wait for the watermarks.
     """
@@ -66,9 +66,9 @@ class QueryProgress:
 
 
 def complete_from(member: Member) -> datetime | None:
-    """The time from which on a query's results are complete; None: they all are.
+    """The time from which on a query's results are complete; None if all of them are.
 
-    A query of one input needs nothing of the past, unless it asked for results that lie there.
+    They all are if the query has one input and did not ask for results in the past, since it needs no stored tuples.
     """
     times = [visibility.complete for visibility in member.visibilities if visibility.complete is not None]
     if not times or (len(member.query.aliases) == 1 and not member.backfill):
@@ -78,22 +78,20 @@ def complete_from(member: Member) -> datetime | None:
 
 @dataclass
 class History:
-    """What batches did, the last ones, and the graphs they ran by, as far as these are few.
+    """The metrics of the last batches, and the last graphs that they ran by.
 
-    One thread adds to it, others read: a batch is there once its graph is, and what is read belongs together.
+    ``batches`` are pairs of a graph's number and the metrics, ``graphs`` are by number. ``committed`` has, by batch,
+    when it began and when it was committed, in seconds of `time.perf_counter`. One thread adds while others read: it
+    adds a graph before the first batch of it, and replaces whole lists, so that readers never see half a change.
     """
 
-    batches: list[tuple[int, BatchMetrics]] = field(
-        default_factory=list
-    )  # the graph's number, and the figures
+    batches: list[tuple[int, BatchMetrics]] = field(default_factory=list)
     graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
-    committed: dict[int, tuple[float, float]] = field(
-        default_factory=dict
-    )  # when batches began and when they were committed, by their numbers, in seconds of `time.perf_counter`
-    _parts: dict[int, dict[tuple[str, Names], QueryPart]] = field(default_factory=dict)  # of each graph
+    committed: dict[int, tuple[float, float]] = field(default_factory=dict)
+    _parts: dict[int, dict[tuple[str, Names], QueryPart]] = field(default_factory=dict)  # by graph
 
     def add(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
-        """One batch more."""
+        """Remember the metrics of one more batch, and the graph that it ran by."""
         last = max(self.graphs, default=-1)
         if last < 0 or self.graphs[last] is not graph:
             last += 1
@@ -102,29 +100,29 @@ class History:
         self.batches = [*self.batches[-KEPT:], (last, metrics)]
 
     def commit(self, number: int, began: float, done: float) -> None:
-        """A batch is committed."""
+        """Note when a batch began and when it was committed."""
         self.committed[number] = began, done
         self.committed.pop(number - KEPT - 1, None)
 
     def _kept_parts(self) -> dict[int, dict[tuple[str, Names], QueryPart]]:
-        """Those of the last graphs, as far as there is room."""
+        """The parts of the last graphs, up to about `PARTS` of them."""
         kept, room = {}, PARTS
         for number in sorted(self.graphs, reverse=True):
             kept[number] = self._parts.get(number, {}) if room > 0 else {}
             room -= len(kept[number])
         return kept
 
-    def of(self, name: str) -> list[BatchMetrics]:
-        """The batches that a query was in."""
+    def batches_of(self, name: str) -> list[BatchMetrics]:
+        """The metrics of the batches that a query was in."""
         return [metrics for _, metrics in self.batches if name in metrics.answers]
 
     @property
     def last(self) -> BatchMetrics | None:
-        """The last batch."""
+        """The metrics of the last batch; None before the first."""
         return self.batches[-1][1] if self.batches else None
 
     def part(self, number: int, name: str, names: Names) -> QueryPart | None:
-        """A query's part of a graph, under its author's names; None if the graph is forgotten."""
+        """A query's part of a graph, under its author's names; None if the graph is no longer remembered."""
         graph = self.graphs.get(number)
         if graph is None:
             return None
@@ -140,8 +138,11 @@ class History:
     def since_planned(
         self, requests: Mapping[str, QueryRequest], most: int | None = None
     ) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
-        """The graph that each query runs by, and its batches since it does; of the largest queries, if not of all."""
-        batches = self.batches  # those of now: one more may be added meanwhile, by another graph
+        """By query, its part of the graph that runs, and its own metrics of the batches that ran by this graph.
+
+        With ``most``, only of so many queries, those with the most inputs.
+        """
+        batches = self.batches  # read once: another thread may add a batch of another graph meanwhile
         last = batches[-1][0] if batches else -1
         graph, recent = self.graphs.get(last), [metrics for number, metrics in batches if number == last]
         found = {}
@@ -156,7 +157,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class OwnProgress(Mapping[str, list[BatchMetrics]]):
-    """The batches of every query, under its author's names, worked out when they are asked for."""
+    """The own metrics of every query, batch by batch, under its author's names; computed when they are asked for."""
 
     history: History
     requests: Mapping[str, QueryRequest]
@@ -178,10 +179,10 @@ class OwnProgress(Mapping[str, list[BatchMetrics]]):
 def progress_of(
     name: str, active_queries: ActiveQueries, history: History, state_of: Callable[[str], float]
 ) -> QueryProgress:
-    """How a query of a session that has been started is getting on."""
-    batches = history.of(name)
+    """The progress of a query in a session that has been started."""
+    batches = history.batches_of(name)
     running = active_queries.program.members.get(name) if active_queries.program else None
-    if running is not None:  # another may have had its name before
+    if running is not None:  # another query may have had its name before
         batches = [one for one in batches if one.number >= running.first]
     first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
     closed = sum(one.closed.get(name, 0) for one in batches)
@@ -207,9 +208,9 @@ def progress_of(
 
 
 def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> BatchMetrics:
-    """What a batch did for one query; steps and stores that it shares count in full.
+    """The metrics of a batch for one query; steps and stores that it shares with others count in full.
 
-    Of a batch whose graph is forgotten, only the results and the times are known.
+    If ``part`` is None, because the graph is no longer remembered, only the results and the times are known.
     """
     if part is None:
         known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={})
@@ -241,9 +242,9 @@ def _streams(metrics: BatchMetrics, part: QueryPart) -> dict[str, int]:
 
 
 def state_of(program: ExecutableGraph, manifest: Manifest, name: str) -> float:
-    """The bytes that a query's stores hold, and its results that wait.
+    """The bytes of a query's stores, and of its results that are held back.
 
-    Those of stores it shares are divided among their users.
+    The bytes of a shared store are divided among its users.
     """
     mine = [store for store in program.stores.values() if name in store.node.users]
     held = sum(run.bytes for run in manifest.held.get(name, ()))
@@ -252,7 +253,7 @@ def state_of(program: ExecutableGraph, manifest: Manifest, name: str) -> float:
 
 
 def too_large(program: ExecutableGraph, manifest: Manifest, limit: int | None) -> dict[str, str]:
-    """The queries whose stores hold more bytes than they may, and what to say of it."""
+    """The queries whose state has more bytes than the limit allows, each with a message that says so."""
     if limit is None:
         return {}
     sizes = {name: state_of(program, manifest, name) for name in program.members}

@@ -1,7 +1,7 @@
-"""How a probe finds its partners: chosen once per graph, from what it asks.
+"""The access path of a probe: how it finds its partners, chosen once per graph from its equalities and predicates.
 
-Guarantees: whatever the choice, the pairs found are those that fulfil all equalities and predicates; a predicate is
-either part of the search or part of `rest`, never of both and never of none. In order of preference:
+Guarantees: whatever the choice, the pairs found are those that fulfil all equalities and predicates. Every predicate is
+either answered by the search itself or part of `rest`, never both. The paths, in order of preference:
 
 1. equalities: one index over all of them together, so that a key that is not selective alone costs nothing;
 2. two columns of the store, each between two bounds of one width: the order of a grid over both
@@ -11,9 +11,8 @@ either part of the search or part of `rest`, never of both and never of none. In
 5. a column of the store with one bound: the order of its values;
 6. every pair.
 
-`plan/search.py` says which columns these are, where there are several.
-
-Bounds on the store's event time join the window in every case, where they cost nothing.
+Where several columns would do, `plan/search.py` chooses among them. Bounds on the store's event time narrow the window
+in every case, since a window is checked anyway.
 """
 
 from __future__ import annotations
@@ -28,15 +27,17 @@ from weft.plan.rules import ProbeRule
 from weft.plan.search import band_of, grid_of, time_bounds
 from weft.runtime.model.columns import key_name
 
-__all__ = ["Access", "choose"]
+__all__ = ["Access", "choose_access"]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to search: by an index (None: all rows), with `times` narrowing the window and `rest` filtering pairs.
+    """How to search a store.
 
-    ``stored`` are the values the index is of, ``keys`` what a probe tuple is looked up by, ``limits`` its bounds; a
-    ``grid`` has two ranges.
+    ``order`` is the index that is searched; None if all rows are looked at. ``stored`` are the expressions whose values
+    the index holds, ``keys`` the expressions of a probe tuple that have to be equal to them, ``limits`` the bounds that
+    a probe tuple sets to them, and ``grid`` the two ranges of a grid. ``times`` are bounds on the store's event time,
+    which narrow the window. ``rest`` is the condition that pairs still have to fulfil.
     """
 
     order: Order | None
@@ -53,11 +54,13 @@ class Access:
         return "equality" if self.keys else "grid" if self.grid else "band" if self.limits else "theta"
 
 
-def choose(rule: ProbeRule, inside: frozenset[str], clock: str, time: Expr | None, windowed: bool) -> Access:
-    """The access path of a probe.
+def choose_access(
+    rule: ProbeRule, inside: frozenset[str], clock: str, time: Expr | None, windowed: bool
+) -> Access:
+    """Choose the access path of a probe of a store with the inputs ``inside``.
 
-    ``clock`` is the column that windows are checked on, ``time`` the expression that it is, if it is one, and
-    ``windowed`` says whether the query's windows bound it.
+    ``clock`` is the column that windows are checked on. ``time`` is the event time whose values it holds, or None if it
+    holds something else. ``windowed`` says whether windows of the queries bound it.
     """
     found = list(bounds(rule.predicates, frozenset(rule.known), inside))
     bounded = time_bounds(found, time)

@@ -1,10 +1,10 @@
 """A physical graph prepared for execution: everything about it that no batch changes.
 
 Guarantees: a function of the graph alone, so every task of a cluster makes the same of the same JSON. A batch on an
-edge carries the columns that something behind the edge reads, and no others; a store of an intermediate result keeps
-the columns that something behind its probes reads. A store of an input keeps all that any query reads, filters
-included, and, where tuples carry query-sets, the batch in which each came: so that a query that comes later can tell
-which of them are for it.
+edge carries the columns that are read at the end of the edge or later, and no others; a store of an intermediate result
+keeps the columns that are read by its probes or after them. A store of an input keeps all columns that any query reads,
+in its filters too, and, where tuples carry query-sets, the batch in which each came: so a query that comes later can
+tell which of the stored tuples are for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from weft.runtime.model.columns import (
     per_key,
     seq_name,
 )
-from weft.runtime.program.access_paths import Access, choose
+from weft.runtime.program.access_paths import Access, choose_access
 from weft.runtime.program.graph_index import GraphIndex
 from weft.runtime.program.store_plans import (
     Lifetime,
@@ -52,14 +52,22 @@ Item = tuple[str, str]  # (input, name of a column in a batch)
 
 
 class HeavyWords(NamedTuple):
-    """Words of heavy values: of those at the end of an edge, and of those that do not ride on another."""
+    """Heavy values of an edge as column words, which `weft.kernels.route.heavy` compares.
+
+    ``words`` are those of the edge itself. ``rides`` are these and those of the edge it rides on: tuples with such a
+    value are not piggybacked, but sent by the source.
+    """
 
     words: Longs
     rides: Longs
 
 
 class ExecutableGraph(GraphIndex):
-    """A graph with what follows from it."""
+    """A graph with all that execution needs and no batch changes.
+
+    ``stores`` are the plans of its stores by name, ``steps`` its probes by edge, ``carried`` the columns of a batch on
+    each edge, and ``sweeps`` say how the rows of queries with outer joins are closed.
+    """
 
     def __init__(self, graph: PhysicalGraph) -> None:
         super().__init__(graph)
@@ -77,7 +85,7 @@ class ExecutableGraph(GraphIndex):
 
     @cached_property
     def filters(self) -> Mapping[str, PredicateIndex]:
-        """The filters of all queries, by input."""
+        """An index over the filters of all queries, for each input."""
         return {alias: self._index(alias) for alias in self.graph.aliases}
 
     def _index(self, alias: str) -> PredicateIndex:
@@ -86,7 +94,7 @@ class ExecutableGraph(GraphIndex):
         return PredicateIndex.from_filters(found, max(1, self.words))
 
     def heavy(self, edge: str) -> HeavyWords:
-        """The heavy values of an edge; those of what it rides on, too, do not ride."""
+        """The heavy values of an edge, and those of the edge that it rides on."""
         if edge not in self._heavy_words:
             own, rides = self.edges[edge].heavy, self.edges[edge].rides
             other = self.edges[rides].heavy if rides is not None else ()
@@ -95,7 +103,7 @@ class ExecutableGraph(GraphIndex):
         return self._heavy_words[edge]
 
     def keeps_nulls(self, store: StorePlan) -> bool:
-        """Whether an input's store has the tuples that have no value for its key."""
+        """Whether an input's store keeps tuples whose partitioning key is NULL."""
         edges = (self.edges[r.edge] for r in self.order if isinstance(r, StoreRule) and r.store == store.name)
         return all(edge.nulls or edge.by is None for edge in edges)
 
@@ -107,7 +115,11 @@ class ExecutableGraph(GraphIndex):
         return tuple(sorted(names | set(self._hidden(edge))))
 
     def _hidden(self, edge: str) -> tuple[str, ...]:
-        """The columns that tell the time of a match and whom it is for; a result needs its time only to be checked."""
+        """The columns with the time of a match and its query-set.
+
+        On the way to a result, the time is needed only if windows are still to be checked, or if there is no other
+        column that says how many rows there are.
+        """
         known, rule = self._known(edge), self.rules[edge]
         if len(known) == 1:
             return (self.view.times[known[0]], *self.sets)
@@ -163,7 +175,7 @@ class ExecutableGraph(GraphIndex):
         return frozenset((alias, seq_name(alias)) for alias in names)
 
     def _behind(self, rule: ProbeRule) -> frozenset[Item]:
-        """What is read of the matches of a probe, to send them on included."""
+        """The columns that are read of a probe's matches, also those that decide where the matches are sent."""
         return self._read_behind(rule.outputs)
 
     def _read_behind(self, outputs: Iterable[str]) -> frozenset[Item]:
@@ -197,7 +209,7 @@ class ExecutableGraph(GraphIndex):
             bounds = self.graph.input(store.aliases[0]).event_time if len(inside) == 1 else None
             windowed = has_range(self.view_of(rule.users), inside) or clock != time
             usable = bounds if clock == time else None
-            self._access[rule.edge] = choose(rule, inside, clock, usable, windowed)
+            self._access[rule.edge] = choose_access(rule, inside, clock, usable, windowed)
         return self._access[rule.edge]
 
     def _clock(self, store: StoreNode) -> tuple[str, str]:
@@ -229,7 +241,10 @@ class ExecutableGraph(GraphIndex):
         return tuple(sorted(names))
 
     def _orders(self, store: StoreNode) -> tuple[Order, ...]:
-        """Those it is looked up by; rows are laid out in the first: its key's, if many share it, else the commonest."""
+        """The orders that a store is looked up by; its rows are laid out in the first.
+
+        That is the order of the partitioning key, if tuples carry query-sets; else the one that most probes use.
+        """
         orders = [access.order for access in self._accesses(store) if access.order is not None]
         by = store.layout.by
         if by is not None and self._closed_from(store):
@@ -239,7 +254,7 @@ class ExecutableGraph(GraphIndex):
         return tuple(sorted(dict.fromkeys(orders), key=lambda order: (order != own, -orders.count(order))))
 
     def _counting(self, store: StoreNode) -> list[Order]:
-        """What tuples are looked up by to be counted per key."""
+        """The indexes by which the tuples of a key are found, for windows that count per key."""
         found = [per_key(self.view, alias) for alias in store.aliases]
         return [by_hash(*window[1]) for window in found if window is not None]
 
@@ -250,7 +265,7 @@ class ExecutableGraph(GraphIndex):
         return tuple(dict.fromkeys([*found, *(life for life in closed if life is not None)]))
 
     def _closed_from(self, store: StoreNode) -> list[Member]:
-        """The queries that are closed from a store."""
+        """The queries whose rows are closed from a store."""
         return [self.members[sweep.query] for sweep in self.graph.sweeps if store.name in sweep.homes]
 
     def _sweep(self, sweep: Sweep) -> SweepPlan:
@@ -292,5 +307,5 @@ def _about(items: Iterable[Item], names: Iterable[str]) -> frozenset[Item]:
 
 @lru_cache(maxsize=64)
 def program_of(graph: str) -> ExecutableGraph:
-    """The program of a graph given as JSON; a worker makes it once."""
+    """The executable graph of a graph that is given as JSON; a process makes it once."""
     return ExecutableGraph(PhysicalGraph.from_json(graph))

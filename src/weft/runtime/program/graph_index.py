@@ -1,6 +1,6 @@
 """A graph's rules, edges, stores and queries, each found from the others.
 
-Guarantees: nothing here is decided, only looked up: all of it is said by the graph.
+Guarantees: nothing is decided here; all of it follows from the graph.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ __all__ = ["GraphIndex"]
 
 
 class GraphIndex:
-    """A graph, and who in it leads where."""
+    """A graph with indexes over it.
+
+    ``members`` are its queries by name, ``edges`` by name, ``order`` its rules in the order in which they run and
+    ``rules`` the same by edge. ``words`` is how many 64-bit words a query-set has, 0 where tuples carry none, and
+    ``sets`` are the columns with them. ``view`` is what all queries see together. ``starts`` says of every edge from
+    which input its tuples set out, ``limits`` what windows have to be checked on results, by edge, and ``piggybacked``
+    which local edges ride on an edge.
+    """
 
     def __init__(self, graph: PhysicalGraph) -> None:
         self.graph = graph
@@ -61,11 +68,11 @@ class GraphIndex:
     def view_of(self, users: Users) -> View:
         """What some queries see together."""
         if users not in self._views:
-            self._views[users] = View.of([self.members[name].query for name in users])
+            self._views[users] = View.of_queries([self.members[name].query for name in users])
         return self._views[users]
 
     def slots(self, users: Users) -> tuple[int, ...]:
-        """The places of queries in query-sets."""
+        """The slots of queries in query-sets."""
         return tuple(self.members[name].slot for name in users)
 
     @cached_property
@@ -73,7 +80,7 @@ class GraphIndex:
         return {source.alias: source for source in self.graph.sources}
 
     def source(self, alias: str) -> Source:
-        """Where tuples of an input enter."""
+        """The node of the graph where tuples of an input enter."""
         return self._sources[alias]
 
     @cached_property
@@ -89,16 +96,19 @@ class GraphIndex:
         return tuple(a for a in aliases if a in ordered or counts(self.view, a) is not None)
 
     def counts_per_key(self, alias: str) -> bool:
-        """Whether an input has a window of so many tuples per key: then also those count that no query wants."""
+        """Whether an input has a window that counts tuples per key.
+
+        Then tuples that no query wants are stored too, since they count.
+        """
         return per_key(self.view, alias) is not None
 
     def clock(self, alias: str) -> tuple[str, str]:
-        """The columns of an input's tuples that tell their time, and how long they live."""
+        """Two columns of an input's tuples: the one with their time, and the one that decides how long they live."""
         time = self.view.times[alias]
         return time, time if longest(self.view, alias) is None else seq_name(alias)
 
     def watched(self, alias: str) -> tuple[Column, ...]:
-        """The columns of an input in which heavy values are looked for."""
+        """The columns of an input in which heavy values are looked for, since they decide partitions."""
         if alias not in self._watched:
             self._watched[alias] = _watched(self.graph, alias)
         return self._watched[alias]
@@ -146,7 +156,7 @@ class GraphIndex:
         return found
 
     def _limits(self, rule: ResultRule) -> Limits:
-        """What the windows of a rule's queries ask beyond what probing for all queries together makes sure of."""
+        """The windows that have to be checked for each query of a rule, since probes check the widest only."""
         stored = any(
             len(node.aliases) > 1 and set(rule.users) & set(node.users) for node in self.graph.stores
         )
@@ -172,7 +182,7 @@ def _by_store(rules: Iterable[Rule]) -> dict[str, list[ProbeRule]]:
 
 
 def _watched(graph: PhysicalGraph, alias: str) -> tuple[Column, ...]:
-    """The columns of an input by whose values tuples are placed."""
+    """The columns of an input whose values decide the partition of a tuple."""
     every = [*(edge.by for edge in graph.edges), *(store.layout.by for store in graph.stores)]
     columns = [column for by in every if (column := key_column(by)) is not None]
     return tuple(sorted({column for column in columns if column.alias == alias}, key=str))

@@ -1,4 +1,4 @@
-"""Stores and probes as a program has them, prepared for execution.
+"""The stores, probes and sweeps of a graph, prepared for execution.
 
 Guarantees: plain values; what they hold follows from the graph alone.
 """
@@ -31,10 +31,11 @@ __all__ = ["Lifetime", "Step", "StorePlan", "SweepPlan", "closed_lifetime", "lif
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How long a query needs a stored tuple: until all of ``streams`` are ``span`` microseconds past its time.
+    """How long a query needs a stored tuple.
 
-    If ``span`` is None, it is needed for ever. If ``query`` is given, that query needs it to close rows: then the time
-    up to which rows of the query are closed has to be so far past its time.
+    It is needed until the watermarks of all ``streams`` are ``span`` microseconds past its time, and for ever if
+    ``span`` is None. If ``query`` is given, that query needs it to close rows: then it is the query's clock, up to
+    which its rows are closed, that has to be so far past its time.
     """
 
     span: int | None
@@ -44,11 +45,14 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class StorePlan:
-    """A store as it is kept: its columns, those computed for it, its orders and the columns that tell its time.
+    """A store as it is kept.
 
-    ``time`` holds the (largest) time of a row; ``clock``, which buckets are told is the event time, is the same or,
-    for an input with a `ROWS` window, the number of the tuple, since that is what decides how long it lives. ``sets``
-    are the columns with query-sets, none if there is but one query.
+    ``columns`` are those it keeps of what arrives, ``computed`` the expressions whose values it keeps besides, and
+    ``orders`` the indexes it is looked up by; rows are laid out in the first. ``time`` is the column with the (largest)
+    time of a row. ``clock`` is the column that decides how long a row lives: the same one or, for an input with a
+    `ROWS` window, the one with the number of the tuple; buckets have its bounds as those of their event time. ``sets``
+    are the columns with query-sets, none if tuples carry none. ``view`` is what the users of the store see together,
+    and ``lifetimes`` say how long each of them needs a row.
     """
 
     node: StoreNode
@@ -68,22 +72,22 @@ class StorePlan:
 
     @property
     def identity(self) -> str:
-        """What its runs are filed under."""
+        """The name under which manifests have its runs, the same in every graph that keeps the store."""
         return self.node.identity
 
     @property
     def counted(self) -> bool:
-        """Whether the clock counts tuples."""
+        """Whether the clock is the number of a tuple, and not a time."""
         return self.clock != self.time
 
     @property
     def per_key(self) -> tuple[int, tuple[str, ...]] | None:
-        """How many of the last tuples of every key are kept, and the columns of the key; None: it does not count so."""
+        """How many of the last tuples of a key are kept, and the key's columns; None if it does not count per key."""
         return per_key(self.view, self.node.aliases[0]) if len(self.node.aliases) == 1 else None
 
     @property
     def by(self) -> Expr:
-        """The value that it is partitioned by; it must be."""
+        """The value that it is partitioned by; an error if it is not partitioned by one."""
         by = self.node.layout.by
         if by is None:
             raise PlanError(f"store {self.name} is not partitioned by a value")
@@ -91,16 +95,18 @@ class StorePlan:
 
     @property
     def key(self) -> str:
-        """The column with that value."""
+        """The column with the value that it is partitioned by."""
         return key_name(self.by)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A probe as it is executed; ``from_probe`` and ``from_store`` are the columns its matches keep.
+    """A probe as it is executed.
 
-    ``view`` is what its queries see, ``slots`` their places in query-sets, ``sets`` the columns with these;
-    ``searched`` are the columns of a probe tuple that the search itself reads.
+    ``rule`` is the probe in the graph, ``store`` what it probes and ``access`` how it searches there. ``joined`` are
+    the inputs of its matches. ``from_probe`` and ``from_store`` are the columns that its matches keep, and ``hidden``
+    the hidden ones among them. ``view`` is what its queries see, ``slots`` are their places in query-sets, and ``sets``
+    the columns with these. ``searched`` are the columns of a probe tuple that the search itself reads.
     """
 
     rule: ProbeRule
@@ -118,12 +124,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """How the rows of a query are closed: its tree over the stores of its inputs.
+    """How the rows of a query with outer, semi or anti joins are closed: its tree of joins, over stores of its inputs.
 
-    All times are in microseconds: ``waits`` by join and input, ``windows`` by input, and ``reaches``, how much older
-    than an input's tuple something can be that it has to do with. With ``everywhere``, all partitions have the same,
-    so that one of them is enough. ``entries`` are the edges by which tuples come to their home. Tuples of the
-    ``completing`` inputs can make rows that need not wait any more.
+    ``member`` is the query, ``closing`` its tree, and ``homes`` the store of each input from which rows are closed.
+    Times are in microseconds. ``waits`` say, by join and input, how long a tuple of the input waits for a partner;
+    ``windows`` are the windows of the inputs; ``reaches`` say how much older than an input's tuple another tuple can be
+    that still matters for its row. With ``everywhere``, all partitions hold the same tuples, so one of them closes the
+    rows. ``entries`` are the edges by which tuples of each input come to its home. Tuples of the ``completing`` inputs
+    can make rows that need not wait any more.
     """
 
     member: Member
@@ -137,25 +145,21 @@ class SweepPlan:
     completing: frozenset[str]
 
     def has_to_do(self, clock: Clock) -> bool:
-        """Whether a batch can close rows: some wait ends, all do, or its tuples make rows that do not wait."""
+        """Whether a batch can close rows: a wait may end, the input has ended, or new rows may not have to wait."""
         if clock.now >= ENDED or self.completing or not self.closing.walked:
             return True
         return clock.now > clock.before and any(wait is not None for wait in self.waits.values())
 
     @property
     def on_one_key(self) -> bool:
-        """Whether all inputs are joined on one key, without windows: then its keys can be counted."""
+        """Whether all inputs are joined on one key, without windows, so that the keys can be counted (SOPJ)."""
         stays = all(window is None for window in self.windows.values())
-        should_replan = any(join.kind in TESTS for _, join in joins(self.closing.tree))
-        return (
-            stays
-            and not should_replan
-            and all(store.node.layout.by is not None for store in self.homes.values())
-        )
+        tests = any(join.kind in TESTS for _, join in joins(self.closing.tree))
+        return stays and not tests and all(store.node.layout.by is not None for store in self.homes.values())
 
 
 def sweep_plan(member: Member, homes: Mapping[str, StorePlan], entries: Mapping[str, str]) -> SweepPlan:
-    """What closes a query, prepared."""
+    """Prepare how the rows of a query are closed."""
     closing = member.closing
     if closing is None:
         raise PlanError(f"query {member.name} has nothing to close")
@@ -173,7 +177,7 @@ def sweep_plan(member: Member, homes: Mapping[str, StorePlan], entries: Mapping[
 
 
 def closed_lifetime(member: Member, names: Names) -> Lifetime | None:
-    """How long what is stored of an input is needed to close a query; None if that has nothing to close."""
+    """How long stored tuples of an input are needed to close rows of a query; None if the query closes no rows."""
     if member.closing is None:
         return None
     (span,) = closed_retention(member.query, member.closing, names)
@@ -185,7 +189,7 @@ def _span(span: timedelta | None) -> int | None:
 
 
 def lifetime(query: Query, names: Names) -> Lifetime:
-    """How long a query needs what is stored of some of its inputs."""
+    """How long a query needs the stored tuples, or matches, of some of its inputs for its results."""
     spans = [micros(span) for span in retention_of(query, names) if span is not None]
     others = {query.input(alias).stream.name for alias in query.aliases if alias not in names}
     return Lifetime(min(spans, default=None), tuple(sorted(others)))

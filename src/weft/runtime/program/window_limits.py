@@ -3,7 +3,7 @@
 Guarantees: probing for many queries at once keeps every match that is inside the widest of their windows; here each
 query gets those that are inside its own, by the definition (design, section 3): τmax − τ(t) ≤ W for every tuple t of an
 input with a `RANGE` window, and for one with `ROWS n`, that t is among the last n when the result's last tuple arrives.
-What is checked costs one look into sorted thresholds per input, whatever the number of queries.
+The check costs one lookup in sorted thresholds per result and input, whatever the number of queries.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ from weft.plan.graph import Member
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, micros, seq_name
 
-__all__ = ["Limits", "limits_of", "refined"]
+__all__ = ["Limits", "limits_of", "refine_query_sets"]
 
 Columns = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bounds:
-    """Sorted bounds, and the queries that allow what is no more than each."""
+class WindowBounds:
+    """The windows of several queries on one input, as `weft.kernels.query_sets.query_set.thresholds` makes them.
+
+    ``values`` are the different widths in ascending order, in microseconds or tuples; ``table`` has, for each of them,
+    the query-set of the queries whose window is at least so wide, and last that of the queries without a bound.
+    """
 
     values: Longs
     table: Longs
@@ -37,21 +41,23 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """Per input whose windows differ: how old its tuples may be, or how many may have come since, by query."""
+    """The windows that results have to be checked for, by input: those of times, and those that count tuples."""
 
-    ranges: Mapping[str, Bounds]
-    rows: Mapping[str, Bounds]
+    ranges: Mapping[str, WindowBounds]
+    rows: Mapping[str, WindowBounds]
 
 
 def limits_of(
     users: Sequence[Member], windows: Mapping[str, frozenset[Window]], words: int, stored: bool
 ) -> Limits:
-    """What has to be checked for some queries, given all windows that inputs may have been probed with.
+    """The windows of some queries that have to be checked on results.
 
-    ``stored`` says whether intermediate results are: they may have been made for others that have gone since.
+    ``windows`` are all windows that inputs are probed with: where they are equal, nothing has to be checked, unless
+    ``stored`` says that there are stored intermediate results. These may have been made for wider windows of queries
+    that have stopped since. ``words`` is how many 64-bit words a query-set has.
     """
-    ranges: dict[str, Bounds] = {}
-    rows: dict[str, Bounds] = {}
+    ranges: dict[str, WindowBounds] = {}
+    rows: dict[str, WindowBounds] = {}
     aliases = users[0].query.aliases
     for alias in aliases if len(aliases) > 1 else ():  # a tuple alone is its own newest
         mine = {member.slot: member.query.input(alias).window for member in users}
@@ -64,8 +70,8 @@ def limits_of(
     return Limits(ranges, rows)
 
 
-def _bounds(windows: Mapping[int, Window], words: int) -> Bounds:
-    return Bounds(*thresholds({slot: _bound(window) for slot, window in windows.items()}, words))
+def _bounds(windows: Mapping[int, Window], words: int) -> WindowBounds:
+    return WindowBounds(*thresholds({slot: _bound(window) for slot, window in windows.items()}, words))
 
 
 def _bound(window: Window) -> int | None:
@@ -74,10 +80,13 @@ def _bound(window: Window) -> int | None:
     return window.count if isinstance(window, Rows) else None
 
 
-def refined(
+def refine_query_sets(
     limits: Limits, view: View, sets: Longs, of: Columns, batch_order: BatchOrder, start: str
 ) -> Longs:
-    """The query-sets of results that tuples of ``start`` found; ``of`` gives the columns of the results."""
+    """Take queries whose windows a result is outside of out of its query-set.
+
+    The results were found by tuples of ``start``; ``of`` gives a column of them by its name.
+    """
     if limits.ranges:
         newest = longs(of(MAX))
         for alias, bounds in limits.ranges.items():

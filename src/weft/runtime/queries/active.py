@@ -1,6 +1,7 @@
-"""The queries that run, and what is made of a change of them.
+"""The queries that run, and how they are planned anew when queries begin or stop.
 
-Guarantees: `ActiveQueries` survives a crash: `to_blueprint` and `from_blueprint` are inverse.
+Guarantees: `ActiveQueries` survives a crash: `to_blueprint` and `from_blueprint` are inverse. A query that cannot be
+planned is refused, and the others go on.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ __all__ = [
     "Decision",
     "ReplanTest",
     "Samples",
-    "changed",
-    "migrated",
+    "find_refused",
     "never",
-    "refused",
+    "plan_again",
+    "plan_changes",
 ]
 
 _LOG = logging.getLogger("weft")
@@ -39,17 +40,21 @@ _LOG = logging.getLogger("weft")
 
 @dataclass(frozen=True, slots=True)
 class ActiveQueries:
-    """The queries that run, the plan and the program they run by; ``fresh`` counts changes since all was planned."""
+    """The queries that run, with the plan and the executable graph that they run by, which are None if there are none.
+
+    ``stopped`` says why each query that ran before was stopped, and ``former`` has the fingerprint of each. ``fresh``
+    counts the changes of queries since all of them were last planned together.
+    """
 
     requests: Mapping[str, QueryRequest] = field(default_factory=dict)
     plan: WorkloadPlan | None = None
     program: ExecutableGraph | None = None
-    stopped: Mapping[str, str] = field(default_factory=dict)  # those that ran before ↦ why they stopped
+    stopped: Mapping[str, str] = field(default_factory=dict)
     fresh: int = 0
-    former: Mapping[str, str] = field(default_factory=dict)  # those that ran before ↦ what they were
+    former: Mapping[str, str] = field(default_factory=dict)
 
     def to_blueprint(self) -> Blueprint:
-        """As it is kept."""
+        """The blueprint that the log keeps of them."""
         graph = self.program.graph.to_json() if self.program else ""
         plan = CODEC.dumps(self.plan) if self.plan else ""
         requests = {name: one.to_dict() for name, one in sorted(self.requests.items())}
@@ -65,13 +70,13 @@ class ActiveQueries:
 
     @classmethod
     def read(cls, checkpoint: Checkpoint, blueprint: str) -> ActiveQueries:
-        """What a blueprint of a log says; nothing, if it has no name."""
+        """Read the queries of a log's blueprint; there are none if the name is empty."""
         return cls.from_blueprint(checkpoint.blueprint(blueprint)) if blueprint else cls()
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a change of queries leads to."""
+    """The plan and graph for a set of queries, and how the state there is becomes that of the new graph."""
 
     plan: WorkloadPlan
     graph: PhysicalGraph
@@ -81,35 +86,36 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The query-sets of some tuples of every input: how many have which; bit i is the i-th of ``names``."""
+    """How many sampled tuples of each input have which query-set, in which bit i stands for the i-th of ``names``."""
 
     names: tuple[str, ...]
     sets: Mapping[str, Mapping[int, float]]
 
 
-# From what stands, the queries that are to run, what is known of the state, and a sample of query-sets, if any. With
-# the last argument all are planned afresh, whether or not they changed.
+# Plans queries, given those that run, those that are to run, what is known of the state, and a sample of query-sets, if
+# there is one. If the last argument is true, all of them are planned afresh; else a change may keep most of the plan.
 Decide = Callable[[ActiveQueries, Mapping[str, QueryRequest], StateFacts, Samples | None, bool], Decision]
 
-# Whether the heavy values that are known before a batch ask for that.
+# Whether the heavy values known before a batch, whose number is given, are a reason to plan all queries afresh.
 ReplanTest = Callable[[PhysicalGraph, HeavyShares, int], bool]
 
 
 def never(graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:  # noqa: ARG001
-    """No heavy value asks for another plan."""
+    """A `ReplanTest` by which queries are never planned afresh."""
     return False
 
 
-def changed(
+def plan_changes(
     active_queries: ActiveQueries,
     changes: Changes,
     decide: Decide,
     facts: StateFacts,
     samples: Samples | None,
 ) -> tuple[ActiveQueries, StateMigration]:
-    """Plan for other queries; a new one that cannot be planned is refused, and the others go on.
+    """Plan the queries that run after some have begun and stopped, and say how their state is migrated.
 
-    Whatever planning throws. If even the queries that run cannot be planned any more, they go on by the plan they have.
+    A new query that cannot be planned beside the others, whatever the planner raises, is refused, and the others go on.
+    If even the queries that run cannot be planned any more, they go on by the plan they have, and none of them stops.
     """
     stopped = {name: why for name, why in changes.stop.items() if name not in active_queries.stopped}
     requests = {name: one for name, one in active_queries.requests.items() if name not in stopped}
@@ -128,7 +134,7 @@ def changed(
     try:
         decision = decided(wanted)
     except Exception:
-        for name, why in refused(decided, requests, begun).items():
+        for name, why in find_refused(decided, requests, begun).items():
             _LOG.warning("query %s is refused: %s", name, why)
             gone[name], former[name] = f"refused: {why}", begun[name].fingerprint
             del wanted[name]
@@ -147,12 +153,13 @@ def changed(
     return ActiveQueries(wanted, decision.plan, program, gone, decision.fresh, former), decision.migration
 
 
-def migrated(
+def plan_again(
     active_queries: ActiveQueries, decide: Decide, facts: StateFacts, samples: Samples | None
 ) -> tuple[ActiveQueries, StateMigration] | None:
-    """Plan afresh for the queries that run; None if that would scatter the heavy values that are scattered now.
+    """Plan the queries that run afresh, because heavy values have come or gone.
 
-    No other difference is worth reading all that is stored; nor is it a reason to stop that planning fails.
+    None if the new plan scatters the same heavy values as the current one: no other difference is worth a migration of
+    all state. If planning fails, that is logged, and the queries go on by the plan they have.
     """
     try:
         decision = decide(active_queries, active_queries.requests, facts, samples, True)
@@ -171,12 +178,12 @@ def _heavy(plan: WorkloadPlan) -> set[tuple[Names, Layout]]:
     return {(store.aliases, store.layout) for store in plan.stores if store.layout.heavy}
 
 
-def refused(
+def find_refused(
     decide: Callable[[Mapping[str, QueryRequest]], object],
     requests: Mapping[str, QueryRequest],
     new: Mapping[str, QueryRequest],
 ) -> dict[str, str]:
-    """Of new queries that cannot all be planned beside others: those that cannot, and why."""
+    """Try new queries one after the other beside the others; return those that cannot be planned, and why."""
     wanted, found = dict(requests), {}
     for name, one in new.items():
         try:

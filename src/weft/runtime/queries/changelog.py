@@ -1,13 +1,13 @@
 """Queries that come and go while a session runs (AJoin's changelog).
 
-Guarantees: what is asked for between two batches takes effect together, with the next one; a request is refused at once
-or kept until then. Safe to be used from any thread.
+Guarantees: all changes that are asked for between two batches take effect together, with the next one. It can be used
+from any thread.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from weft.runtime.queries.request import QueryRequest
@@ -17,7 +17,7 @@ __all__ = ["Changelog", "Changes"]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Queries to begin, and queries to stop, with the reason; ``dropped`` are those of them that had not begun."""
+    """Queries to begin, and queries to stop with the reason; ``dropped`` are queries to stop that had not begun."""
 
     begin: Mapping[str, QueryRequest]
     stop: Mapping[str, str]
@@ -26,14 +26,10 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.begin or self.stop)
 
-    def known(self, names: Collection[str]) -> Changes:
-        """Without the stops of queries that nobody knows."""
-        return Changes(self.begin, {n: why for n, why in self.stop.items() if n in names}, self.dropped)
-
 
 @dataclass
 class Changelog:
-    """What has been asked for and is not in force yet."""
+    """The changes that have been asked for and wait for the next batch."""
 
     _begin: dict[str, QueryRequest] = field(default_factory=dict)
     _stop: dict[str, str] = field(default_factory=dict)
@@ -48,7 +44,7 @@ class Changelog:
             self._dropped.pop(name, None)
 
     def stop(self, name: str, reason: str) -> None:
-        """Run a query no longer; one that has not begun never will."""
+        """Stop a query with the next batch; one that has not begun will not begin."""
         with self._lock:
             dropped = self._begin.pop(name, None)
             if dropped is not None:
@@ -56,7 +52,7 @@ class Changelog:
             self._stop.setdefault(name, reason)
 
     def take(self) -> Changes:
-        """All there is, once."""
+        """Take all changes that wait, so that the batch being planned makes them."""
         with self._lock:
             found = Changes(dict(self._begin), dict(self._stop), dict(self._dropped))
             self._taken = dict(self._begin)
@@ -65,16 +61,16 @@ class Changelog:
             return found
 
     def request(self, name: str) -> QueryRequest | None:
-        """The query of a name that is to begin, if there is one; also with the batch that is being planned."""
+        """The query of a name that is to begin, with the next batch or with the one being planned; None if none is."""
         with self._lock:
             return self._begin.get(name) or self._taken.get(name)
 
     def stopping(self) -> tuple[str, ...]:
-        """The queries that are to stop."""
+        """The names of the queries that are to stop."""
         with self._lock:
             return tuple(self._stop)
 
     def waiting(self) -> tuple[str, ...]:
-        """The queries that are to begin."""
+        """The names of the queries that are to begin."""
         with self._lock:
             return tuple(self._begin)

@@ -1,10 +1,10 @@
-"""How the state there is becomes the state of a new plan.
+"""How the stored state becomes that of a new graph.
 
-Guarantees: pure. A store keeps its runs if all queries that use it used it before, or are new and can tell their tuples
-in it. Any other store is filled from those the queries had: the boundary's job reads them (`StoreScan`), each query's
-tuples from one store, and runs them through the new graph as one batch that finds nothing stored. So a store may hold
-a tuple more than once, each time for other queries; a query that comes later sees the first of them only. A store
-that no query uses is dropped.
+Guarantees: pure. A store keeps its runs if all queries that use it used it before, or are new and can tell which of the
+stored tuples are for them. Any other store is filled from the stores that its queries had: the job at the boundary
+reads these (`StoreScan`), the tuples of each query from one store, and runs them through the new graph as one batch,
+before which nothing is stored. So a store may hold a tuple more than once, each time for other queries; a query that
+comes later sees only the first of them. A store that no query uses is dropped.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["StateMigration", "StoreScan", "edges_for", "evicted_after", "kept_af
 class StoreScan:
     """Tuples of an input to be read from a store, for some queries.
 
-    Those of ``copies`` are read from another store too, for other queries: who comes later must not see them twice. A
-    ``replicated`` store holds every tuple in every partition.
+    With ``copies``, the same tuples are read from another store too, for other queries; they are marked, so that a
+    query that comes later does not see them twice. A ``replicated`` store holds every tuple in every partition.
     """
 
     alias: str
@@ -37,13 +37,17 @@ class StoreScan:
     replicated: bool = False
 
     def is_read_in(self, partition: int) -> bool:
-        """Whether a partition's part is read; of a replicated store one is enough."""
+        """Whether the part in a partition is read; of a replicated store, only that in partition 0 is."""
         return partition == 0 or not self.replicated
 
 
 @dataclass(frozen=True, slots=True)
 class StateMigration:
-    """The job at a boundary: what it reads, the stores it fills, the queries whose stored past it answers."""
+    """The job at a boundary.
+
+    ``reads`` is what it reads from stores of the old graph, ``fills`` are the identities of the stores it fills, and
+    ``backfill`` the queries that it also gives the results that lie in the stored past.
+    """
 
     reads: tuple[StoreScan, ...] = ()
     fills: tuple[str, ...] = ()
@@ -64,7 +68,7 @@ class StateMigration:
 def migration_between(
     old: ExecutableGraph | None, new: ExecutableGraph, backfill: Iterable[str] = ()
 ) -> StateMigration:
-    """What has to be read, and filled, for a new graph."""
+    """The migration from an old graph to a new one; without an old graph, there is nothing to do."""
     if old is None:
         return StateMigration()
     had = {store.identity: store for store in old.stores.values()}
@@ -86,7 +90,10 @@ def migration_between(
 
 
 def _stays(old: ExecutableGraph, store: StorePlan, had: Mapping[str, StorePlan]) -> bool:
-    """Whether a store has what all of its users need; new ones can tell which tuples of an input are theirs."""
+    """Whether a store of the new graph can keep its runs, because they have what all of its users need.
+
+    For queries that have just begun, this is so in the store of an input, where they can tell which tuples are theirs.
+    """
     before = had.get(store.identity)
     if before is None:
         return False
@@ -97,7 +104,7 @@ def _stays(old: ExecutableGraph, store: StorePlan, had: Mapping[str, StorePlan])
 
 
 def _wanted(new: ExecutableGraph, fills: Sequence[StorePlan], backfill: Users) -> dict[str, set[str]]:
-    """The queries whose tuples are needed, by input."""
+    """The queries whose stored tuples have to be read, by input."""
     found: dict[str, set[str]] = {}
     for store in fills:
         for alias in store.node.aliases:
@@ -109,18 +116,20 @@ def _wanted(new: ExecutableGraph, fills: Sequence[StorePlan], backfill: Users) -
 
 
 def _kept_for(old: ExecutableGraph, new: ExecutableGraph, alias: str, name: str) -> str | None:
-    """The old store that holds a query's tuples of an input; None: there is none."""
+    """The identity of the old store that holds a query's tuples of an input; None if there is none."""
     stores = stores_of(old, alias)
     if name in old.members:
         homes = {home for sweep in old.graph.sweeps if sweep.query == name for home in sweep.homes}
         mine = [store for store in stores if name in store.node.users]
-        mine.sort(key=lambda store: store.name not in homes)  # what rows are closed from is kept longer
+        mine.sort(
+            key=lambda store: store.name not in homes
+        )  # a store that rows are closed from keeps tuples longer
         return mine[0].identity if mine else None
     return new.members[name].visibility(alias).store
 
 
 def edges_for(graph: PhysicalGraph, migration: StateMigration) -> frozenset[str]:
-    """The edges that the job at a boundary uses: those that lead to what it fills, and to results it gives."""
+    """The edges that the job at a boundary uses: those that lead to the stores it fills and the results it gives."""
     filled = {store.name for store in graph.stores if store.identity in migration.fills}
     inputs = {store.name for store in graph.stores if len(store.aliases) == 1}
     before = {name: rule for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs}
@@ -137,7 +146,7 @@ def edges_for(graph: PhysicalGraph, migration: StateMigration) -> frozenset[str]
 
 
 def _sources_of(graph: PhysicalGraph, wanted: set[str], before: Mapping[str, ProbeRule]) -> set[str]:
-    """Edges with those before them, and those that add to the stores these probe."""
+    """The edges with those that lead to them, and those that add to the stores which are probed on the way."""
     found = wanted | {before[edge].edge for edge in wanted if edge in before}
     probed = {rule.store for rule in graph.rules if isinstance(rule, ProbeRule) and rule.edge in found}
     return found | {rule.edge for rule in graph.rules if isinstance(rule, StoreRule) and rule.store in probed}
@@ -146,7 +155,7 @@ def _sources_of(graph: PhysicalGraph, wanted: set[str], before: Mapping[str, Pro
 def kept_after(
     old: ExecutableGraph | None, new: ExecutableGraph, migration: StateMigration, facts: StateFacts
 ) -> dict[str, dict[str, int]]:
-    """Since which batch every store of a new graph keeps its columns."""
+    """`StateFacts.kept` after a migration: since which batch every input's store keeps its columns."""
     filled = set(migration.fills)
     found: dict[str, dict[str, int]] = {}
     for store in new.stores.values():
@@ -165,7 +174,7 @@ def kept_after(
 
 
 def _copied(store: StorePlan, migration: StateMigration, facts: StateFacts) -> dict[str, int]:
-    """The users of an input's store whose tuples were copies, and until which batch."""
+    """The users of an input's store whose tuples in it are copies, and the batch before which they are."""
     found: dict[str, int] = {}
     reads = {name: r for r in migration.reads if r.alias == store.node.aliases[0] for name in r.users}
     for name in store.node.users:
@@ -179,7 +188,7 @@ def _copied(store: StorePlan, migration: StateMigration, facts: StateFacts) -> d
 
 
 def evicted_after(new: ExecutableGraph, migration: StateMigration, facts: StateFacts) -> dict[str, int]:
-    """Below which clock every store of a new graph may have forgotten rows."""
+    """`StateFacts.evicted` after a migration: the clock below which an input's store may have forgotten rows."""
     found: dict[str, int] = {}
     for store in new.stores.values():
         reads = [r.store for r in migration.reads if r.alias in store.node.aliases]

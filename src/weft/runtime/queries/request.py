@@ -1,7 +1,7 @@
-"""A query as somebody asked for it.
+"""A query as a user asked for it.
 
 Guarantees: plain data that survives a crash: `QueryRequest` goes through JSON, with all that is needed to run the
-query again except what only a process has, such as a function that takes results.
+query again, except what exists only in a process, such as a function that takes results.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ __all__ = ["QueryRequest"]
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """A canonical query, its author's names for inputs, and the author's wishes.
+    """A query under canonical names, and how its author wants it to be run.
 
-    ``sink`` describes where results go, if that can be described.
+    ``names`` are pairs of an input's canonical name and the author's. ``strategy`` is the planning strategy to be used,
+    ``backfill`` says whether results that lie in the stored past are wanted, and ``ordering`` is the order in which
+    results leave. ``sink`` describes where they go; None if the sink cannot be made again from a description.
     """
 
     query: Query
@@ -41,7 +43,7 @@ class QueryRequest:
 
     @property
     def fingerprint(self) -> str:
-        """What tells one request from another: the query, its order and where its results go."""
+        """A hash of the query, its order and its sink, by which a query that has stopped is known again."""
         shown = {name: one for name, one in self.to_dict().items() if name in ("query", "sink", "ordering")}
         return hashlib.blake2b(json.dumps(shown, sort_keys=True).encode(), digest_size=12).hexdigest()
 
@@ -53,7 +55,7 @@ class QueryRequest:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QueryRequest:
-        """What `to_dict` stands for, also after a way through JSON."""
+        """What `to_dict` made, also after a way through JSON."""
         names = tuple((str(new), str(old)) for new, old in data["names"])
         wishes = (data["strategy"], data["backfill"], data["sink"], CODEC.decode(data["ordering"]))
         return cls(CODEC.decode(data["query"]), names, *wishes)

@@ -1,7 +1,7 @@
-"""What a session that is started finds in its log, and what it makes of the queries it is given.
+"""Which queries a session runs that is started on an existing log.
 
-Guarantees: a query that ran before goes on as it was, or is refused. One that has stopped stays so if it is given again
-as it was; another query may have its name.
+Guarantees: a query that ran before goes on as it was; if another query or order is given under its name, the start is
+refused. A query that has stopped does not begin again if it is given as it was; another query may have its name.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from weft.runtime.log.values import Manifest
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 
-__all__ = ["Restore", "Resumed", "resumed"]
+__all__ = ["Restore", "Resumed", "resume_from_log"]
 
-# Makes a sink again of what is stored of it.
+# Makes a sink from its description in the log.
 Restore = Callable[[Mapping[str, Any]], Sink]
 
 Given = Mapping[str, tuple[QueryRequest, Sink]]
@@ -27,9 +27,11 @@ Given = Mapping[str, tuple[QueryRequest, Sink]]
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What stands, the sinks of all queries, the queries that are to begin, and those that are to stop, with why.
+    """The queries that a session begins with.
 
-    ``requests`` are all queries that batches which are to be repeated are for.
+    ``active_queries`` are those of the last committed batch. ``requests`` are these and all queries of batches that are
+    planned and have to be repeated, and ``sinks`` are the sinks of all of them and of the queries that are to
+    ``begin``. ``stop`` are the queries to be stopped, with the reason.
     """
 
     active_queries: ActiveQueries
@@ -39,10 +41,11 @@ class Resumed:
     stop: Mapping[str, str]
 
 
-def resumed(log: Checkpoint, queries: Given, restore: Restore, before: Manifest) -> Resumed:
-    """What follows from a log whose last committed batch left ``before``.
+def resume_from_log(log: Checkpoint, queries: Given, restore: Restore, before: Manifest) -> Resumed:
+    """Work out the queries to run from a log whose last committed batch left ``before``, and the queries given now.
 
-    Batches that were planned and not committed are repeated as they were planned; what is asked for comes after them.
+    Batches that were planned and not committed are repeated as they were planned; given queries that are new begin
+    after them.
     """
     active = [ActiveQueries.read(log, before.blueprint)]
     number = before.number + 1
@@ -68,13 +71,13 @@ def resumed(log: Checkpoint, queries: Given, restore: Restore, before: Manifest)
 def _is_new(
     name: str, request: QueryRequest, active_queries: ActiveQueries, stops: Mapping[str, tuple[str, str]]
 ) -> bool:
-    """Whether a query is to begin: it does not run, and is not one that was stopped, be it before it had begun."""
+    """Whether a query is to begin: it does not run, and was not stopped before, not even before it had begun."""
     known = (active_queries.former.get(name), stops.get(name, ("", ""))[1])
     return name not in active_queries.requests and request.fingerprint not in known
 
 
 def _known_sink(log: Checkpoint, name: str, request: QueryRequest, queries: Given, restore: Restore) -> Sink:
-    """The sink of a query that ran before: the one it was given again, or one like it."""
+    """The sink of a query that ran before: the one given with it now, or one made from its description in the log."""
     place = log.storage.locate("")
     if name in queries:
         if queries[name][0].query != request.query:

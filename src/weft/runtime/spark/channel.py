@@ -2,7 +2,7 @@
 
 Guarantees: nothing that is received is ever run: a frame is JSON and bytes, never a pickle. Both ends prove that they
 know the session's key before anything else is read, so that no other process can be taken for a task or for the driver.
-A frame arrives whole or the channel is broken, which raises `ConnectionError`.
+A frame arrives whole, or a `ConnectionError` is raised. It consists of:
 
     length of the head │ head, JSON: {"kind": …, "sizes": [size of each part], …} │ parts
 """
@@ -23,8 +23,8 @@ from weft.runtime.task.messages import Message
 __all__ = ["Channel", "authenticate", "messages_of", "parts_of"]
 
 _LENGTH = struct.Struct("<Q")
-_MOST = 1 << 34  # bytes of a frame's part; more is no frame of ours
-_HEAD = 1 << 28
+_MOST = 1 << 34  # bytes that a part of a frame may have
+_HEAD = 1 << 28  # bytes that the head of a frame may have
 
 
 class Channel:
@@ -47,7 +47,7 @@ class Channel:
                 waiting[0] = waiting[0][sent:]
 
     def receive(self) -> tuple[dict[str, Any], list[memoryview]]:
-        """The next frame; it waits for one."""
+        """Wait for the next frame, and return its head and its parts."""
         (size,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         if size > _HEAD:
             raise ConnectionError("this is no frame of the control channel")
@@ -73,14 +73,14 @@ class Channel:
         return data
 
     def close(self) -> None:
-        """Close the connection; whoever waits for a frame on the other end is told."""
+        """Close the connection; if the other end waits for a frame, a `ConnectionError` is raised there."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
 
 def authenticate(connection: socket.socket, key: bytes, *, driver: bool) -> None:
-    """Prove to the other end that this one knows the key, and have it prove the same; else a `ConnectionError`.
+    """Prove to the other end that this one knows the key, and have it prove the same; else raise `ConnectionError`.
 
     Each end sends 32 random bytes and answers those it gets with their HMAC under the key and the name of its role.
     """
@@ -108,12 +108,12 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def parts_of(messages: Sequence[Message]) -> tuple[list[list[Any]], list[Any]]:
-    """Messages as what a frame's head says of them, and as its parts."""
+    """Messages for a frame: the partitions and targets that its head lists, and the data, which are its parts."""
     return [[one.partition, one.target] for one in messages], [one.data for one in messages]
 
 
 def messages_of(heads: Sequence[Sequence[Any]], parts: Sequence[Any]) -> list[Message]:
-    """What `parts_of` took apart."""
+    """The messages that `parts_of` took apart."""
     import pyarrow as pa
 
     found = zip(heads, parts, strict=True)

@@ -1,15 +1,15 @@
 """Spark's classes as an archive that Java maps at its start, instead of reading and checking them one by one.
 
-Guarantees: it is an optimisation that nobody notices but by the clock. An archive is used only if it is complete, made
-for the Java and the Spark of now, and nobody else could have written it; else Java starts without. It is made once per
-machine, Java and Spark, by a process of its own that gets only time nobody else wants, some time after a session's
-start or at its end. Whatever goes wrong there (no room, no permission, another maker) is not told.
+Guarantees: it changes nothing but how long Java takes to start. An archive is used only if it is complete, was made for
+the Java and the Spark in use, and only this user or the administrator can have written it; else Java starts without
+one. It is made once per machine, Java and Spark, by a process of its own of lowest priority, some time after a
+session's start or at its end. Whatever goes wrong there (no room, no permission, another maker) is ignored silently.
 
     ~/.cache/weft/classes-<key>-<bytes>.jsa     complete, if it has as many bytes as its name says
     ~/.cache/weft/classes-<key>.lock            held by the process that makes it
-    ~/.cache/weft/classes-<key>.tried           it was tried of late, and did not work
+    ~/.cache/weft/classes-<key>.tried           an attempt to make it did not work
 
-Its size is checked because Java does not: it crashes when an archive was cut off. `WEFT_CLASS_ARCHIVE=0` in the
+Its size is checked because Java does not check it, and crashes if an archive was cut off. `WEFT_CLASS_ARCHIVE=0` in the
 environment turns all of this off.
 """
 
@@ -30,7 +30,7 @@ from pathlib import Path
 
 __all__ = ["ArchivePlace", "archive_options", "archive_place", "make_archive_later"]
 
-DELAY = 20.0  # seconds after the start of a session, which has better things to do
+DELAY = 20.0  # seconds after the start of a session until it is made, so that it does not slow the start down
 RETRY = 7 * 24 * 3600.0  # seconds after which it is tried again where it did not work
 ROOM = 1 << 30  # bytes that must be free on the disk
 _FORMAT = 1
@@ -38,8 +38,8 @@ _QUIET = (
     "-Xshare:auto -Xlog:cds*=off -Xlog:class+path*=off"  # an archive that does not fit is ignored in silence
 )
 
-_planned: set[str] = set()  # archives that this process has had made, or will
-_makers: list[subprocess.Popen[bytes]] = []  # kept, for Python warns of processes that nobody waits for
+_planned: set[str] = set()  # the keys of archives for which this process has started a maker, or will
+_makers: list[subprocess.Popen[bytes]] = []  # kept, since Python warns of processes that nobody waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ArchivePlace:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is none, and no attempt of late has shown that there cannot be one."""
+        """Whether there is no archive, and no attempt to make it has failed in the last `RETRY` seconds."""
         if self.find() is not None:
             return False
         try:
@@ -86,9 +86,9 @@ class ArchivePlace:
 
 
 def archive_place() -> ArchivePlace | None:
-    """Where the archive of this machine's Java and Spark belongs; None: it is turned off, or of no use here.
+    """Where the archive of this machine's Java and Spark belongs; None if it is turned off, or of no use here.
 
-    Of no use it is where `spark-submit` has started Java already, and where Java or Spark are not found.
+    It is of no use if `spark-submit` has started Java already, or if Java or Spark are not found.
     """
     if os.environ.get("WEFT_CLASS_ARCHIVE", "1") == "0" or not hasattr(os, "getuid"):
         return None
@@ -106,7 +106,7 @@ def archive_place() -> ArchivePlace | None:
 
 
 def archive_options(place: ArchivePlace | None) -> str:
-    """The options by which Java uses the archive; none where there is no archive."""
+    """The options by which Java uses the archive; empty if there is none."""
     found = None if place is None else place.find()
     if found is None or any(char.isspace() or char in "\"'\\" for char in str(found)):
         return ""
@@ -131,7 +131,7 @@ def make_archive_later(place: ArchivePlace | None) -> None:
 
 
 def _begin(place: ArchivePlace) -> None:
-    """Start the maker; it outlives this process, and says nothing."""
+    """Start the maker, which may outlive this process and prints nothing."""
     with suppress(Exception):
         _makers.append(
             subprocess.Popen(
@@ -151,12 +151,12 @@ def _begin(place: ArchivePlace) -> None:
 
 
 def _is_safe(found: os.stat_result) -> bool:
-    """Whether only this user or the administrator can have written a file: its classes will be run."""
+    """Whether only this user or the administrator can have written a file, since the classes in it will be run."""
     return found.st_uid in (0, os.getuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _java() -> Path | None:
-    """The Java that Spark's scripts will take."""
+    """The Java that Spark's scripts will start."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
     return Path(found).resolve() if found else None

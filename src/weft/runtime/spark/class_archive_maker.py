@@ -1,7 +1,7 @@
 """The process that makes an archive of Spark's classes: `python -m weft.runtime.spark.class_archive_maker FOLDER KEY`.
 
-Guarantees: of several makers one works and the others leave at once. An archive appears under its name complete or not
-at all. The process gets only the time that no other wants, and ends with an archive or with a mark that it was tried.
+Guarantees: of several makers one works and the others end at once. An archive appears under its name complete or not at
+all. The process has the lowest priority, and leaves an archive or a mark that it was tried.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from weft.runtime.spark.class_archive import ROOM, ArchivePlace
 
 __all__ = ["main", "make_archive"]
 
-LIMIT = 1800.0  # seconds a maker may take: it may get little time
-_UNUSED = 90 * 24 * 3600.0  # seconds after which an archive for another Java or Spark goes
-# What tasks of Weft and simple jobs of users load: a session, stages in Python, a shuffle, columns as Arrow.
+LIMIT = 1800.0  # seconds that a maker may take, which has the lowest priority
+_UNUSED = 90 * 24 * 3600.0  # seconds without use after which an archive for another Java or Spark is deleted
+# It loads what tasks of Weft and simple jobs of users load: a session, stages in Python, a shuffle, columns as Arrow.
 _REHEARSAL = """
 import sys
 from weft.runtime.spark.session import create_spark
@@ -39,12 +39,12 @@ spark.stop()
 
 
 def make_archive(place: ArchivePlace, limit: float = LIMIT) -> Path | None:
-    """Make the archive, unless there is one or another process is at it."""
+    """Make the archive, unless there is one, another process makes it, or the disk is full; then None."""
     place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(place.lock) as mine:
         if not mine or not place.is_wanted or shutil.disk_usage(place.folder).free < ROOM:
             return None
-        place.tried.touch()  # goes when it has worked; also a crash of this process leaves it
+        place.tried.touch()  # it is deleted on success, so that it stays also if this process crashes
         with tempfile.TemporaryDirectory(prefix="making-", dir=place.folder) as folder:
             made = Path(folder) / "classes.jsa"
             _rehearse(made, folder, limit)
@@ -57,9 +57,9 @@ def make_archive(place: ArchivePlace, limit: float = LIMIT) -> Path | None:
 
 
 def _rehearse(target: Path, folder: str, limit: float) -> None:
-    """Run Spark once, with a Java that writes down at its end what it has loaded, and wait for that Java.
+    """Run Spark once, with a Java that writes the classes it has loaded to an archive when it ends, and wait for it.
 
-    The Java process outlives the Python that started it; it has ended when the pipe is closed that both write to.
+    The Java process outlives the Python that started it; when it has ended, the pipe is closed that both write to.
     """
     process = subprocess.Popen(
         [sys.executable, "-c", _REHEARSAL, str(target)],
@@ -76,21 +76,21 @@ def _rehearse(target: Path, folder: str, limit: float) -> None:
 
 
 def _environment(folder: str) -> dict[str, str]:
-    """This process's environment without what leads to a Spark that runs already, which is somebody's."""
+    """This process's environment without the variables that would connect to a Spark that runs already."""
     running = ("PYSPARK_GATEWAY_", "SPARK_REMOTE", "SPARK_CONNECT_", "_PYSPARK_DRIVER_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(running)}
     return {**kept, "WEFT_CLASS_ARCHIVE": "0", "SPARK_LOCAL_DIRS": folder}
 
 
 def _store(file: Path) -> int:
-    """See to it that an archive is on the disk, and give its size."""
+    """Flush an archive to the disk, and return its size."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
         return os.fstat(opened.fileno()).st_size
 
 
 def _remove_unused(place: ArchivePlace, final: Path) -> None:
-    """Remove what is left of makers that were killed, and archives of Javas and Sparks that have long been replaced."""
+    """Delete what killed makers left, and archives of other versions of Java or Spark that were not used for long."""
     for file in place.folder.glob("*"):
         with suppress(OSError):
             age = time.time() - max(file.stat().st_mtime, file.stat().st_atime)
@@ -102,7 +102,7 @@ def _remove_unused(place: ArchivePlace, final: Path) -> None:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[bool]:
-    """A lock that ends with the process; False: another has it."""
+    """Hold a lock, which ends with the process; False if another process has it."""
     with file.open("w") as opened:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,7 +113,7 @@ def _locked(file: Path) -> Iterator[bool]:
 
 
 def _step_back() -> None:
-    """Leave the processors to others."""
+    """Give this process the lowest priority."""
     with suppress(OSError, AttributeError):
         os.nice(19)
     with suppress(OSError, AttributeError):
@@ -121,7 +121,7 @@ def _step_back() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Make the archive for the folder and the key that are given, and say nothing, whatever happens."""
+    """Make the archive for the folder and the key that are given; errors are ignored."""
     _step_back()
     with suppress(Exception):
         folder, key = arguments

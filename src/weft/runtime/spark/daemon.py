@@ -1,9 +1,9 @@
-"""What Spark starts as the parent of its Python workers (`spark.python.daemon.module`), in place of `pyspark.daemon`.
+"""The process that forks Spark's Python workers (`spark.python.daemon.module`), in place of `pyspark.daemon`.
 
-Guarantees: it is PySpark's daemon, with what tasks need loaded before the first worker is forked: workers have it at
-once, and share its memory. A process must have one thread when it forks. Libraries that start threads are told not to,
-unless the user has told them otherwise; if there are threads all the same, it begins again as PySpark's own daemon,
-which loads nothing. The protocol with Spark, and how workers prove who they are, is PySpark's own code.
+Guarantees: it is PySpark's daemon, but loads what tasks need before it forks the first worker: workers have it at once,
+and share its memory. A process must have one thread when it forks, so libraries that would start threads are configured
+not to, unless the user has configured them otherwise. If there are several threads all the same, this process becomes
+PySpark's own daemon, which loads nothing. The protocol with Spark and the authentication of workers are PySpark's code.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ONE_THREAD = {
 
 
 def main() -> None:
-    """Load what tasks need, and be PySpark's daemon."""
-    with suppress(Exception):  # whatever it is, workers will find it again, and tell
+    """Load what tasks need, and run PySpark's daemon."""
+    with suppress(Exception):  # workers will meet the same error, and report it
         _load()
     if _threads() != 1:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
@@ -47,9 +47,9 @@ def _load() -> None:
 
 
 def _without_archives(path: list[str]) -> list[str]:
-    """The path without `pyspark.zip` where the same PySpark is installed: from there it loads in a quarter of the time.
+    """The path without `pyspark.zip`, if the same PySpark is installed besides: it then loads in a quarter of the time.
 
-    Modules in an archive are compiled at every start. Another PySpark's archive is left where it is.
+    Modules in an archive are compiled at every start. If another PySpark is installed, the archive stays in the path.
     """
     archives = [entry for entry in path if entry.endswith("/python/lib/pyspark.zip")]
     rest = [entry for entry in path if entry not in archives]
@@ -60,7 +60,7 @@ def _without_archives(path: list[str]) -> list[str]:
 
 
 def _threads() -> int:
-    """How many threads this process has; 0 where that cannot be told."""
+    """How many threads this process has; 0 if the system does not say."""
     try:
         return sum(1 for _ in Path("/proc/self/task").iterdir())
     except OSError:

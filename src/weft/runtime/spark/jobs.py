@@ -1,7 +1,7 @@
-"""Batches as jobs of Spark: a stage to read and one for each hop, Spark's own shuffle in between (design, D2).
+"""The executor `jobs`, which runs every batch as a job of Spark (design, D2).
 
-Guarantees: one `mapInArrow` to read and one for each hop, with a shuffle by partition number before each hop, and
-nothing else: one job. Only the public DataFrame API is used.
+Guarantees: a batch is one job: one `mapInArrow` to read and one for each hop, with a shuffle by partition number before
+each hop, and nothing else. Only the public DataFrame API is used.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class JobsExecutor:
 
     @property
     def readers(self) -> int:
-        """As many tasks as partitions; more only cost their start."""
+        """As many read tasks as partitions, since each further task would cost its start."""
         return self.partitions
 
     def start(self, setup: Setup) -> None:
-        """Nothing to get ready: every job carries what it needs."""
+        """Do nothing: every job carries what it needs."""
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch as one job."""
@@ -68,7 +68,7 @@ class JobsExecutor:
             self.spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """Nothing stays between two jobs."""
+        """Do nothing: nothing stays between two jobs."""
 
 
 def _reader(job: Job, pieces: Pieces) -> Callable[[Batches], Batches]:
@@ -102,7 +102,7 @@ def _drain(batches: Batches) -> None:
 
 
 def _task() -> int:
-    """The number of the partition that this task is for."""
+    """The number of the partition that this task of Spark is for."""
     spare_the_collector()
     context = TaskContext.get()
     if context is None:

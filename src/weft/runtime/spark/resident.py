@@ -1,8 +1,8 @@
-"""Tasks that stay: one barrier stage of Spark's runs all batches (design, D2).
+"""The executor `resident`: tasks of one barrier stage of Spark stay, and run all batches (design, D2).
 
-Guarantees: all tasks of the stage run at once, or none (`barrier=True`). A hop is a step that the driver releases when
+Guarantees: all tasks of the stage run at once, or none (`barrier=True`). A hop is a step that the driver begins when
 all tasks have done the one before; what they send each other passes through the driver, large parcels as the names of
-files that the receiver maps. When any task is lost the whole stage ends, and the next `start` begins another. The key
+files that the receiver maps. When any task is lost, the whole stage ends, and the next `start` begins another. The key
 of the control channel is new for every stage.
 """
 
@@ -41,12 +41,12 @@ PATIENCE = 120.0  # seconds until all tasks must have begun
 
 
 class TaskLostError(RuntimeError):
-    """A task of the stage has ended, or could not be begun."""
+    """A task of the stage has ended or failed, or could not be started; the batch can be tried again."""
 
 
 @dataclass
 class ResidentExecutor:
-    """Runs batches in tasks that stay; ``describe`` gives the description of a sink."""
+    """Runs batches in tasks that stay; ``describe`` describes a sink so that tasks can make it."""
 
     spark: SparkSession
     partitions: int
@@ -57,11 +57,11 @@ class ResidentExecutor:
 
     @property
     def readers(self) -> int:
-        """Every task reads."""
+        """As many as there are tasks: every task reads."""
         return self.tasks
 
     def start(self, setup: Setup) -> None:
-        """Begin a stage in place of the one there is, if there is one."""
+        """Begin a new stage; one that runs already is ended."""
         self.close()
         self._stage = _Stage(self.spark, setup, self.tasks, self.partitions)
 
@@ -123,7 +123,7 @@ class _Stage:
             raise
 
     def _serve(self, serve: Any, identity: str) -> None:
-        """The job: it ends when its tasks do."""
+        """Run the stage as a job of Spark, which ends when its tasks do."""
         context = self.spark.sparkContext
         try:
             context.setJobDescription(f"weft: resident tasks of session {identity[:8]}")
@@ -136,7 +136,7 @@ class _Stage:
                 context.setJobDescription(None)  # type: ignore[arg-type]
 
     def _accept(self, key: bytes) -> None:
-        """Wait for all tasks, and know which is which."""
+        """Wait until all tasks have connected and said their numbers."""
         self._listener.settimeout(0.05)
         found: dict[int, Channel] = {}
         deadline = time.monotonic() + PATIENCE
@@ -162,7 +162,7 @@ class _Stage:
         self.channels = [found[task] for task in range(self.tasks)]
 
     def step(self, frames: Sequence[tuple[dict[str, Any], Sequence[Any]]]) -> list[Message]:
-        """Have every task do one thing, and wait for all; what they send, in the order of the tasks."""
+        """Send each task its frame, and wait for all answers; the messages of all, in the order of the tasks."""
         for channel, (head, parts) in zip(self.channels, frames, strict=True):
             channel.send(head, parts)
         answers: dict[int, list[Message]] = {}
@@ -183,7 +183,7 @@ class _Stage:
         return messages_of(head["messages"], parts)
 
     def why(self, otherwise: str) -> str:
-        """What Spark says of the end of the stage, if it says anything in time."""
+        """Why the stage ended: the first line of Spark's error, or ``otherwise`` if there is none in two seconds."""
         self._thread.join(2.0)
         if self.error is None:
             return otherwise
@@ -191,7 +191,7 @@ class _Stage:
         return lines[0] if lines else otherwise
 
     def end(self) -> None:
-        """Close all channels, which ends the tasks and so the job."""
+        """Close all channels, which ends the tasks and with them Spark's job."""
         for channel in self.channels:
             with contextlib.suppress(OSError):
                 channel.send({"kind": "end"})

@@ -1,7 +1,7 @@
 """A task that stays: it runs one batch after the other until the driver closes its channel (design, D2).
 
-Guarantees: between two frames of the driver it does nothing. It keeps what it has open of its partitions' state; what a
-batch begins with is always told by the driver, so a batch can be repeated.
+Guarantees: it works only to answer frames of the driver. Between batches it keeps files of its partitions' state open,
+but the driver always sends the manifest that a batch begins with, so a batch can be repeated.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["Address", "connect", "resident"]
 
 Address = str | tuple[str, int]  # a Unix socket, or a host and a port
 Batches = Iterator[pa.RecordBatch]
-FREEZES = 8  # batches after which no more is loaded that stays
+FREEZES = 8  # in so many first batches, what is loaded by then is exempted from garbage collection
 
 
 def resident(
     setup: Setup, address: Address, key: bytes, tasks: int, partitions: int
 ) -> Callable[[Batches], Batches]:
-    """What Spark runs in every task of the stage that stays."""
+    """The function that Spark runs in every task of the stage; task n of ``tasks`` has partitions n, n + tasks, …."""
 
     def serve(batches: Batches) -> Batches:
         from pyspark import TaskContext
@@ -56,7 +56,7 @@ def resident(
 
 
 def connect(address: Address, key: bytes) -> Channel:
-    """A channel to the driver."""
+    """Connect to the driver, and authenticate both ends."""
     if isinstance(address, str):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(address)
@@ -68,23 +68,23 @@ def connect(address: Address, key: bytes) -> Channel:
 
 
 class _Task:
-    """One task, and the partitions that are its."""
+    """One task with its partitions."""
 
     def __init__(self, setup: Setup, channel: Channel, number: int, partitions: Sequence[int]) -> None:
         self.setup, self.channel, self.number, self.partitions = setup, channel, number, partitions
-        self.jobs: dict[int, Job] = {}  # by partition, of the batch under way
+        self.jobs: dict[int, Job] = {}  # the job of the batch under way, by partition
         self.batches = 0
 
     def run(self) -> None:
-        """Do what the driver says until it says no more."""
+        """Answer the frames of the driver until it ends the task."""
         while True:
             head, parts = self.channel.receive()
             if head["kind"] == "end":
                 return
             try:
                 found = self._step(head, parts)
-            except WeftError as error:  # no further attempt would mend it
-                found = [TaskError.of(error).to_message()]
+            except WeftError as error:  # another attempt would meet it again
+                found = [TaskError.from_error(error).to_message()]
             except Exception as error:  # the driver decides whether to try again
                 text = "".join(traceback.format_exception(error))
                 self.channel.send(

@@ -1,7 +1,7 @@
 """Spark sessions with the settings that suit Weft's tasks (`docs/spark.md` says why each).
 
-Guarantees: a session made here has as many slots for users' own tasks as its master says, and besides them those for
-tasks that stay. Java options that users have set for their own Spark win over ours.
+Guarantees: a session made here has as many slots for users' own tasks as its master says, and besides them slots for
+tasks that stay. Java options that users have set for Spark take precedence over those set here.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ START = logging.getLogger(
 _QUERIES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # Spark would start a job to look at the files of a batch if they are more than 32: a second and more.
+    # With more than 32 files in a batch, Spark would start a job to list them, which takes a second or more.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Our checkpoints are on a mounted file system and under our lock; the default manager starts a process per file.
+    # Checkpoints are on a mounted file system under Weft's lock; the default manager would start a process per file.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -80,9 +80,9 @@ def create_spark(master: str, slots: int | None = None, *, java_options: str = "
 
 
 def _local_settings(local: re.Match[str], slots: int, java_options: str) -> dict[str, str]:
-    """What holds where Spark, its tasks and Weft are on one machine.
+    """The settings for Spark on this machine alone.
 
-    Options of Java's go to ``defaultJavaOptions``, which Spark puts before those that users have set for themselves.
+    Java options go to ``defaultJavaOptions``, which Spark puts before those that users have set, so that these win.
     """
     settings = {
         "spark.shuffle.compress": "false",
@@ -102,7 +102,7 @@ def _count(local: re.Match[str]) -> int:
 
 
 def _with_slots(local: re.Match[str], slots: int) -> str:
-    """A local master with more slots; one that gets none stays as it was written."""
+    """A local master with so many more slots; with none, it stays as it was written."""
     if not slots:
         return local[0]
     failures = f",{local['failures']}" if local["failures"] else ""
@@ -110,14 +110,14 @@ def _with_slots(local: re.Match[str], slots: int) -> str:
 
 
 def slots_of(spark: SparkSession) -> int | None:
-    """How many tasks run at once on this machine; None: there are several machines, and it may change."""
+    """How many tasks can run at once on a local master; None on a cluster, where it may change."""
     local = _LOCAL.fullmatch(str(spark.sparkContext.master).strip())
     return None if local is None else _count(local)
 
 
 @contextmanager
 def describe_job(spark: SparkSession, text: str) -> Iterator[None]:
-    """Have the jobs that this thread starts meanwhile carry a description, in Spark's pages and event logs."""
+    """A context in which jobs that this thread starts have a description in Spark's web pages and event logs."""
     context = spark.sparkContext
     before = context.getLocalProperty(_DESCRIPTION)
     context.setLocalProperty(_DESCRIPTION, text)
@@ -128,7 +128,7 @@ def describe_job(spark: SparkSession, text: str) -> Iterator[None]:
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """A session of our own beside a user's, whose settings stay as they are."""
+    """A new session beside a user's, with Weft's settings; those of the user's session stay as they are."""
     session = spark.newSession()
     for name, value in _QUERIES.items():
         session.conf.set(name, value)

@@ -1,8 +1,9 @@
-"""Spark's Python workers, started before they are needed, and tried before they are relied on.
+"""Spark's Python workers, started before they are needed, and checked before they are used.
 
-Guarantees: starting them costs the caller nothing: a job of its own, in a thread of its own, once per application of
-Spark. Each worker takes seconds to start and to load what it needs; meanwhile plans are made. Workers that cannot run
-Weft's tasks (no Weft, another version of it, another Python) are a `ConfigError` that says what to install or set.
+Guarantees: starting them does not block the caller: it is a job of its own, in a thread of its own, once per
+application of Spark. A worker takes seconds to start and to load what it needs; meanwhile queries can be planned. If
+workers cannot run Weft's tasks (no Weft, another version of it, another Python), a `ConfigError` says what to install
+or set.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SET = "or set PYSPARK_PYTHON to a Python that has it before Spark is started"
 
 
 def start_workers(spark: SparkSession) -> None:
-    """Have Spark start a worker per core, unless that was done before."""
+    """Have Spark start a worker per core, unless this was done before for its application."""
     application = str(spark.sparkContext.applicationId)
     if application not in _STARTED:
         reports = _STARTED[application] = Future()
@@ -35,9 +36,10 @@ def start_workers(spark: SparkSession) -> None:
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Refuse workers that cannot run Weft's tasks; wait for them, unless they have this very Python.
+    """Refuse workers that cannot run Weft's tasks.
 
-    They are started if they have not been. A cluster that has no free slot for a job makes this wait.
+    It starts them, if they have not been started, and waits for their reports; on a cluster that has no free slot, this
+    takes until there is one. Workers on this machine with this very Python are not waited for.
     """
     if is_on_one_machine(spark) and spark.sparkContext.pythonExec == sys.executable:
         return
@@ -83,9 +85,9 @@ def _start(spark: SparkSession, reports: Future[list[str]]) -> None:
 
 
 def _reporter() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A task that loads what tasks need and reports as JSON.
+    """A task that loads what Weft's tasks need, and reports the outcome as JSON.
 
-    It refers to nothing outside itself, so that Spark sends all of it: it must also run where there is no Weft.
+    It refers to nothing outside itself, so that Spark sends all of it and it runs also where Weft is not installed.
     """
 
     def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -109,7 +111,7 @@ def _reporter() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]
 
 
 def _reason(error: Exception) -> str:
-    """The line of Spark's message that says most: that of the error in the worker, if there is one."""
+    """The line of Spark's message that names the cause, such as an error in the worker; else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = ("Error: ", "MISMATCH", "No module named", "Cannot run program")
     telling = [line for line in lines if any(mark in line for mark in causes)]

@@ -1,11 +1,12 @@
-"""Tuples counted per key: which of them are the last ones.
+"""Ranks of stored tuples that are counted per key: which of them are the last n of their key.
 
 Guarantees: the rank of a stored tuple is how many tuples with its key, itself included, came no earlier, among all that
-are given; so it is inside `[ROWS n PER key]` iff its rank is at most n. The store itself is the counter: it holds all
-tuples of a key, wanted or not, with their numbers in the relation, and whatever a probe sees is what has arrived. A
-tuple that is there twice, for queries that were regrouped, counts once. NULL is a key of its own, NaN equals NaN.
+are given; so it is inside `[ROWS n PER key]` iff its rank is at most n. No counters are kept: the store holds all
+tuples of a key, also those that no query wants, with the numbers that they got as they arrived, and ranks are worked
+out from the runs that a probe sees. A tuple that is stored twice, because queries were regrouped, counts once. NULL is
+a key of its own, and NaN equals NaN.
 
-A probe looks up the keys of its matches, not of the store: its work grows with what it finds.
+Only the keys of a probe's matches are looked up, so the work grows with the matches and not with the store.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def ranks_of(plan: StorePlan, matches: Matches, runs: Sequence[Bucket]) -> Longs
 
 
 def _lookup(keys: list[Any], names: Sequence[str], runs: Sequence[Bucket]) -> list[tuple[Longs, Ints]]:
-    """Per run the rows that have one of these keys, and which."""
+    """For each run, the numbers of the keys that its rows have, and these rows."""
     matches = probe(in_order(keys), runs, by_hash(*names))
     missing = ~_complete(keys)
     found = []
@@ -77,7 +78,7 @@ def _lookup(keys: list[Any], names: Sequence[str], runs: Sequence[Bucket]) -> li
 
 
 def _lookup_nulls(keys: list[Any], missing: Mask, stored: list[Any]) -> tuple[Longs, Ints]:
-    """The same of keys that have a NULL, which no index lists."""
+    """The same as `_lookup` for keys that have a NULL, which an index does not hold."""
     mine = np.flatnonzero(missing).astype(np.int32)
     theirs = np.flatnonzero(~_complete(stored)).astype(np.int32)
     both = [
@@ -103,7 +104,7 @@ def _complete(columns: Sequence[Any]) -> Mask:
 
 
 def _distinct(columns: Sequence[Any]) -> Longs:
-    """One row of every key."""
+    """The first row of every key."""
     first: Longs = np.unique(_numbered(columns), return_index=True)[1]
     return first
 
@@ -119,7 +120,7 @@ def _numbered(columns: Sequence[Any]) -> Longs:
 
 
 def _plain(array: Any) -> Any:
-    """Floats with one zero and one NaN."""
+    """Floats in which -0 is 0 and all NaN are the same; other values as they are."""
     if not pa.types.is_floating(array.type):
         return array
     zero = pa.scalar(0.0, array.type)
@@ -132,7 +133,7 @@ def _numbers(plan: StorePlan, batch: pa.RecordBatch) -> Longs:
 
 
 def _ranked(keys: Longs, numbers: Longs) -> Longs:
-    """How many different numbers of its key are no smaller than each."""
+    """For each row, how many different numbers with its key are no smaller than its own."""
     order = np.lexsort((-numbers, keys))
     key, number = keys[order], numbers[order]
     begins = np.ones(key.size, np.bool_)

@@ -1,4 +1,4 @@
-"""What a store need not keep any longer, by the watermarks and the numbers of tuples.
+"""Which rows a store need not keep any longer, by the watermarks and the numbers of tuples.
 
 Guarantees: what `forgettable` lets go can be part of no later result of tuples that are on time.
 """
@@ -15,13 +15,13 @@ __all__ = ["forgettable"]
 
 
 def forgettable(plan: StorePlan, watermarks: Watermarks, batch_order: BatchOrder) -> Forget:
-    """What a store need not keep after a batch.
+    """The rows that a store need not keep after a batch.
 
-    A row is dead for a query when, for some tuple in it, all that can still come of the inputs outside the store is
-    later than that tuple's time and its retention; it goes when it is dead for all. In a match the largest time stands
-    for all, which errs on the safe side.
+    A row is dead for a query when, for some tuple in it, everything that can still come of the inputs outside the store
+    is later than the tuple's time plus its retention; it may go when it is dead for all queries. For a match, its
+    largest time is taken for that of each of its tuples, so it is never forgotten too early.
     """
-    if plan.per_key is not None:  # a tuple that can join nothing any more may count all the same
+    if plan.per_key is not None:  # tuples that can join nothing any more still count
         return Forget(newest=plan.per_key[0])
     if plan.counted:
         return Forget(since=_oldest(plan.view, plan.node.aliases[0], batch_order))
@@ -41,11 +41,11 @@ def forgettable(plan: StorePlan, watermarks: Watermarks, batch_order: BatchOrder
 
 
 def _dead(life: Lifetime, watermarks: Watermarks, batch_order: BatchOrder) -> int | None:
-    """Before which time nothing is of use to a query; None: not known yet."""
+    """The time before which no row is of use to a query any more; None if that is not known yet."""
     if life.query is not None:
         now = batch_order.clocks[life.query].now
         return None if life.span is None or now <= UNKNOWN else now - life.span
-    marks = [watermarks.of(name) for name in life.streams]
+    marks = [watermarks.mark_of(name) for name in life.streams]
     known = [mark for mark in marks if mark is not None]
     if life.span is None or len(known) < len(marks) or not known:
         return None
@@ -53,6 +53,6 @@ def _dead(life: Lifetime, watermarks: Watermarks, batch_order: BatchOrder) -> in
 
 
 def _oldest(view: View, alias: str, batch_order: BatchOrder) -> int | None:
-    """The first number of an input's tuple that the next batch can still see."""
+    """The number of the oldest tuple of an input that the next batch can still see; None without a `ROWS` window."""
     rows = longest(view, alias)
     return None if rows is None else sum(batch_order.counts[alias]) - rows

@@ -1,11 +1,10 @@
-"""What a partition remembers between batches: stores of few sorted runs.
+"""What a partition keeps between batches: stores, each of a few sorted runs.
 
-Guarantees: a run is of earlier batches, or one input's additions of this batch, so whether a probe sees it is a
-question about the run and not about its rows (design, D5). `settle` keeps the runs few and forgets only rows that no
-tuple that is on time can reach.
+Guarantees: a run holds tuples of earlier batches, or what one input added in this batch; so a probe sees all rows of a
+run or none (design, D5). `settle` keeps the runs few and forgets only rows that no tuple that is on time can reach.
 
-The interpreter sees a partition through `State` alone: `FileState` has what a log names and what earlier hops of
-the same batch added; `PartitionState`, for tests, holds all of it in memory.
+A hop uses a partition through the protocol `State` alone: `FileState` has the files that a manifest names and what
+earlier hops of the same batch added; `PartitionState`, for tests, holds all of it in memory.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ FANOUT = 4
 
 
 class State(Protocol):
-    """A partition's stores, as the interpreter sees them."""
+    """A partition's stores, as a hop uses them."""
 
-    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+    def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
         ...
 
@@ -48,10 +47,11 @@ class State(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """What a store need not keep: rows whose clock is below `since`, tuples of inputs numbered below `numbers`.
+    """Which rows a store need not keep.
 
-    ``reach`` is how much time a run may cover and still be merged, so that it can expire as a whole. Where tuples are
-    counted per key, the ``newest`` of every key stay.
+    These are rows whose clock is below ``since``; rows that have a tuple numbered below ``numbers``, which is by the
+    column of an input's numbers; and, where tuples are counted per key, all but the ``newest`` of each key. Runs that
+    cover more time than ``reach`` are not merged any more, so that they can expire as a whole.
     """
 
     since: int | None = None
@@ -62,12 +62,12 @@ class Forget:
 
 @dataclass
 class PartitionState:
-    """A partition held in memory; stores go by their identities."""
+    """A partition held in memory: ``runs`` by the store's identity, ``fresh`` ones also by the adding input."""
 
     runs: dict[str, tuple[Bucket, ...]] = field(default_factory=dict)
     fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
 
-    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+    def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
         return self.runs.get(plan.identity, ())
 
@@ -80,13 +80,13 @@ class PartitionState:
         self.fresh.setdefault((plan.identity, start), []).append(run)
 
     def commit(self, plan: StorePlan, order: Sequence[str], forget: Forget) -> None:
-        """End the batch for one store: its additions become settled, what is past is forgotten."""
+        """End the batch for one store: what was added becomes runs of earlier batches, and dead rows are forgotten."""
         added = [run for start in order for run in self.fresh.pop((plan.identity, start), ())]
-        self.runs[plan.identity] = settle(plan, (*self.settled(plan), *added), forget)
+        self.runs[plan.identity] = settle(plan, (*self.earlier_runs(plan), *added), forget)
 
 
 def make_run(plan: StorePlan, batch: pa.RecordBatch, number: int) -> Bucket:
-    """What arrives at a store in a batch as a run: the columns it keeps, the values it computes, its orders."""
+    """Make a run of what arrives at a store in a batch: with the columns it keeps and computes, and its orders."""
     if BATCH in plan.columns and BATCH not in batch.schema.names:
         batch = batch.append_column(BATCH, pa.array(full(batch.num_rows, number)))
     kept = {name: column(batch, name) for name in plan.columns}
@@ -111,7 +111,11 @@ def settle(
 
 
 def _reach(runs: Sequence[Bucket], forget: Forget) -> int | None:
-    """How much time closes a run; twice what a batch covers if, by disorder, there are many that are closed."""
+    """How much time a run may cover and still be merged.
+
+    If there are many runs that are too long to be merged, which disorder in time can cause, it is at least twice the
+    time that the last run covers.
+    """
     if forget.reach is None or len(runs) <= 3 * FANOUT:
         return forget.reach
     bounds = runs[-1].bounds
@@ -128,7 +132,7 @@ def _without_dead(plan: StorePlan, run: Bucket, numbers: Mapping[str, int]) -> B
 
 
 def _newest(plan: StorePlan, run: Bucket, count: int | None) -> Bucket:
-    """A run without tuples that so many newer ones of their key follow."""
+    """A run with only the last ``count`` tuples of each key; all of it if ``count`` is None."""
     if count is None or plan.per_key is None:
         return run
     return _only(plan, run, ranks_within(plan, run.batch) <= count)

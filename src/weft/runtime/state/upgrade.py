@@ -1,9 +1,9 @@
-"""Stored runs as the queries of today need them.
+"""Stored runs, upgraded to what the queries of the current graph need.
 
-Guarantees: a run written for other queries has, refreshed, the columns, orders and query-sets that this graph expects.
-A query that came after the run was written is in the set of a row iff it sees the row (`Visibility`) and its filters
-let it pass (design, D7 and section 3). Columns that were not kept are NULL; no query sees rows that lack what it reads.
-Files are not rewritten for it: a run is refreshed when it is opened, and written so when it is merged.
+Guarantees: a run written for other queries has, once upgraded, the columns, orders and query-sets that this graph
+expects. A query that came after the run was written is in the query-set of a row iff it sees the row (`Visibility`) and
+its filters let it pass (design, D7 and section 3). Columns that were not kept are NULL; no query sees rows that lack
+what it reads. Files are not rewritten for this: a run is upgraded when it is opened, and stays so once it is merged.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from weft.runtime.model.columns import BATCH, FOREVER, UNTIL, full, full_name, k
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 
-__all__ = ["past_rows", "refreshed"]
+__all__ = ["past_rows", "upgrade_run"]
 
 # The number of the batch that copies of stored tuples are given. It is before all batches, so queries that come later
 # never see a copy beside the tuple it was made of.
 COPIED = -1
 
 
-def refreshed(program: ExecutableGraph, plan: StorePlan, run: Bucket, written: int) -> Bucket:
-    """A run as a program needs it: with its columns and orders, and with the queries that came since it was written.
+def upgrade_run(program: ExecutableGraph, plan: StorePlan, run: Bucket, written: int) -> Bucket:
+    """Upgrade a run to the columns, orders and queries of a program.
 
-    ``written`` is the batch in which that was. A run that has all of this already is given back as it is.
+    ``written`` is the batch in which the run was written: later queries are added to its query-sets. A run that needs
+    no change is returned as it is.
     """
     newcomers = _newcomers(program, plan.node.users, written)
     names = set(run.batch.schema.names)
@@ -68,7 +69,8 @@ def past_rows(
 ) -> pa.RecordBatch:
     """The rows of a run of an input's store that some queries see, in the form in which new tuples arrive.
 
-    With ``copies``, the rows are also read from another store: then they are marked so that no later query sees them.
+    With ``copies``, the same rows are also read from another store: then they are marked as copies, which no query that
+    comes later sees.
     """
     time, clock = program.clock(alias)
     numbers = (seq_name(alias),) if alias in program.counted else ()
@@ -105,7 +107,11 @@ def _with_columns(program: ExecutableGraph, plan: StorePlan, batch: pa.RecordBat
 
 
 def _column(program: ExecutableGraph, aliases: Names, name: str, batch: pa.RecordBatch) -> Any:
-    """A column; one that was not kept is NULL, but what was not counted came first, and what has no end lasts."""
+    """A column of a batch, or what stands for one that was not kept.
+
+    A missing column of the query is NULL; missing batch numbers and numbers of tuples are 0, as if the tuples had come
+    first; and a missing time until which a match is inside its windows lies after all times.
+    """
     if name in batch.schema.names:
         return column(batch, name)
     rows = batch.num_rows
@@ -127,7 +133,10 @@ def _with_sets(batch: pa.RecordBatch, sets: Longs) -> pa.RecordBatch:
 
 
 def _old_sets(program: ExecutableGraph, old: pa.RecordBatch, newcomers: list[Member]) -> Longs:
-    """The query-sets of those who were there; without any, all rows were for the one query there was."""
+    """The query-sets of rows, with the queries that ran when they were stored.
+
+    Rows that were stored without query-sets are for all of these: there was but one query then.
+    """
     sets = np.zeros((program.words, old.num_rows), np.int64)
     present = [member.slot for member in program.graph.members if member not in newcomers]
     names = [name for name in program.sets if name in old.schema.names]
@@ -146,7 +155,7 @@ def _add_newcomers(
 
 
 def _seen(member: Member, alias: str, clock: str, batch: pa.RecordBatch) -> Mask:
-    """Which rows of an input's past a query sees that came after them."""
+    """Which stored rows of an input a query sees that began after they were stored."""
     visibility = member.visibility(alias)
     if visibility.batch >= member.first:
         return np.zeros(batch.num_rows, np.bool_)
@@ -159,14 +168,14 @@ def _seen(member: Member, alias: str, clock: str, batch: pa.RecordBatch) -> Mask
         found: Columns = {(c.alias, c.name): column(batch, full_name(c)) for c in named}
         try:
             seen &= passing_rows(filters, found, batch.num_rows)
-        except FunctionError as error:  # it is this query's, and the others see their rows
+        except FunctionError as error:  # only this query fails; the others see their rows
             current().failed.setdefault(member.name, error)
             seen[:] = False
     return seen
 
 
 def _arranged(plan: StorePlan, run: Bucket, batch: pa.RecordBatch) -> Bucket:
-    """The rows with the orders they are looked up by; laid out anew only if the first is another."""
+    """A run of the rows with the store's orders; rows are laid out anew only if its first order has changed."""
     others = plan.orders[1:]
     if run.layout == _layout(plan):
         index = run.index(plan.orders[0]) if plan.orders else None

@@ -1,4 +1,4 @@
-"""How a report becomes a message, unless its kind says otherwise: its fields as JSON."""
+"""The base class of reports, which encodes a report as a message: its fields as JSON, unless a kind overrides that."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EncodedReport:
     kind: ClassVar[str]
 
     def to_message(self, at: int = 0) -> Message:
-        """As a message; ``at`` is the partition whose later hops pass it on, or use it."""
+        """As a message to the partition ``at``, whose later hops use it or pass it on to the driver."""
         return Message(at, REPORT + self.kind, pa.py_buffer(json.dumps(self.to_dict()).encode()))
 
     @classmethod

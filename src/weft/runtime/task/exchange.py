@@ -1,8 +1,8 @@
 """How batches of tuples and of results get from task to task, and to the driver.
 
-Guarantees: batches arrive as they were sent, whether they travel inside a message, as a file that its receiver maps, or
-as they are where all tasks are in one process. Every parcel says who sent it, so whoever gets several can put them in
-an order that does not depend on which came first.
+Guarantees: batches arrive as they were sent, whether they travel as bytes in a message, as a file that the receiver
+maps, or as objects where all tasks are in one process. Every parcel names its sender, so a receiver can sort parcels
+into an order that does not depend on which came first.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ from weft.runtime.task.messages import Message
 __all__ = ["Exchange", "Packed", "Sender", "SentParcel"]
 
 INLINE, FILE, DIRECT = "bytes", "file", "batches"
-SMALL = 1 << 16
+SMALL = 1 << 16  # batches of fewer bytes travel inside the message
 
-# What is kept, and is larger, stays in its file: mapped, it needs no memory of its own, though nobody finds it by its
-# name any more. What is smaller would soon be more mappings than a process may have.
+# Batches that the driver keeps beyond the batch stay mapped if they have at least so many bytes: then they need no
+# memory of their own, and the mapping outlives the file's name. Smaller ones are read into memory, since a process may
+# have only so many mappings.
 LARGE = 1 << 24
 
 
 class Sender(NamedTuple):
-    """Who sent a parcel or results: the hop (0: a read task), the number of its task, and of what they are made."""
+    """Who sent a parcel or results, by which receivers sort them.
+
+    ``hop`` is the sender's hop, 0 for a read task, and ``task`` the number of its task. At a boundary, ``alias`` and
+    ``part`` are the input and the file of state whose tuples were read. ``number`` counts what the sender sends.
+    """
 
     hop: int
     task: int
@@ -40,10 +45,14 @@ class Sender(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """Batches of the same columns as a message carries them: as bytes, in a file or as they are, as ``how`` says."""
+    """Batches of the same columns as a message carries them.
+
+    ``how`` says whether ``data`` is a buffer with the batches (`INLINE`), a buffer with the path of a file (`FILE`), or
+    the list of batches itself (`DIRECT`).
+    """
 
     how: str
-    data: Any  # a buffer, which holds the path of a file if they are in one; or the batches
+    data: Any
 
     @classmethod
     def in_file(cls, path: str) -> Packed:
@@ -51,7 +60,7 @@ class Packed:
         return cls(FILE, pa.py_buffer(path.encode()))
 
     def batches(self, *, keep: bool = False) -> list[pa.RecordBatch]:
-        """The batches; those to be kept beyond the batch are read, if they are small, and not mapped."""
+        """The batches; with ``keep``, small files are read and not mapped, since the caller keeps the batches."""
         if self.how == DIRECT:
             found: list[pa.RecordBatch] = self.data
             return found
@@ -69,7 +78,7 @@ def _read(data: pa.Buffer) -> list[pa.RecordBatch]:
 
 
 def _stream(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
-    """Batches of the same columns as an Arrow stream, written into room that is made at once."""
+    """Batches of the same columns as an Arrow stream, in a buffer that is allocated once."""
     room = batches[0].schema.serialize().size + sum(map(pa.ipc.get_record_batch_size, batches)) + 1024
     buffer = pa.allocate_buffer(room, resizable=False)
     with pa.FixedSizeBufferWriter(buffer) as sink:
@@ -84,21 +93,22 @@ def _stream(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
 class Exchange:
     """How batches get from task to task.
 
-    Through a shuffle, their bytes are copied six times between Python, the JVM and its files. So a large batch is a
-    file in a folder that all tasks see, mapped by who receives it, and the message holds its name.
+    A shuffle copies bytes six times between Python, the JVM and its files. So a large batch is written to a file in
+    ``folder``, which all tasks see, and the message holds the file's name; the receiver maps it. Without a folder, all
+    batches travel as bytes. With ``direct``, all tasks are in this process, and batches travel as objects.
     """
 
     folder: str | None = None
-    direct: bool = False  # all tasks are in this process, and batches need not be bytes
+    direct: bool = False
 
     def new_path(self) -> str:
-        """A name in the folder, which is made if need be, that no other file has."""
+        """A new path in the folder, which is made if it does not exist."""
         if self.folder is not None and not os.path.isdir(self.folder):
             os.makedirs(self.folder, exist_ok=True)
         return f"{self.folder}/{uuid.uuid4().hex}"
 
     def pack(self, *batches: pa.RecordBatch) -> Packed:
-        """Batches of the same columns, ready to be sent."""
+        """Make batches of the same columns ready to be sent; large ones are written to a file."""
         if self.direct:
             return Packed(DIRECT, list(batches))
         if self.folder is None or sum(batch.nbytes for batch in batches) < SMALL:

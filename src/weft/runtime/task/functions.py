@@ -1,7 +1,8 @@
 """Users' functions on their way to the tasks that call them.
 
-Guarantees: a function is what it was when it was registered; a process makes it once, however many tasks call it. A
-checkpoint does not hold it: who resumes must register it again, and what is missing is refused before anything starts.
+Guarantees: a function does what it did when it was registered; a process unpickles it once, however many tasks call it.
+A checkpoint does not hold functions: a session that resumes must register them again, and if one is missing, the start
+is refused.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from weft.logical.query import Query
 from weft.logical.schema import DataType
 from weft.logical.user_functions import UserFunction, user_functions
 
-__all__ = ["PackedFunction", "check_registered", "loaded"]
+__all__ = ["PackedFunction", "callable_functions", "check_registered"]
 
 
 @dataclass(frozen=True, slots=True)
 class PackedFunction:
-    """A function as queries call it, and as bytes; or as it is, where it is called in this process alone."""
+    """A registered function: its declaration, and its pickle or, if it is called in this process only, the function."""
 
     declared: UserFunction
     data: bytes | Callable[..., Any]
 
 
-def loaded(functions: Mapping[str, bytes | Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """The functions, by name."""
+def callable_functions(functions: Mapping[str, bytes | Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """The functions by name, as something to call; those given as bytes are unpickled when they are first called."""
     return {name: _Lazy(name, data) if isinstance(data, bytes) else data for name, data in functions.items()}
 
 
 class _Lazy:
-    """A function that is made when it is called: a task needs few of all that there are."""
+    """A function that is unpickled when it is first called, since a task needs only some of the functions."""
 
     def __init__(self, name: str, data: bytes) -> None:
         self.name, self.data = name, data
@@ -56,7 +57,7 @@ def _unpickled(name: str, data: bytes) -> Callable[..., Any]:
 
 
 def check_registered(queries: Mapping[str, Query], registered: Mapping[str, PackedFunction]) -> None:
-    """Refuse queries of a checkpoint that call functions which are not there, or are there with another type."""
+    """Refuse queries of a checkpoint that call functions which are not registered, or are with another type."""
     known: dict[str, DataType] = {name: one.declared.returns for name, one in registered.items()}
     for query, one in sorted(queries.items()):
         for name, type_ in user_functions(one.expressions()).items():

@@ -1,8 +1,8 @@
 """What every task of a batch is given.
 
-Guarantees: `Setup` is what stays the same from batch to batch, and travels once; a `Job` is one batch, small enough to
-be sent to every task, and goes through JSON, so that it can travel over a channel that carries nothing that runs. What
-a job only names, the graph of its queries, is read from the log, once in each process.
+Guarantees: `Setup` is what stays the same from batch to batch, and travels once. A `Job` is one batch, small enough to
+be sent to every task; it goes through JSON, so that it can travel over the control channel, which carries no pickles.
+A job only names the graph of its queries; each process reads it from the log once.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ __all__ = ["Job", "Setup"]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What tasks know from the beginning: the log, and what reads, writes and computes.
+    """What tasks know from the beginning.
 
-    ``make_sink`` makes a sink of its description; ``sinks`` are those that have none. ``functions`` are users'.
+    ``storage`` holds the log, and ``identity`` is the log's own, since the directory may have held another log before.
+    ``sources`` and ``streams`` are by the stream's name. ``make_sink`` makes a sink from its description; ``sinks`` are
+    those that have none, by query. ``functions`` are users' functions, pickled or as they are.
     """
 
     storage: Storage
-    identity: str  # of the log: the directory may have been another's before
+    identity: str
     sources: Mapping[str, Source]
     streams: Mapping[str, Stream]
     make_sink: Callable[[Mapping[str, Any]], Sink] | None = None
@@ -51,7 +53,7 @@ class Setup:
         return sink
 
     def program(self, blueprint: str) -> ExecutableGraph:
-        """What a blueprint is executed as."""
+        """The executable graph of a blueprint."""
         if isinstance(self.storage, Memory):
             programs = self.storage.objects.setdefault("programs", {})
             if blueprint not in programs:
@@ -70,10 +72,12 @@ def _program(storage: LocalDisk, identity: str, blueprint: str) -> ExecutableGra
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A batch, as it is sent to its tasks: its plan, what it begins with, and where results go.
+    """A batch, as it is sent to its tasks.
 
-    ``sinks`` are those that tasks write to, by query; of the queries in ``counting``, results are only counted. A job
-    at a ``boundary`` runs what is stored through the graph that the batch will have.
+    ``plan`` is what it does and ``before`` the manifest it begins with. ``sinks`` are those that tasks write to, by
+    query; of the queries in ``counting``, results are only counted. ``exchange`` says how batches get from task to
+    task, and ``limits`` how much tasks may hold and give. A job at a ``boundary`` runs what is stored through the graph
+    that the batch will have.
     """
 
     setup: Setup
@@ -87,23 +91,23 @@ class Job:
 
     @property
     def number(self) -> int:
-        """The batch's."""
+        """The batch's number."""
         return self.plan.number
 
     @property
     def program(self) -> ExecutableGraph:
-        """What the batch's blueprint is executed as; there is none if no query runs."""
+        """The executable graph of the batch's blueprint; must not be asked for if no query runs."""
         return self.setup.program(self.plan.blueprint)
 
     @property
     def batch_order(self) -> BatchOrder:
-        """The batch's place in the order, nothing counted yet."""
+        """The batch's place in the total order, without counts, which tasks find out."""
         if self.plan.batch_order is None:
             raise ValueError(f"no query runs in batch {self.number}")
         return BatchOrder.from_dict(self.plan.batch_order)
 
     def for_task(self, partition: int | None = None) -> Job:
-        """The same with no more of the log's values than tasks use; of one partition's files, if any is given."""
+        """The same job with only what tasks use of the plan and the manifest; of one partition, if one is given."""
         plan = replace(self.plan, inputs={}, cursors={})
         runs = {
             store: {part: found for part, found in parts.items() if partition in (None, part)}
@@ -114,7 +118,7 @@ class Job:
         return replace(self, plan=plan, before=before)
 
     def to_dict(self, describe: Callable[[Sink], Mapping[str, Any] | None]) -> dict[str, Any]:
-        """As plain data but for what is set up; sinks by their descriptions, those that have none by their names."""
+        """As plain data without the setup; a sink is its description, or None if it has none."""
         return {
             "plan": self.plan.to_dict(),
             "before": self.before.to_dict(),
@@ -127,7 +131,7 @@ class Job:
 
     @classmethod
     def from_dict(cls, setup: Setup, data: Mapping[str, Any]) -> Job:
-        """What `to_dict` made, where the same is set up."""
+        """What `to_dict` made, with a setup that is the same."""
         sinks = {name: setup.sink(name, description) for name, description in data["sinks"].items()}
         return cls(
             setup,

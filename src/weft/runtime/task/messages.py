@@ -24,11 +24,14 @@ REPORT = "!"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a task sends: to a partition, or to the driver; a row where Spark shuffles it."""
+    """What a task sends to a partition or to the driver; where Spark shuffles messages, each is a row.
+
+    ``data`` is a buffer or, where all tasks are in one process, a list of batches.
+    """
 
     partition: int
     target: str
-    data: Any  # a buffer; or batches, where all tasks are in one process
+    data: Any
 
     @property
     def is_report(self) -> bool:
@@ -37,7 +40,7 @@ class Message:
 
 
 def to_rows(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
-    """Messages as the rows of Spark, one batch each: a bucket may be large."""
+    """Messages as rows for Spark, each in a batch of its own, since its data may be large."""
     for message in messages:
         offsets = pa.py_buffer(np.array([0, message.data.size], np.int32))
         data = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, message.data])
@@ -47,7 +50,7 @@ def to_rows(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
 
 
 def read_rows(batch: pa.RecordBatch) -> Iterator[Message]:
-    """The messages that rows of Spark stand for."""
+    """The messages in rows that `to_rows` made."""
     partitions, targets, data = batch.columns
     _, offsets, content = data.buffers()
     ends = np.frombuffer(offsets, np.int32, len(data) + 1, 4 * data.offset).tolist()

@@ -1,8 +1,8 @@
-"""What a task gives, as messages: parcels for later hops, answers, counts.
+"""The output of a task as messages: parcels for later hops, results and counts.
 
-Guarantees: parcels and results leave as they are found (design, D14): parcels are packed at once, results go into the
-parts that their sinks write, or into files for the driver. Every parcel says who sent it, so that those who get it can
-sort by that. Results of a query that failed in the task are not among its answers, and leave no part behind.
+Guarantees: parcels and results leave the task's memory as they are found (design, D14): parcels are packed at once,
+results go into the parts that their sinks write, or into files for the driver. Every parcel names its sender, so that
+receivers can sort by that. Of a query that failed in the task no results are reported, and no part is left behind.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = ["TaskOutlet", "failures"]
 
 @dataclass
 class TaskOutlet:
-    """Takes what a hop of a task gives; `messages` says it.
+    """Takes the parcels and results of a hop; `messages` gives them as messages when the hop is done.
 
-    As a context it sees to it that nothing is left behind if the hop fails.
+    Used as a context, it deletes what was written of results if the hop fails.
     """
 
     job: Job
     sender: Sender
     _sent: list[Message] = field(default_factory=list)
-    _last: tuple[pa.RecordBatch, Packed] | None = None  # what goes to all is packed once
+    _last: tuple[pa.RecordBatch, Packed] | None = None  # a batch that goes to all partitions is packed once
     _writers: dict[str, PartWriter | Spill] = field(default_factory=dict)  # by query
 
     def __enter__(self) -> TaskOutlet:
@@ -57,7 +57,7 @@ class TaskOutlet:
         self._sent.append(sent.to_message(parcel.partition))
 
     def give(self, query: str, rows: pa.RecordBatch) -> None:
-        """Put results down."""
+        """Write results to the part of their sink, or to a file for the driver."""
         if query not in self._writers:
             self._writers[query] = self._writer(self.job.sinks.get(query))
         self._writers[query].write(rows)
@@ -68,7 +68,7 @@ class TaskOutlet:
         return Spill(self.job.exchange, self.job.limits.portion_bytes)
 
     def messages(self, outcome: Outcome) -> Iterator[Message]:
-        """Parcels for later hops, results and counts of the hop."""
+        """The messages of a hop that is done: its parcels, then reports of its counts and results."""
         self._last = None
         yield from self._sent
         for query, census in outcome.census.items():
@@ -81,7 +81,7 @@ class TaskOutlet:
         yield from self._answers(outcome)
 
     def _answers(self, outcome: Outcome) -> Iterator[Message]:
-        """Results: written here, where their sink can do that, else on their way to the driver; how many they are."""
+        """Reports of results: the parts that were written, results for the driver, their counts, and failed queries."""
         parts, failed = dict[str, str](), dict(outcome.failed)
         for query in list(self._writers):
             writer = self._writers.pop(query)
@@ -93,7 +93,7 @@ class TaskOutlet:
                     yield from self._results(query, writer)
                 else:
                     parts[query] = self._part(query, writer)
-            except Exception as error:  # it is this query's sink, and the others go on
+            except Exception as error:  # only the query of this sink fails; the others go on
                 writer.abort()
                 failed[query] = error
         if outcome.counts or parts:
@@ -105,7 +105,7 @@ class TaskOutlet:
             yield Results(query, self.sender._replace(number=number), packed).to_message(self._at)
 
     def _part(self, query: str, writer: PartWriter | Spill) -> str:
-        """The name of what was written; a sink that cannot be given results as they are found is given all."""
+        """Finish the part of a sink and return its name; a sink that cannot write bit by bit gets all results now."""
         if not isinstance(writer, Spill):
             return writer.close()
         batches = [batch for packed in writer.close() for batch in packed.batches()]
@@ -115,6 +115,6 @@ class TaskOutlet:
 
 
 def failures(at: int, failed: Mapping[str, Exception]) -> Iterator[Message]:
-    """Queries that cannot be answered."""
+    """Reports of queries that cannot be answered."""
     for query, error in failed.items():
         yield FailedQuery.because_of(query, error).to_message(at)

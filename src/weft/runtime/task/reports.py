@@ -1,7 +1,7 @@
 """What the tasks of a batch report: one class for each kind, with its encoding.
 
 Guarantees: a report is immutable, and `read_report(report.to_message())` equals it. `Report` is the union of all kinds,
-so who handles reports can be checked to handle every one. A message of a kind that is not known is a
+so a type checker can tell whether code that handles reports handles every kind. A message of an unknown kind raises a
 `ProtocolError`: driver and tasks then run different versions.
 """
 
@@ -49,7 +49,7 @@ __all__ = [
     "read_report",
 ]
 
-# Of read tasks
+# Reports of read tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class InputAdmitted(EncodedReport):
 
 @dataclass(frozen=True, slots=True)
 class InputCounted(EncodedReport):
-    """How many tuples a read task admitted of an input whose window counts; every partition needs to know it."""
+    """How many tuples of a counted input a read task admitted; every partition needs it to number tuples."""
 
     kind = "count"
     alias: str
@@ -114,7 +114,7 @@ class Dealt(EncodedReport):
 
 @dataclass(frozen=True, slots=True)
 class QuerySetSample(EncodedReport):
-    """How many of some tuples of an input have which query-set; query-sets are hexadecimal numbers."""
+    """How many of an input's sampled tuples have each query-set, which is a hexadecimal number."""
 
     kind = "sample"
     alias: str
@@ -123,7 +123,7 @@ class QuerySetSample(EncodedReport):
 
 @dataclass(frozen=True, slots=True)
 class HeavyValues(EncodedReport):
-    """The commonest values of the columns by which an input's tuples are placed."""
+    """The commonest values of the columns that decide the partition of an input's tuples."""
 
     kind = "heavy"
     counted: tuple[Counted, ...]
@@ -134,12 +134,12 @@ class HeavyValues(EncodedReport):
         return cls(tuple(map(Counted.from_dict, data["counted"])))
 
 
-# Of hops
+# Reports of hops
 
 
 @dataclass(frozen=True, slots=True)
 class AddedRun(EncodedReport):
-    """A file with what tuples of an input have added to a store in this batch, for later hops of the partition."""
+    """A file with what the input ``start`` added to a store in this batch, for later hops of the partition."""
 
     kind = "added"
     store: str
@@ -197,7 +197,7 @@ class KeyCensus(EncodedReport):
 
 @dataclass(frozen=True, slots=True)
 class Calls(EncodedReport):
-    """What calling users' functions did."""
+    """How many rows users' functions computed, how long that took, and how many rows their conditions let through."""
 
     kind = "calls"
     calls: CallCounts
@@ -248,7 +248,7 @@ class Seconds(EncodedReport):
     seconds: float
 
 
-# Of failures
+# Reports of failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class FailedQuery(EncodedReport):
 
     @classmethod
     def because_of(cls, query: str, error: Exception) -> FailedQuery:
-        """A query that failed with an error."""
+        """The report of a query that failed with an error."""
         message = f"{type(error).__name__}: {error}"
         if isinstance(error, FunctionError):
             return cls(query, message, error.message, error.hint)
@@ -277,7 +277,7 @@ class FailedQuery(EncodedReport):
 
 @dataclass(frozen=True, slots=True)
 class TaskError(EncodedReport):
-    """An error of the user's, such as a damaged file, which no further attempt of the task would mend."""
+    """An error that another attempt of the task would meet again, such as a damaged file; it ends the run."""
 
     kind = "error"
     type: str
@@ -285,13 +285,13 @@ class TaskError(EncodedReport):
     hint: str | None = None
 
     @classmethod
-    def of(cls, error: WeftError) -> TaskError:
-        """An error that a task met."""
+    def from_error(cls, error: WeftError) -> TaskError:
+        """The report of an error that a task met."""
         return cls(type(error).__name__, error.message, error.hint)
 
     @property
     def error(self) -> WeftError:
-        """The error; one of SQL, which would need its text, as an error of Weft's."""
+        """The error to raise in the driver; a `SqlError`, which would need the SQL text, becomes a `WeftError`."""
         return _ERRORS.get(self.type, WeftError)(self.message, hint=self.hint)
 
 
@@ -325,7 +325,7 @@ KINDS: dict[str, type[Report]] = {kind.kind: kind for kind in get_args(Report)}
 
 
 def read_report(message: Message) -> Report:
-    """The report that a message is."""
+    """Decode the report in a message."""
     kind = message.target.removeprefix(REPORT).partition("\t")[0]
     if not message.is_report or kind not in KINDS:
         raise ProtocolError(

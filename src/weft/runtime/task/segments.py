@@ -1,8 +1,8 @@
 """A partition of the stores, kept in bucket files (design, D3).
 
 Guarantees: a task sees the state of the batch before and what earlier hops of this batch added, and nothing that any
-other attempt left. A file is written once, under a name no other attempt has; what is handed on or reported names those
-that count. Files stay mapped from batch to batch, and those that no manifest names any more are let go.
+other attempt left. A file is written once, under a name that no other attempt has; only files that the task's messages
+name become part of the state. Files stay mapped from batch to batch, until no manifest names them any more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.expiry import forgettable
 from weft.runtime.state.stores import Forget, settle
-from weft.runtime.state.upgrade import refreshed
+from weft.runtime.state.upgrade import upgrade_run
 from weft.runtime.task.messages import Message
 from weft.runtime.task.reports import AddedRun, StoreRuns
 from weft.storage.storage import LocalDisk, Memory, Storage
@@ -32,7 +32,12 @@ __all__ = ["FileState", "Shelf", "shelf_of", "written_in"]
 
 @dataclass
 class FileState:
-    """`State` for the interpreter; ``earlier`` is what the hops before this one added, as they reported it."""
+    """The `State` of one partition, in files.
+
+    ``manifest`` is what the batch ``number`` begins with, and ``earlier`` is what the hops before this one added, as
+    they reported it. At a boundary, ``fills`` are the stores that are filled; then nothing is stored before. ``fresh``
+    are the runs that this hop added, by store and input.
+    """
 
     shelf: Shelf
     number: int
@@ -40,13 +45,13 @@ class FileState:
     program: ExecutableGraph
     partition: int
     earlier: Sequence[AddedRun]
-    fills: frozenset[str] | None = None  # at a boundary: the stores that are filled, from nothing
+    fills: frozenset[str] | None = None
     fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict, init=False)
     _names: dict[int, tuple[Bucket, str]] = field(
         default_factory=dict, init=False
     )  # by id, while a run is held
 
-    def settled(self, plan: StorePlan) -> Sequence[Bucket]:
+    def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
         if self.fills is not None:
             return ()
@@ -64,7 +69,10 @@ class FileState:
         self.fresh.setdefault((plan.identity, start), []).append(run)
 
     def leave(self, hop: int, batch_order: BatchOrder) -> Iterator[Message]:
-        """Settle the stores that no later hop uses; hand on what was added to the others."""
+        """End a hop: settle the stores that no later hop uses, and report what was added to the others.
+
+        Only what these messages name counts as state.
+        """
         marks = Watermarks(self.manifest.marks)
         for store, plan in self.program.stores.items():
             last = self.program.last_hops[store]
@@ -74,25 +82,25 @@ class FileState:
             if last == hop and (self.fills is None or plan.identity in self.fills):
                 additions = [run for start in batch_order.order for run in self.added(plan, start)]
                 forget = Forget() if self.fills is not None else forgettable(plan, marks, batch_order)
-                kept = settle(plan, (*self.settled(plan), *additions), forget)
+                kept = settle(plan, (*self.earlier_runs(plan), *additions), forget)
                 runs = tuple(RunFile(self._name(run), run.bounds) for run in kept)
                 yield StoreRuns(plan.identity, self.partition, runs).to_message(self.partition)
 
     def _added_to(self, store: str) -> Iterator[AddedRun]:
-        """What this batch has added to a store by now."""
+        """The runs that this batch has added to a store so far, which are written to files if they are in none."""
         yield from (added for added in self.earlier if added.store == store)
         for (identity, start), runs in self.fresh.items():
             if identity == store:
                 yield from (AddedRun(store, start, self._name(run)) for run in runs)
 
     def _open(self, name: str, plan: StorePlan) -> Bucket:
-        """A run as the graph's queries need it; it stays in the file that it is in."""
+        """Open a run, upgraded for the graph's queries, and remember the file that it is in."""
         bucket = self.shelf.open_for(name, self.program, plan)
         self._names[id(bucket)] = bucket, name
         return bucket
 
     def _name(self, run: Bucket) -> str:
-        """The file a run is in; a new one if it is in none."""
+        """The name of the file that a run is in; if it is in none, it is written to a new one."""
         if id(run) not in self._names:
             name = f"{self.number}-{self.partition}-{uuid.uuid4().hex}"
             self.shelf.write(name, run)
@@ -105,19 +113,19 @@ def written_in(name: str) -> int:
     return int(name.split("-")[0])
 
 
-SMALL = 1 << 16  # bytes of a run that is kept as it is rather than mapped
+SMALL = 1 << 16  # a run of fewer bytes stays in memory after it is written, and is not mapped
 
 
 class Shelf:
-    """The files of state that this process has open, as they were written and as the queries of a program need them.
+    """The files of state that this process has open, both as they were written and upgraded for a graph's queries.
 
-    A log in memory has no files: its buckets stay what they are.
+    A log in memory has no files: its buckets are objects of the storage.
     """
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self._open: dict[str, Bucket] = {}
-        self._mine: dict[str, tuple[int, ...]] = {}  # files that this process wrote, as it left them
+        self._mine: dict[str, tuple[int, ...]] = {}  # files that this process wrote, with their stamps
         self._fresh: dict[str, tuple[ExecutableGraph, Bucket]] = {}
 
     def open(self, name: str) -> Bucket:
@@ -127,15 +135,15 @@ class Shelf:
             return found
         if name not in self._open:
             path = self._path(name)
-            known = self._mine.get(name)  # then its checksum need not be computed
+            known = self._mine.get(name)  # a file that this process wrote need not be verified
             self._open[name] = codec.read(path, verify=known is None or known != _stamp(path))
         return self._open[name]
 
     def open_for(self, name: str, program: ExecutableGraph, plan: StorePlan) -> Bucket:
-        """A run as the queries of a program need it."""
+        """A run, upgraded for the queries of a program."""
         known = self._fresh.get(name)
         if known is None or known[0] is not program:
-            known = program, refreshed(program, plan, self.open(name), written_in(name))
+            known = program, upgrade_run(program, plan, self.open(name), written_in(name))
             self._fresh[name] = known
         return known[1]
 
@@ -151,7 +159,7 @@ class Shelf:
                 self._open[name] = run
 
     def forget(self, manifest: Manifest, number: int) -> None:
-        """Let go of files that neither the manifest names nor this batch has written."""
+        """Close the files that neither the manifest names nor this batch has written."""
         live, mine = manifest.files(), f"{number}-"
         for name in [*self._open, *self._fresh]:
             if name not in live and not name.startswith(mine):
@@ -167,7 +175,7 @@ class Shelf:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What tells a file from one that was put in its place or changed; nothing, of one that is gone."""
+    """Size, time of change and inode of a file, which differ if it was changed or replaced; empty if it is gone."""
     try:
         found = path.stat()
     except OSError:
@@ -179,7 +187,7 @@ _SHELVES: dict[LocalDisk, Shelf] = {}
 
 
 def shelf_of(storage: Storage) -> Shelf:
-    """What this process has open of a storage; of another one it then lets go."""
+    """The shelf of a storage in this process, which keeps one shelf of a disk: those of other disks are dropped."""
     if isinstance(storage, Memory):
         found: Shelf = storage.objects.setdefault("shelf", Shelf(storage))
         return found

@@ -1,8 +1,8 @@
 """Results on their way to the driver, or to a sink that takes them all at once.
 
-Guarantees: a task holds few of them: what is more than a portion is in a file of the exchange, which whoever gets it
-maps. Batches stay as they were given, since those of ordered results are sorted runs. Without a
-folder, they are held as bytes.
+Guarantees: a task holds at most a portion of them in memory: if there are more, they are written to a file of the
+exchange, which the receiver maps. Batches are neither split nor joined, since those of ordered results are sorted runs.
+If the exchange has no folder, batches are held as bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Spill:
         self._held, self._bytes = [], 0
 
     def close(self) -> list[Packed]:
-        """All batches, ready to be sent."""
+        """End the spill, and return all batches ready to be sent."""
         if self._writer is not None and self._path is not None:
             self._put_down()
             self._shut()
@@ -60,7 +60,7 @@ class Spill:
         return [*self._packed, *last]
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Drop all batches, and delete the file."""
         self._shut()
         if self._path is not None:
             Path(self._path).unlink(missing_ok=True)

@@ -1,18 +1,18 @@
 """What a task of a batch does, whoever runs it (design, D1, D3 and D10).
 
-Guarantees: pure but for the bucket files and sink parts it writes, each under a name no other attempt has; what it
-returns names those that count. What it makes does not depend on the order in which messages come: when an executor
-is lost, Spark runs finished tasks again though others have taken in some of what they sent, and rows that were then
-dealt out otherwise would be joined twice or not at all. So every parcel says who sent it, and they are sorted by that.
-An error of the user's is reported, since no further attempt would mend it.
+Guarantees: pure but for the bucket files and sink parts it writes, each under a name that no other attempt has; only
+those that its messages name count. What a task sends does not depend on the order in which messages arrive: when an
+executor is lost, Spark runs finished tasks again, although others have used some of what they sent; if rows were then
+dealt out differently, some would be joined twice or not at all. So every parcel names its sender, and parcels are
+sorted by it. An error that another attempt would meet again, such as a damaged file, is reported and not raised.
 
-Tuples that count for a `ROWS` window are numbered in two steps, so that no pass over the input is needed before the
-first hop: a read task numbers those it reads, and tells every partition how many there were; a hop begins when it has
-all that was sent to it, and then knows how many tuples came before each read task's.
+Tuples that are counted are numbered in two steps, so that no pass over the input is needed before the first hop. A read
+task numbers those it reads, and reports to every partition how many there were. A hop begins when it has all that was
+sent to it, and then knows how many tuples came before those of each read task.
 
-Tuples that may be stored anywhere are dealt out in turn. Every read task goes on where the task of its number ended, as
-the manifest says, so the partitions of a store were given numbers of tuples that differ by the number of read tasks at
-most, over all batches.
+Tuples that may be stored in any partition are dealt out in turn. Every read task goes on where the task of its number
+ended in the batch before, as the manifest says. So, over all batches, the numbers of tuples in the partitions of a
+store differ at most by the number of read tasks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration, edges_for
 from weft.runtime.state.upgrade import past_rows
 from weft.runtime.task.exchange import Sender, SentParcel
-from weft.runtime.task.functions import loaded
+from weft.runtime.task.functions import callable_functions
 from weft.runtime.task.job import Job
 from weft.runtime.task.messages import Message
 from weft.runtime.task.outlet import TaskOutlet, failures
@@ -63,10 +63,10 @@ Piece = tuple[str, Part]  # a stream, and what to read of it
 
 
 def spare_the_collector() -> None:
-    """Take what the first tasks of this process have loaded out of the garbage collector's sight.
+    """Exempt what the first tasks of this process have loaded from garbage collection.
 
-    Spark's workers collect garbage after every task. With the compiler and the kernels loaded that takes longer than
-    the task; they never become garbage.
+    Spark's workers collect garbage after every task. With the compiler and the kernels loaded, which never become
+    garbage, that would take longer than the task.
     """
     if next(_TASKS) < 20:
         gc.freeze()
@@ -76,13 +76,13 @@ _TASKS = itertools.count()
 
 
 def read_task(job: Job, task: int, pieces: Iterable[Piece]) -> Iterator[Message]:
-    """Read parts of streams, admit their tuples and send them on their ways."""
+    """Read parts of streams, admit their tuples and send them over the edges of their sources."""
     began = perf_counter()
-    with calling(loaded(job.setup.functions)):
+    with calling(callable_functions(job.setup.functions)):
         try:
             yield from _Reading(job, task).run(pieces)
         except WeftError as error:
-            yield TaskError.of(error).to_message()
+            yield TaskError.from_error(error).to_message()
     yield Seconds(0, perf_counter() - began).to_message()
 
 
@@ -145,19 +145,19 @@ class _Reading:
             yield InputAdmitted(alias, rows, one.late, one.untimed, one.oldest, one.newest).to_message()
 
     def _dealt(self, program: ExecutableGraph) -> dict[str, int]:
-        """Where to go on dealing out tuples, by store; every task begins with another partition."""
+        """The partition to go on with when dealing out tuples, by store; each task began with another partition."""
         known = self.job.before.dealt
         stores = [store.identity for store in program.stores.values()]
         return {store: self.task + known.get(store, {}).get(str(self.task), 0) for store in stores}
 
 
 def past_task(job: Job, task: int) -> Iterator[Message]:
-    """Read what a partition has stored of the inputs that a boundary needs, and send it on its ways once more."""
-    with calling(loaded(job.setup.functions)):
+    """Read the stored tuples of a partition that the job at a boundary needs, and send them over the edges again."""
+    with calling(callable_functions(job.setup.functions)):
         try:
             yield from _past(job, task)
         except WeftError as error:
-            yield TaskError.of(error).to_message()
+            yield TaskError.from_error(error).to_message()
 
 
 def _past(job: Job, task: int) -> Iterator[Message]:
@@ -183,27 +183,27 @@ def _past(job: Job, task: int) -> Iterator[Message]:
 
 
 def _stored_order(job: Job) -> BatchOrder:
-    """The place of what is stored: all of it at once, nothing counted."""
+    """The batch order in which stored tuples are run through a graph: that of the batch, with all counts 0."""
     return replace(job.batch_order, counts=dict.fromkeys(job.program.counted, Count(0, 0)))
 
 
 def _stored_options(job: Job, migration: StateMigration) -> HopOptions:
-    """What is asked of the hops of what is stored."""
+    """The options of hops at a boundary: only the edges that lead to what is filled and to backfilled results."""
     edges = edges_for(job.program.graph, migration)
     return HopOptions(job.counting, limits=job.limits, edges=edges, answering=migration.backfill)
 
 
 @dataclass
 class _Arrived:
-    """What a hop's task was sent."""
+    """The messages of a hop's task: parcels, what earlier hops added, and counts of tuples by input and read task."""
 
     program: ExecutableGraph
     parcels: list[SentParcel] = field(default_factory=list)
     added: list[AddedRun] = field(default_factory=list)
-    counts: dict[str, dict[int, int]] = field(default_factory=dict)  # by input and read task
+    counts: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def batches(self, before: Mapping[str, int]) -> dict[str, list[pa.RecordBatch]]:
-        """The batches by edge; ``before`` counts the tuples of earlier batches by input."""
+        """The batches by edge, with the final numbers of tuples; ``before`` is how many came in earlier batches."""
         found: dict[str, list[pa.RecordBatch]] = {}
         for parcel in sorted(self.parcels, key=lambda parcel: (parcel.edge, parcel.sender)):
             batches = parcel.packed.batches()
@@ -223,13 +223,13 @@ class _Arrived:
         return {a: manifest.arrived.get(graph.input(a).stream.name, 0) for a in self.program.counted}
 
     def counted(self, batch_order: BatchOrder, before: Mapping[str, int]) -> BatchOrder:
-        """The batch's place in the total order, now that its tuples are counted."""
+        """The batch's place in the total order, with the counts of its tuples."""
         counts = {a: Count(before[a], sum(self.counts.get(a, {}).values())) for a in self.program.counted}
         return replace(batch_order, counts=counts)
 
 
 def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) -> Iterator[Message]:
-    """Run one hop in one partition; what is not for it goes along."""
+    """Run one hop in one partition; messages that are not for it are passed on."""
     began = perf_counter()
     shelf_of(job.setup.storage).forget(job.before, job.number)
     arrived = _Arrived(job.program)
@@ -237,11 +237,11 @@ def hop_task(job: Job, hop: int, partition: int, messages: Iterable[Message]) ->
         if not _taken(arrived, hop, message):
             yield message
     run = _past_hop if job.boundary else _hop
-    with calling(loaded(job.setup.functions)) as calls:
+    with calling(callable_functions(job.setup.functions)) as calls:
         try:
             yield from run(job, arrived, hop, partition)
         except WeftError as error:
-            yield TaskError.of(error).to_message()
+            yield TaskError.from_error(error).to_message()
         yield from failures(partition, calls.failed)
     yield Seconds(hop, perf_counter() - began).to_message(partition)
 
@@ -260,7 +260,7 @@ def _hop(job: Job, here: _Arrived, hop: int, partition: int) -> Iterator[Message
 
 
 def _past_hop(job: Job, here: _Arrived, hop: int, partition: int) -> Iterator[Message]:
-    """The same at a boundary: what is stored comes as if it were new, and nothing else is there."""
+    """Run one hop of the job at a boundary: stored tuples arrive as if they were new, and all stores are empty."""
     if job.plan.migration is None:
         return
     program, migration = here.program, StateMigration.from_dict(job.plan.migration)
@@ -276,7 +276,10 @@ def _past_hop(job: Job, here: _Arrived, hop: int, partition: int) -> Iterator[Me
 
 
 def _taken(arrived: _Arrived, hop: int, message: Message) -> bool:
-    """Keep a message if it is for this hop; a count is kept, and goes along to later hops too."""
+    """Keep a message if it is for this hop, and return whether it need not be passed on.
+
+    A count of tuples is kept and passed on, since later hops need it too.
+    """
     if AddedRun.is_in(message):
         arrived.added.append(AddedRun.from_message(message))
         return True
