@@ -154,6 +154,7 @@ def test_a_killed_worker_is_not_missed(tmp_path: Path, number: int) -> None:
         killed.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(share_of(1)))
 def test_a_killed_executor_is_replaced(tmp_path: Path, number: int) -> None:
     """With an executor go its shuffle files: finished stages run again, and must give the same.

@@ -33,6 +33,7 @@ def bench(tmp_path: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
     return done.stdout, json.loads(figures.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_weft_and_the_batch_join_agree_on_a_pair(tmp_path: Path) -> None:
     """A benchmark that cannot run, or that compares answers to different questions, measures nothing."""
     told, found = bench(tmp_path, "pair", *SMALL, "--only", "weft,batch")

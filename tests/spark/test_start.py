@@ -140,6 +140,7 @@ def test_jobs_are_described(spark: Any) -> None:
     assert told == ["Weft: batch 7 of orders", None, "other"]
 
 
+@pytest.mark.slow
 def test_workers_without_weft_are_refused_at_the_start(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
@@ -170,6 +171,7 @@ def test_the_workers_of_this_python_need_no_check(spark: Any) -> None:
     check_workers(spark)
 
 
+@pytest.mark.slow
 def test_an_archive_of_classes_is_made_and_used(tmp_path: Path) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path), "WEFT_CLASS_ARCHIVE": "1"}
     where = "from weft.runtime.spark.class_archive import archive_place as place; print(place().key)"
