@@ -16,6 +16,7 @@ from hypothesis import settings
 __all__ = ["Share", "current", "examples", "numbers", "rare", "seeds", "share_of", "use"]
 
 _APART = 1_000_000  # cases of one seed, before those of the next begin
+MANY = 250  # cases, of which chance explains little
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,17 @@ def examples(count: int) -> settings:
 def rare(met: Counter[str], wanted: Mapping[str, float], cases: int, alike: int = 1) -> dict[str, int]:
     """What too few of so many cases met, though ``wanted`` says of which part it is to be expected at least.
 
-    Chance is allowed for: what is met three standard deviations less often is not rare yet. Cases come in groups of
-    ``alike`` that meet the same (variants of one seed), which makes chance larger.
+    Of many cases at least that part must have met it. Of few, chance is allowed for: what is met three standard
+    deviations less often is not rare yet. Cases come in groups of ``alike`` that meet the same (variants of one seed),
+    which makes chance larger.
 
     >>> rare(Counter(joins=90, gaps=9), {"joins": 0.5, "gaps": 0.2}, 200)
     {'gaps': 9}
+    >>> rare(Counter(joins=190, gaps=90), {"joins": 0.5, "gaps": 0.2}, 400)
+    {'joins': 190}
     """
+    if cases >= MANY:
+        return {what: met[what] for what, part in wanted.items() if met[what] < int(part * cases)}
     floors = {
         what: part * cases - 3 * sqrt(alike * cases * part * (1 - part)) for what, part in wanted.items()
     }

@@ -21,11 +21,11 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import CallCost
 from weft.plan.observation import Observation
 from weft.plan.shared import shared_text
+from weft.ports.sink import Sink
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observed import observed
 from weft.runtime.observe.progress import QueryProgress
 from weft.sinks.memory import MemorySink
-from weft.sinks.protocol import Sink
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from weft.logical.canonical import canonical
 from weft.logical.waiting import check_closing
 from weft.planned import Owner, PlannedQuery
 from weft.planning import StartPlan
+from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.task.functions import PackedFunction
 from weft.sinks.describe import describe_sink
-from weft.sinks.protocol import Sink
 from weft.validation import check_free, check_readable, free_name
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from weft.memory import batch_bytes, portion_bytes
 from weft.optimizer.replanning import HeavyValueWatch
 from weft.optimizer.space import Options
 from weft.planning import Planner
+from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
@@ -28,7 +29,6 @@ from weft.runtime.queries.request import QueryRequest
 from weft.runtime.task.functions import PackedFunction
 from weft.settings import Settings
 from weft.sinks.describe import make_sink, portable_description
-from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterBox
 from weft.validation import dead_letters_of
 

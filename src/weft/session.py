@@ -26,6 +26,7 @@ from weft.plan.graph import PhysicalGraph
 from weft.planned import PlannedQuery, explain_queries
 from weft.planning import Planner
 from weft.planning_time import deadline_of
+from weft.ports.sink import Sink
 from weft.progress_bar import progress_bar
 from weft.query_graphs import QueryGraphs
 from weft.registered import Registered, request_of
@@ -33,7 +34,6 @@ from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
 from weft.sinks.describe import sink_for
-from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterLimit
 from weft.sql.bind import parse_query
 from weft.sql.builder import Builder

@@ -25,9 +25,9 @@ from weft.logical.window import Rows, parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
 from weft.paths import local_path
+from weft.ports.sink import Sink
 from weft.runtime.queries.request import QueryRequest
 from weft.sinks.describe import same_place
-from weft.sinks.protocol import Sink
 from weft.sources.dead_letter import DeadLetterLimit
 from weft.sources.frames import DataFrameSource, dataframe
 from weft.sources.rate import RateSource

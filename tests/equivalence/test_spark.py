@@ -56,7 +56,7 @@ class Case:
     sink: Any
 
     @property
-    def requests(self) -> QueryRequest:
+    def request(self) -> QueryRequest:
         """The join as it is asked for."""
         common = canonical(self.join.query)
         return QueryRequest(common.query, common.names)
@@ -85,7 +85,7 @@ def make_case(number: int, partitions: int, root: Path) -> Case:
 
 
 @dataclass(frozen=True)
-class HeavyWords:
+class SeparatePlans:
     """Plans every join by its own options, and puts all of them into one graph."""
 
     options: Mapping[str, Options]
@@ -112,7 +112,7 @@ def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: 
     config = RunConfig(
         {stream.name: stream for case in cases for stream in case.join.catalog.streams},
         {name: source for case in cases for name, source in case.sources.items()},
-        HeavyWords({case.name: case.options for case in cases}),
+        SeparatePlans({case.name: case.options for case in cases}),
         make_sink,
         portable_description,
         partitions,
@@ -121,7 +121,7 @@ def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: 
     )
     executor = executor_for(spark, execution, partitions, min(partitions, 2))
     loop = Loop(config, Checkpoint.at(root / "ck"), executor)
-    running = launch(loop, {case.name: (case.requests, case.sink) for case in cases}, available_now=True)
+    running = launch(loop, {case.name: (case.request, case.sink) for case in cases}, available_now=True)
     try:
         running.await_termination(300)
     finally:
@@ -133,7 +133,7 @@ def metrics_of(case: Case, loop: Loop) -> list[BatchMetrics]:
     """What every batch did for a case, under the names its query has."""
     found = []
     for number, metrics in loop.history.batches:
-        part = part_of(loop.history.graphs[number], case.name, dict(case.requests.names))
+        part = part_of(loop.history.graphs[number], case.name, dict(case.request.names))
         found.append(own_metrics(metrics, case.name, part))
     return found
 

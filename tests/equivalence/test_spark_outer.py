@@ -25,7 +25,7 @@ from weft.logical.outer import joins
 from weft.logical.waiting import check_closing
 from weft.optimizer.joint.methods import METHODS
 
-CASES, INNER, WAITING = 8, 2, 3  # in a session
+CASES, INNER, WAITING = 20, 5, 6  # in a session
 STEPS = 4
 RESTART = 2  # before this step
 
@@ -142,9 +142,9 @@ def test_rows_leave_in_time_across_a_restart(spark: Any, tmp_path: Path, block: 
         if w.query.outer
         for _, join in joins(w.query.outer)
     }
-    assert len(kinds) > 1
+    assert kinds >= {"left", "full", "semi", "anti"}
     for late in (False, True):
-        assert sum(stage.closed(case, late=late) > 0 for case in cases) > 0
+        assert sum(stage.closed(case, late=late) > 0 for case in cases) > CASES // 5
 
 
 @pytest.mark.parametrize("block", range(share_of(1)))
@@ -152,4 +152,4 @@ def test_rows_that_wait_for_ever_leave_at_the_end(spark: Any, tmp_path: Path, bl
     """Rows without a window would be lost, since nothing but the end of the input says that they have no partner."""
     cases = [draw(10_000 + number, waits=True) for number in numbers(WAITING, block)]
     stage = check(spark, tmp_path, METHODS[-1 - block % len(METHODS)], cases, restart=False)
-    assert sum(stage.closed(case, late=True) > 0 for case in cases) > 0
+    assert sum(stage.closed(case, late=True) > 0 for case in cases) > len(cases) // 3

@@ -19,7 +19,7 @@ from tests.equivalence.workloads import Change, Wish, Workload
 from tests.shares import numbers, share_of
 from weft.optimizer.joint.methods import METHODS
 
-CASES = 6  # in a session
+CASES = 20  # in a session
 FORMATS = ("parquet", "arrow")  # the others have no infinities
 
 
@@ -49,4 +49,4 @@ def test_random_joins_answer_like_the_definition(spark: Any, tmp_path: Path, blo
     finally:
         stage.session.stop()
     assert not [text for case in cases for text in report.wrong(case)]
-    assert sum(metrics.results for metrics in report.metrics.values()) > len(cases)
+    assert sum(metrics.results for metrics in report.metrics.values()) > 5 * len(cases)

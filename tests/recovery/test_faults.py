@@ -25,7 +25,7 @@ def test_files_that_are_lost_or_damaged_are_survived_or_named(
     outcomes, wrong = Counter[str](), list[str]()
     for number in seeds(STORIES):
         story = Story(tmp_path / str(number), number, CHAPTERS)
-        began = time.monotonic()
+        began = time.process_time()
         try:
             story.run()
         except Exception:
@@ -33,7 +33,7 @@ def test_files_that_are_lost_or_damaged_are_survived_or_named(
         finally:
             story.world.stop()
         outcomes += story.outcomes
-        assert time.monotonic() - began < 300, f"story {story.seed} takes too long"
+        assert time.process_time() - began < 60, f"story {story.seed} takes too long"
     print(dict(sorted(outcomes.items())))
     assert not wrong, f"{len(wrong)} stories went wrong:\n" + "\n\n".join(wrong[:5])
     assert outcomes["right"] > 0

@@ -16,10 +16,10 @@ import weft
 from weft.errors import CatalogError, ConfigError, QueryError, StateError
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
+from weft.ports.sink import Sink
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.observe.inspect import inspect
 from weft.sinks import to_memory, to_parquet
-from weft.sinks.protocol import Sink
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing import reference_join
 

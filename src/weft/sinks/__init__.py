@@ -1,11 +1,11 @@
 """Where results go: Parquet files, memory, a count, the console, or a function."""
 
+from weft.ports.sink import OrderedSink, PartOpener, PartSink, PartWriter, Sink
 from weft.sinks.console import ConsoleSink, to_console
 from weft.sinks.count import CountSink, to_count
 from weft.sinks.foreach import ForeachBatchSink, foreach_batch
 from weft.sinks.memory import MemorySink, to_memory
 from weft.sinks.parquet import ParquetSink, to_parquet
-from weft.sinks.protocol import OrderedSink, PartOpener, PartSink, PartWriter, Sink
 
 __all__ = [
     "ConsoleSink",

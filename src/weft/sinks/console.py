@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.errors import SinkError
-from weft.sinks.protocol import Rows, as_table
+from weft.ports.sink import Rows
+from weft.sinks.rows import as_table
 
 __all__ = ["ConsoleSink", "to_console"]
 

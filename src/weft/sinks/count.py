@@ -10,7 +10,8 @@ import threading
 
 import pyarrow as pa
 
-from weft.sinks.protocol import Rows, as_table
+from weft.ports.sink import Rows
+from weft.sinks.rows import as_table
 
 __all__ = ["CountSink", "to_count"]
 

@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from weft.errors import SinkError
 from weft.logical.ordering import Ordering
+from weft.ports.sink import Sink
 from weft.sinks.console import to_console
 from weft.sinks.count import to_count
 from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
-from weft.sinks.protocol import Sink
 
 __all__ = ["describe_sink", "make_sink", "portable_description", "same_place", "sink_for"]
 

@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from weft.errors import SinkError
-from weft.sinks.protocol import Rows, as_table
+from weft.ports.sink import Rows
+from weft.sinks.rows import as_table
 
 __all__ = ["ForeachBatchSink", "foreach_batch"]
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from weft.errors import SinkError
-from weft.sinks.protocol import Rows, as_table
+from weft.ports.sink import Rows
+from weft.sinks.rows import as_table
 
 if TYPE_CHECKING:
     from weft.ports.punctuation import Punctuations
@@ -68,8 +69,15 @@ class MemorySink:
         """All rows so far."""
         with self._lock:
             tables = [self._tables[batch] for batch in sorted(self._tables)]
-        if tables:
-            return pa.concat_tables(tables)
+        return pa.concat_tables(tables) if tables else self._nothing()
+
+    def results_of(self, batch_id: int) -> pa.Table:
+        """The rows of a batch; none if it gave none."""
+        with self._lock:
+            table = self._tables.get(batch_id)
+        return self._nothing() if table is None else table
+
+    def _nothing(self) -> pa.Table:
         return pa.table({}) if self._schema is None else self._schema.empty_table()
 
     def punctuations(self) -> Punctuations:

@@ -32,8 +32,9 @@ import pyarrow as pa
 
 from weft.errors import SinkError, nearest
 from weft.paths import local_path
+from weft.ports.sink import Rows
 from weft.sinks import files
-from weft.sinks.protocol import Rows, as_table
+from weft.sinks.rows import as_table
 
 __all__ = ["ParquetPart", "ParquetSink", "to_parquet"]
 

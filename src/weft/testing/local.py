@@ -42,8 +42,8 @@ from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.task.functions import PackedFunction
 from weft.runtime.task.segments import shelf_of
+from weft.sinks.memory import MemorySink
 from weft.sources.tables import TableSource
-from weft.testing.kept import KeptResults
 
 __all__ = ["LocalRunner"]
 
@@ -99,7 +99,7 @@ class LocalRunner:
         layouts = [store.layout.partitions for store in graph.stores]
         self.partitions = partitions or max(layouts, default=1)
         self.driver, self.limit, self.functions = driver, limit, dict(functions or {})
-        self._now, self._kept = 0, dict[str, KeptResults]()
+        self._now, self._sinks = 0, dict[str, MemorySink]()
         packed = {
             name: PackedFunction(UserFunction(name, BOOLEAN, 1, None), function)
             for name, function in self.functions.items()
@@ -166,9 +166,9 @@ class LocalRunner:
     def punctuations(self) -> dict[str, Punctuations]:
         """Up to where results are complete, by query."""
         return {
-            name: Punctuations.joined(sink.marks)
-            for name, sink in self._kept.items()
-            if sink.marks or self.graph.member(name).ordering
+            name: sink.punctuations()
+            for name, sink in self._sinks.items()
+            if self.graph.member(name).ordering
         }
 
     def resume_at(self, graph: PhysicalGraph, number: int) -> LocalRunner:
@@ -192,10 +192,10 @@ class LocalRunner:
 
     def _give(self, graph: PhysicalGraph, migration: StateMigration) -> None:
         """Go on by a graph from the next batch on."""
-        requests = {member.name: _requests(member) for member in graph.members}
+        requests = {member.name: _request_of(member) for member in graph.members}
         for name, one in requests.items():
             if name not in self.loop.sinks:
-                self._kept[name] = sink = KeptResults()
+                self._sinks[name] = sink = MemorySink()
                 self.loop.sinks.add(name, sink)
                 sink.open(result_schema(one.query))
         for input_ in (i for one in requests.values() for i in one.query.inputs):
@@ -247,12 +247,12 @@ class LocalRunner:
         return {m.name: self._results_of(m, number) for m in self.graph.members}
 
     def _results_of(self, member: Member, number: int) -> pa.Table:
-        return self._kept[member.name].results_of(number)
+        return self._sinks[member.name].results_of(number)
 
     def results(self, name: str | None = None) -> pa.Table:
         """The results of all batches so far, of a query or of the only one."""
         member = self.graph.member(name) if name else self.graph.members[0]
-        return self._kept[member.name].all()
+        return self._sinks[member.name].results()
 
     def change(self, graph: PhysicalGraph, migration: StateMigration) -> None:
         """Go on by another graph from the next batch on, which then also has what queries asked for of the past."""
@@ -265,7 +265,7 @@ class LocalRunner:
         )
 
 
-def _requests(member: Member) -> QueryRequest:
+def _request_of(member: Member) -> QueryRequest:
     return QueryRequest(member.query, (), None, bool(member.backfill), None, member.ordering)
 
 

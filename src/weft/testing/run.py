@@ -23,8 +23,8 @@ from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.loop import Loop
 from weft.session import Session
+from weft.sinks.memory import MemorySink
 from weft.sources.tables import TableSource
-from weft.testing.kept import KeptResults
 from weft.validation import duration_of
 
 __all__ = ["LocalRun", "Rows"]
@@ -58,17 +58,10 @@ class LocalRun:
         self._session = session
         self.now = now
         self.dead_letters: list[bytes] = []
-        self._sources = {stream.name: TableSource(stream.schema) for stream in session.catalog.streams}
-        self._sinks: dict[str, KeptResults] = {}
-        registered = session._registered
-        given = (
-            session._settings,
-            None,
-            session.catalog,
-            self._sources,
-            registered.functions,
-            session._planner,
-        )
+        self._sources: dict[str, TableSource] = {}
+        self._sinks: dict[str, MemorySink] = {}
+        functions, planner = session._registered.functions, session._planner
+        given = (session._settings, None, session.catalog, self._sources, functions, planner)
         config = replace(run_config(*given), set_aside=self._set_aside)
         executor = LocalExecutor(config.partitions)
         self._loop = Loop(config, Checkpoint.in_memory(), executor, overlapping=False)
@@ -80,19 +73,20 @@ class LocalRun:
     ) -> dict[str, pa.Table]:
         """Give the streams these rows as one batch; returns what every query gives for it, by name.
 
-        Queries that the session has been given since the last batch begin with this one. Rows of outer joins that can
-        be closed after it are among what it gives. ``now`` sets the clock, by which rows of streams without event time
-        arrive and streams become idle.
+        Streams and queries that the session has been given since the last batch begin with this one. Rows of outer
+        joins that can be closed after it are among what it gives. ``now`` sets the clock, by which rows of streams
+        without event time arrive and streams become idle. A batch that raises an error has no effect.
         """
+        self._open_streams()
         for name in tables or {}:
             if name not in self._sources:
                 raise CatalogError(f"there is no stream {name!r}", hint=nearest(name, self._sources))
         if now is not None:
             self.now = now
         self._begin_queries()
-        for name, rows in (tables or {}).items():
-            source = self._sources[name]
-            source.offer(rows if isinstance(rows, pa.Table | pa.RecordBatch) else _table(rows, source.schema))
+        whole = {name: _table(rows, self._sources[name].schema) for name, rows in (tables or {}).items()}
+        for name, table in whole.items():
+            self._sources[name].offer(table)
         return self._run_batch()
 
     def advance(self, span: timedelta | str) -> dict[str, pa.Table]:
@@ -101,7 +95,7 @@ class LocalRun:
 
     def end(self) -> dict[str, pa.Table]:
         """Say that nothing more will come; returns the rows that waited for a partner or an order, by query."""
-        self._loop.decider.ending = True
+        self._loop.end_input()
         return self.batch()
 
     def stop_query(self, name: str) -> None:
@@ -114,7 +108,13 @@ class LocalRun:
         """All that a query gave so far, in the order in which it gave it."""
         if name not in self._sinks:
             raise QueryError(f"no query {name!r} has run", hint=nearest(name, self._sinks))
-        return self._sinks[name].all()
+        return self._sinks[name].results()
+
+    def _open_streams(self) -> None:
+        for stream in self._session.catalog.streams:
+            if stream.name not in self._sources:
+                self._sources[stream.name] = TableSource(stream.schema)
+                self._loop.add_stream(stream, self._sources[stream.name])
 
     def _begin_queries(self) -> None:
         new = {
@@ -123,7 +123,7 @@ class LocalRun:
         if not new and not self._sinks:
             raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
         for name, request in new.items():
-            self._sinks[name] = KeptResults()
+            self._sinks[name] = MemorySink()
             self._loop.add(name, request, self._sinks[name])
 
     def _run_batch(self) -> dict[str, pa.Table]:
@@ -140,12 +140,14 @@ class LocalRun:
             more = self._loop.run_next()
         return {name: pa.concat_tables(tables) for name, tables in given.items()}
 
-    def _set_aside(self, number: int, lines: bytes, seen: int, bad: int) -> None:  # noqa: ARG002
+    def _set_aside(self, number: int, lines: bytes, bad: int, seen: int) -> None:  # noqa: ARG002
         self.dead_letters += lines.splitlines()
 
 
-def _table(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table:
+def _table(rows: Rows, schema: Schema) -> pa.Table | pa.RecordBatch:
     """Rows as a table with the declared columns; a value of another type, or a column that is not there, is refused."""
+    if isinstance(rows, pa.Table | pa.RecordBatch):
+        return rows
     declared = {field.name for field in schema.fields}
     for row in rows:
         for name in row:

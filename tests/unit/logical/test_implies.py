@@ -73,7 +73,7 @@ def test_bounds_follow_from_narrower_ones(wanted: Expr, known: Expr, answer: boo
     assert is_implied([wanted], [known]) is answer
 
 
-def test_what_is_requests_is_implied_by_itself_and_nothing_by_everything() -> None:
+def test_what_is_asked_is_implied_by_itself_and_nothing_by_everything() -> None:
     """No filters let all pass: others' tuples are among them."""
     one = call("<>", X, literal(5))
     assert is_implied([one], [one])

@@ -134,7 +134,7 @@ class TestFigure71:
         assert found.cost == pytest.approx(2 * 100 + 2 * (100 + 50 + 50))
         assert {kept.store.name for kept in found.plan.upkeep} == {"S⋈T"}
 
-    def test_values_that_lead_nowhere_are_requests_for_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_values_that_lead_nowhere_are_asked_for_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Within the solver's tolerance there may be nothing of a step that is needed; a plan there is."""
         statistics = Statistics(EQUAL_RATES, horizon=SECOND)
         space = workspace(*self.SPACE.queries.values(), statistics=statistics)

@@ -19,7 +19,7 @@ BOTH = SharedStore(("v", "w"), Layout("scattered", 2), joined_on(query(PAIR), ("
 PAIRED = Answer("pair", query(PAIR), (Walk("v", (W,)), Walk("w", (V,))))
 
 
-def test_equal_plans_are_shared_whoever_requests() -> None:
+def test_equal_plans_are_shared_whoever_asked() -> None:
     """The second of two equal queries costs no store."""
     found = shared(one=PAIR, other=PAIR.replace("v.x", "w.uid"))
     assert found.stores == shared(one=PAIR).stores

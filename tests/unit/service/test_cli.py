@@ -157,7 +157,7 @@ def test_the_strategies_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> No
     assert shown.count("verdict: ") == 5
 
 
-def test_the_strategies_benchmark_fails_only_when_requests_to(
+def test_the_strategies_benchmark_fails_only_when_asked_to(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In CI a missed target is an error, at a desk it is a figure."""

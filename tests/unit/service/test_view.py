@@ -112,7 +112,7 @@ def test_the_screen_has_everything(planned: list[PlannedQuery]) -> None:
     assert "…" not in text
 
 
-def test_who_requests_to_stop_sees_that_it_was_heard(planned: list[PlannedQuery]) -> None:
+def test_who_asked_to_stop_sees_that_it_was_heard(planned: list[PlannedQuery]) -> None:
     """A batch may take seconds."""
     text = rendered(screen("weft", planned, figures(planned, progress(), 1004.0), 4.0, stopping=True), 100)
     assert "stopping after this batch" in text

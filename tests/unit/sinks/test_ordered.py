@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import weft
 from weft.logical.ordering import Ordering
 from weft.ports.punctuation import Punctuations
+from weft.ports.sink import OrderedSink
 from weft.sinks.describe import describe_sink, make_sink, sink_for
 from weft.sinks.parquet import ParquetSink
-from weft.sinks.protocol import OrderedSink
 
 OUTER = Ordering("outer")
 SCHEMA = pa.schema([("k", pa.int64())])

@@ -42,7 +42,7 @@ def test_conditions_are_planned_in_time_that_grows_with_their_number() -> None:
         return process_time() - began
 
     spent(10)
-    assert spent(1_000) < 8 * spent(250)
+    assert spent(2_000) < 8 * spent(500)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,14 @@ def test_repetition_counts() -> None:
         session(terms=6_000).query(f"SELECT {shown} FROM a")
 
 
-def test_limits_can_be_raised() -> None:
+@pytest.mark.parametrize("many", [150, pytest.param(1_500, marks=pytest.mark.slow)])
+def test_limits_can_be_raised(many: int) -> None:
     """Who needs a large query would have no way."""
-    text = any_of(150, "(a.k > {i} AND b.v < {i} AND a.s LIKE 'x{i}%')")
+    text = any_of(many, "(a.k > {i} AND b.v < {i} AND a.s LIKE 'x{i}%')")
     with pytest.raises(SqlError, match="words and signs"):
-        session(words=3_000).query(text)
-    assert session(words=6_000).parse(text).predicates
-    assert session(words=6_000).query(text, order="inner", precision=1).ordering is not None
+        session(words=20 * many).query(text)
+    assert session(words=40 * many).parse(text).predicates
+    assert session(words=40 * many).query(text, order="inner", precision=1).ordering is not None
 
 
 def test_the_builder_is_limited_too() -> None:

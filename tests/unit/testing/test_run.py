@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import weft
-from weft.errors import CatalogError, ConfigError, QueryError
+from weft.errors import CatalogError, ConfigError, QueryError, SourceError
 from weft.testing import LocalRun, reference_join
 
 NOON = datetime(2026, 1, 1, 12)
@@ -137,6 +137,31 @@ def test_wrong_rows_are_refused_or_set_aside() -> None:
     run.batch({"orders": [{"id": 1, "amount": 1.0, "ts": None}, order(2)], "payments": [payment(2)]})
     assert run.results("paid").to_pylist() == [{"id": 2, "amount": 2.0}]
     assert len(run.dead_letters) == 1
+
+
+def test_a_batch_that_is_refused_has_no_effect() -> None:
+    """A table of other columns is an error, and what else came with it does not count; the next batch does."""
+    session = shop()
+    session.query(PAID, name="paid", sink=weft.to_memory())
+    run = LocalRun(session)
+    run.batch({"orders": [order(1)]})
+    with pytest.raises(SourceError, match="no column order_id"):
+        run.batch({"payments": pa.table({"id": [1]}), "orders": [order(2)]})
+    given = run.batch({"payments": [payment(1), payment(2)]})
+    assert given["paid"].to_pylist() == [{"id": 1, "amount": 1.0}]
+    assert run.batch({"orders": [order(2)]})["paid"].num_rows == 1
+
+
+def test_streams_can_be_registered_while_it_runs() -> None:
+    """As in a session that runs."""
+    session = shop()
+    session.query(PAID, name="paid", sink=weft.to_memory())
+    run = LocalRun(session)
+    run.batch({"orders": [order(1)]})
+    session.stream("refunds", weft.files("json", "r", schema="order_id INT, ts TIMESTAMP"), event_time="ts")
+    text = PAID.replace("payments", "refunds")
+    session.query(text, name="refunded", sink=weft.to_memory())
+    assert run.batch({"refunds": [payment(1, 1)]})["refunded"].to_pylist() == [{"id": 1, "amount": 1.0}]
 
 
 def test_it_loads_neither_spark_nor_java() -> None:

@@ -12,7 +12,7 @@ from weft.runtime.queries.request import QueryRequest
 ASKED = QueryRequest(query(PAIR))
 
 
-def test_what_is_requests_for_is_taken_once() -> None:
+def test_what_is_asked_for_is_taken_once() -> None:
     """With the next batch, together."""
     log = Changelog()
     assert not log.take()
@@ -73,7 +73,7 @@ def test_many_threads_lose_nothing() -> None:
     assert len(taken) == len(set(taken)) == 200
 
 
-def test_an_requests_query_survives_json() -> None:
+def test_a_request_survives_json() -> None:
     """It runs again after a crash."""
-    requests = QueryRequest(query(PAIR), (("v", "x"), ("w", "y")), "flat", True, {"kind": "memory"})
-    assert QueryRequest.from_dict(json.loads(json.dumps(requests.to_dict()))) == requests
+    request = QueryRequest(query(PAIR), (("v", "x"), ("w", "y")), "flat", True, {"kind": "memory"})
+    assert QueryRequest.from_dict(json.loads(json.dumps(request.to_dict()))) == request

@@ -103,7 +103,7 @@ def test_a_column_that_was_not_kept_is_null() -> None:
     assert set(found.batch.schema.names) >= set(new.stores["w"].columns)
 
 
-def test_past_rows_are_those_of_the_queries_requests_for() -> None:
+def test_past_rows_are_those_of_the_queries_asked_for() -> None:
     """Others have theirs from another store, and would have them twice."""
     new = beside(BELOW.format(3), Visibility("v", 0))
     rows = run((1, 0), (4, 0)).batch
@@ -113,7 +113,7 @@ def test_past_rows_are_those_of_the_queries_requests_for() -> None:
     assert (seen(both, new, 0), seen(both, new, 1)) == ([1, 4], [1])
 
 
-def test_results_of_the_past_are_counted_for_those_alone_who_requests_for_them() -> None:
+def test_results_of_the_past_are_counted_for_those_alone_who_asked_for_them() -> None:
     """The others have counted them already."""
     alone = query("SELECT v.x FROM v")
     answers = tuple(Answer(name, alone, (Walk("v", ()),)) for name in ("new", "old"))

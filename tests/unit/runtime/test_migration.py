@@ -181,7 +181,7 @@ class TestRelay:
         assert stores <= edges
         assert not any(edge.endswith("result") for edge in edges)
 
-    def test_a_past_that_is_requests_for_is_read_and_answered(self) -> None:
+    def test_a_past_that_is_asked_for_is_read_and_answered(self) -> None:
         """From the store that the newcomer sees it in; without sight there is nothing to read."""
         both = pairs(stored("v"), stored("w"), new=BELOW.format(3), old=BELOW.format(5))
         seen = joined(both, OLD, facts_of(OLD))
@@ -215,7 +215,7 @@ class TestRelay:
 class TestKept:
     """Since when a column is kept, and below which time rows may be gone."""
 
-    def test_a_column_is_kept_since_it_was_first_requests_for(self) -> None:
+    def test_a_column_is_kept_since_it_was_first_asked_for(self) -> None:
         """What was there stays; what is filled is as old as what it is filled from."""
         facts = facts_of(OLD)
         more = "SELECT w.s FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS] WHERE v.vid = w.vid"

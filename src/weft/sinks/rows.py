@@ -1,12 +1,12 @@
-"""Rows of a batch as sinks take them; what is asked of a sink is in `weft.ports.sink`."""
+"""The rows of a batch as one table, for sinks that want one."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from weft.ports.sink import OrderedSink, PartOpener, PartSink, PartWriter, Rows, Sink
+from weft.ports.sink import Rows
 
-__all__ = ["OrderedSink", "PartOpener", "PartSink", "PartWriter", "Rows", "Sink", "as_table"]
+__all__ = ["as_table"]
 
 
 def as_table(rows: Rows, schema: pa.Schema | None = None) -> pa.Table:
