@@ -49,6 +49,6 @@ class UnfinishedFiles:
         if unfinished == self._known:
             return
         for name, files in unfinished.items():
-            for file in set(files) - set(self._known.get(name, ())):
+            for file in sorted(set(files) - set(self._known.get(name, ()))):
                 _LOG.info("stream %s waits for %s", name, file)
         self._known = unfinished
