@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from weft.logical.query import Query
     from weft.logical.query_limits import Limits
     from weft.logical.schema import Schema, Stream
+    from weft.optimizer.adaptation import Adaptation
     from weft.optimizer.cost import Weights
     from weft.optimizer.space import Options
     from weft.planned import PlannedQuery
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from weft.stats.statistics import Statistics, StreamStatistics
 
 __all__ = [
+    "Adaptation",
     "Catalog",
     "DeadLetterLimit",
     "Limits",
@@ -73,6 +75,7 @@ _HOMES = {
     "Catalog": "weft.logical.catalog",
     "DeadLetterLimit": "weft.sources.dead_letter",
     "Limits": "weft.logical.query_limits",
+    "Adaptation": "weft.optimizer.adaptation",
     "Options": "weft.optimizer.space",
     "PlannedQuery": "weft.planned",
     "Punctuation": "weft.logical.punctuation",

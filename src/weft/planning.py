@@ -88,14 +88,14 @@ class Planner:
     """Plans a session's queries by its options and by what is known of the data at that moment."""
 
     def __init__(self, statistics: Callable[[], Statistics], options: Options, method: str = "auto") -> None:
-        self._statistics, self._options, self._method = statistics, options, method
+        self.statistics, self._options, self._method = statistics, options, method
         self._start: StartPlan | None = None
         self._known: dict[str, Workspace] = {}
         self.last: dict[str, JointResult] = {}
 
     def start_plan(self, requests: Mapping[str, QueryRequest]) -> StartPlan:
         """The plan by which queries begin where none runs; it is made once for the same queries and statistics."""
-        statistics, known = self._statistics(), self._start
+        statistics, known = self.statistics(), self._start
         if known is None or known.requests != requests or known.statistics != statistics:
             planned = self._planned(_Running(), requests, statistics, {})
             answers = sorted(planned.plan.answers, key=lambda answer: answer.name)
@@ -135,7 +135,7 @@ class Planner:
             return Decision(start.plan, start.graph, StateMigration(), 0)
         before = active_queries.program
         running = _Running(active_queries.plan, before.graph if before else None, active_queries.fresh)
-        statistics = self._statistics()
+        statistics = self.statistics()
         if running.plan is not None and not afresh:
             statistics = _as_laid_out(statistics, running.plan)
         planned = self._planned(running, requests, statistics, self._known, samples, afresh=afresh)
@@ -147,6 +147,14 @@ class Planner:
         graph = lower_workload(planned.plan, members, tracked=tracked, ranked=planned.ranks)
         migration = migration_between(before, ExecutableGraph(graph), backfill)
         return Decision(planned.plan, graph, migration, planned.changes)
+
+    def plan_again(
+        self, running: WorkloadPlan, requests: Mapping[str, QueryRequest], samples: Samples | None = None
+    ) -> tuple[WorkloadPlan, tuple[Expr, ...]]:
+        """The best plan that is found for queries that run, and the ranking of their predicates."""
+        before = _Running(running, lower_workload(running))
+        planned = self._planned(before, requests, self.statistics(), {}, samples, afresh=True)
+        return planned.plan, planned.ranks
 
     def _remember(self, results: Mapping[str, JointResult]) -> None:
         self.last.update(results)

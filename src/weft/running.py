@@ -11,16 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from weft.adapting.adapter import AdaptivePlan
+from weft.adapting.background import BackgroundPlanner, ForegroundPlanner, PlanFinder
 from weft.errors import ConfigError
 from weft.logical.catalog import Catalog
 from weft.memory import batch_bytes, portion_bytes
-from weft.optimizer.replanning import HeavyValueWatch
 from weft.optimizer.space import Options
 from weft.planning import Planner
 from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
@@ -35,7 +37,7 @@ from weft.validation import dead_letters_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["executor_for", "resident_tasks", "run", "run_config"]
+__all__ = ["adapter_for", "executor_for", "resident_tasks", "run", "run_config"]
 
 _LOG = logging.getLogger("weft")
 
@@ -75,9 +77,21 @@ def run_config(
         portion_bytes=portion_bytes(settings.memory, tasks),
         result_limit=settings.result_limit,
         functions=functions,
-        should_replan=HeavyValueWatch().should_replan,
+        adapter=adapter_for(settings, planner),
         spark=spark,
     )
+
+
+def adapter_for(settings: Settings, planner: Planner, *, foreground: bool = False) -> Adapter:
+    """Who decides when queries go on by another plan; in the ``foreground``, batches wait until one is found."""
+    if settings.adapt == "off":
+        return StaticPlan()
+    always, adaptation = settings.adapt == "always", settings.adaptation
+    finder: PlanFinder = BackgroundPlanner(adaptation.planning_seconds)
+    if always or foreground:
+        finder = ForegroundPlanner()
+    given = (planner.statistics, settings.options, settings.joint, adaptation)
+    return AdaptivePlan(finder, *given, always=always)
 
 
 def _dead_letter_box(settings: Settings) -> DeadLetterBox:

@@ -7,7 +7,7 @@ Planning needs neither Spark nor Java; `start` does, unless batches run in this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,19 +19,16 @@ from weft.logical.catalog import Catalog
 from weft.logical.query import Query
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.logical.waiting import limit_waiting
-from weft.optimizer.single.strategies import costs_of
+from weft.optimizer.adaptation import Adaptation
 from weft.optimizer.space import Options, check_inputs
-from weft.plan.explain import compare
-from weft.plan.graph import PhysicalGraph
-from weft.planned import PlannedQuery, explain_queries
+from weft.planned import PlannedQuery
 from weft.planning import Planner
-from weft.planning_time import deadline_of
 from weft.ports.sink import Sink
 from weft.progress_bar import progress_bar
 from weft.query_graphs import QueryGraphs
 from weft.registered import Registered, request_of
 from weft.runtime.loop.driver import DEFAULT
-from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
+from weft.session_views import SessionViews
 from weft.settings import Settings
 from weft.sinks.describe import sink_for
 from weft.sources.dead_letter import DeadLetterLimit
@@ -53,21 +50,22 @@ if TYPE_CHECKING:  # only running needs Spark, and kernels
     from pyspark.sql import SparkSession
 
     from weft.runtime.loop.handle import Running
-    from weft.runtime.observe.metrics import BatchMetrics
     from weft.validation import StreamSource
 
 __all__ = ["PlannedQuery", "Session"]
 
 
-class Session:
+class Session(SessionViews):
     """Streams, what is known of them, and the queries over them.
 
     Selectivities within ``statistics`` must be under the names that `predicate_name` gives; `selectivity` takes a
     predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have,
     ``result_limit`` how many a query may have in one batch: one that has more is stopped; ``limits`` how large a query
     may be. ``memory``, as in "2 GB", is what one task may work with; by default, tasks share half of what the machine
-    has. Batches run in tasks that stay (``execution="resident"``), as jobs of Spark ("jobs"), as there is room
-    ("auto"), or in this process, without Spark ("local").
+    has. Plans follow the data as ``adaptation`` says (``adapt="auto"``), stay as they are ("off"), or become others at
+    the end of every epoch at which others seem better ("always"). Batches run in tasks that stay
+    (``execution="resident"``), as jobs of Spark ("jobs"), as there is room ("auto"), or in this process, without Spark
+    ("local").
     """
 
     def __init__(
@@ -88,6 +86,8 @@ class Session:
         limits: Limits | None = None,
         memory: str | int | None = None,
         result_limit: int | None = None,
+        adapt: str = "auto",
+        adaptation: Adaptation | None = None,
     ) -> None:
         check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
         self._settings = Settings(
@@ -105,6 +105,8 @@ class Session:
             limits=DEFAULT_LIMITS if limits is None else limits,
             memory=memory,
             result_limit=result_limit,
+            adapt=adapt,
+            adaptation=Adaptation() if adaptation is None else adaptation,
         )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
@@ -280,13 +282,6 @@ class Session:
             raise QueryError(f"there is no query {name!r}", hint=nearest(name, self._registered.queries))
         self._run_under_way().loop.stop_query(name)
 
-    def query_progress(self, name: str) -> QueryProgress:
-        """How a query is getting on."""
-        if self._last_run is None:
-            return QueryProgress(name, "planned")
-        loop = self._last_run.loop
-        return progress_of(name, loop.active_queries, loop.history, loop.state_of)
-
     def process_all_available(self) -> None:
         """Wait until all that was there when this was called is processed."""
         self._run_under_way().process_all_available()
@@ -301,49 +296,7 @@ class Session:
             self._current_run.stop()
             self._current_run = None
 
-    @property
-    def progress(self) -> Mapping[str, list[BatchMetrics]]:
-        """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
-        if self._last_run is None:
-            raise ConfigError("the session has not run yet", hint="start() it first")
-        return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
-
-    @property
-    def unfinished(self) -> Mapping[str, tuple[str, ...]]:
-        """What the streams have that cannot be read yet, such as files that are still being written, and why."""
-        return self._last_run.loop.intake.unfinished() if self._last_run else {}
-
-    def measured(self) -> Statistics:
-        """The statistics given, with what the queries measured since they began; queries are planned by it."""
-        return self._graphs.measured(self.statistics)
-
     def _run_under_way(self) -> Running:
         if self._current_run is None:
             raise ConfigError("the session is not running", hint="start() it first")
         return self._current_run
-
-    @property
-    def queries(self) -> tuple[PlannedQuery, ...]:
-        """All planned queries, oldest first."""
-        return tuple(self._registered.queries.values())
-
-    def explain(self) -> str:
-        """The plans of all queries: what is expected of every step and, once it has run, what was observed.
-
-        Before the start, this is what the queries with a sink will run by, all together.
-        """
-        return explain_queries(self.queries, self.shared_graph, self._graphs.observed_batches())
-
-    @property
-    def shared_graph(self) -> PhysicalGraph | None:
-        """The graph that all queries with a sink run by together, or will run by; None: there are none."""
-        return self._graphs.shared_graph(self._planner)
-
-    def graph_of(self, name: str) -> PhysicalGraph:
-        """The graph that answers a query, under its author's names, with what is expected of every step."""
-        return self._graphs.graph_of(name, self._planner, self.statistics, self.options)
-
-    def compare(self, query: Query) -> str:
-        """What every strategy would make of a query, the cheapest first."""
-        check(query, Query, QueryError, "a query to compare", "session.parse gives one of a text")
-        return compare(costs_of(query, self.statistics, self.options, deadline_of))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from weft.errors import ConfigError
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.memory import task_memory
+from weft.optimizer.adaptation import Adaptation
 from weft.optimizer.joint.methods import METHODS
 from weft.optimizer.space import Options
 from weft.runtime.loop.driver import DEFAULT, POLICIES
@@ -21,7 +22,10 @@ from weft.validation import check, check_one_of, checkpoint_path, dead_letters_o
 if TYPE_CHECKING:  # only running needs Spark
     from pyspark.sql import SparkSession
 
-__all__ = ["EXECUTIONS", "Settings"]
+__all__ = ["ADAPT", "EXECUTIONS", "Settings"]
+
+# Whether plans follow the data: where it pays, never, or whenever another plan seems better.
+ADAPT = ("auto", "off", "always")
 
 # How batches run: on Spark in tasks that stay, as jobs, or in tasks that stay wherever there is room for them ("auto");
 # or in this process, without Spark ("local").
@@ -50,6 +54,8 @@ class Settings:
     limits: Limits = DEFAULT_LIMITS  # of the size of a query
     memory: str | int | None = None  # of a task; None: by what the machine has
     result_limit: int | None = None  # results of one query in one batch
+    adapt: str = "auto"
+    adaptation: Adaptation = field(default_factory=Adaptation)
 
     def __post_init__(self) -> None:
         check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
@@ -67,6 +73,8 @@ class Settings:
             task_memory(self.memory, 1)
         check_one_of(self.joint, METHODS, "joint optimiser")
         check_one_of(self.driver, POLICIES, "driver policy")
+        check_one_of(self.adapt, ADAPT, "way to adapt")
+        check(self.adaptation, Adaptation, ConfigError, "adaptation", "use weft.Adaptation")
 
     def _check_limits(self) -> None:
         check(self.query_limit, int, ConfigError, "a limit of queries", "use a number")

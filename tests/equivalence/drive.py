@@ -14,15 +14,20 @@ from tests.equivalence.portions import random_portion
 from tests.equivalence.visibilities import PAST
 from tests.equivalence.workloads import Change, Workload
 from tests.random_statistics import random_statistics
+from weft.adapting.adopting import adopted, filled, side_by_side
 from weft.optimizer.space import Options
 from weft.plan.graph import Member
 from weft.planning import Planner
+from weft.runtime.log.values import Manifest
+from weft.runtime.loop.adapter import Situation
 from weft.runtime.loop.driver import POLICIES
 from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.progress import History
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries, Decision, Samples
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.transition import Transition, can_be_filled, is_filled
 from weft.runtime.queries.visibility import StateFacts
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing.local import LocalRunner
@@ -38,6 +43,7 @@ class Setting:
     statistics: Callable[[], Statistics]
     seed: int = 0
     afresh: float = 0.0  # how often all is planned anew though no query changes
+    beside: float = 0.0  # how often the stores of a plan made anew are filled side by side, where they can be
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ class Course:
     metrics: dict[int, BatchMetrics] = field(default_factory=dict)
     boundaries: list[Boundary] = field(default_factory=list)
     pauses: int = 0  # how often no query ran
+    filled: int = 0  # how often stores that were filled side by side took over
     backfilled: dict[str, int] = field(
         default_factory=dict
     )  # the batch in which a query got results of the past
@@ -123,8 +130,10 @@ class _Drive:
             again = self.setting.afresh > 0 and self.rng.random() < self.setting.afresh
             if change.begin or change.stop:
                 self._change(number, change)
+            elif self.active_queries.transition is not None:
+                self._end_transition(number, self.active_queries.transition)
             elif again and self.active_queries.program is not None:
-                self._decided(number, self.active_queries.requests, None, True)
+                self._change_plan(number)
             if self.active_queries.program is not None and self.runner is not None:
                 tables, batch = self.workload.streams.tables, self.workload.streams.batches[number]
                 data = {
@@ -157,6 +166,44 @@ class _Drive:
             self.course.pauses += 1
             return
         self._decided(number, requests, self._samples(requests), False)
+
+    def _change_plan(self, number: int) -> None:
+        """Plan all queries anew, and go over to the new plan at once, or by filling its stores side by side."""
+        running = self.active_queries.plan
+        assert running is not None
+        planned = self.decide.plan_again(running, self.active_queries.requests)
+        situation = self._situation(number)
+        decision, transition = adopted(situation, *planned), None
+        if self.rng.random() < self.setting.beside and can_be_filled(running, decision.plan):
+            transition = Transition.beginning(decision.plan, situation.facts)
+            decision = side_by_side(situation, decision)
+        self._adopt(number, situation, decision, transition)
+
+    def _end_transition(self, number: int, transition: Transition) -> None:
+        """Go over to a plan whose stores have been filled, if they have."""
+        situation, program = self._situation(number), self.active_queries.program
+        assert program is not None
+        if is_filled(transition, program.graph, situation.facts):
+            self.course.filled += 1
+            self._adopt(number, situation, filled(situation, transition), None)
+
+    def _situation(self, number: int) -> Situation:
+        return Situation(self.active_queries, Manifest(), self._facts(number), History())
+
+    def _adopt(
+        self, number: int, situation: Situation, decision: Decision, transition: Transition | None
+    ) -> None:
+        before = self.active_queries.program
+        self.course.boundaries.append(Boundary(number, before, situation.facts, decision))
+        self._go_on(number, decision)
+        program = ExecutableGraph(decision.graph)
+        self.active_queries = replace(
+            self.active_queries,
+            plan=decision.plan,
+            program=program,
+            fresh=decision.fresh,
+            transition=transition,
+        )
 
     def _decided(
         self, number: int, requests: Mapping[str, QueryRequest], samples: Samples | None, afresh: bool

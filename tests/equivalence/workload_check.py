@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tests.equivalence.drive import Boundary, Course, Setting, random_setting, run
 from tests.equivalence.oracle import PERIOD
@@ -23,15 +23,16 @@ def check_workload(
     seed: int,
     met: Counter[str],
     settings: Callable[[Workload, str, int], Setting] = random_setting,
+    also: Callable[[Course], Iterable[str]] = lambda _: (),
 ) -> None:
-    """A workload by every method."""
+    """A workload by every method; ``also`` says what else a course met."""
     lives = workload.lives()
     arrivals = [number * PERIOD for number in range(len(workload.changes))]
     chronicle = Chronicle(workload.streams, arrivals, lives)
     for place, method in enumerate(METHODS):
         course = run(workload, settings(workload, method, len(METHODS) * seed + place))
         orders = [course.metrics[n].order if n in course.metrics else () for n in range(len(arrivals))]
-        found = set(_met(workload, course))
+        found = {*_met(workload, course), *also(course)}
         for name, life in lives.items():
             results = came_in(course.results.get(name, []))
             if life.query.outer is None:
@@ -187,10 +188,10 @@ def has_twin(boundary: Boundary, newcomer: Member) -> bool:
         mine = {s.identity for s in boundary.before.graph.stores if other.name in s.users}
         since = [time for name in wanted for time in boundary.facts.kept.get(name, {}).values()]
         stays = wanted <= mine and not wanted & set(migration.fills) and not any(since)
-        should_replan = (
+        backfilled = (
             boundary.decision.migration.backfill and newcomer.name in boundary.decision.migration.backfill
         )
-        if other.first == 0 and stays and not should_replan and covers(other.query, newcomer.query):
+        if other.first == 0 and stays and not backfilled and covers(other.query, newcomer.query):
             return True
     return False
 

@@ -193,11 +193,9 @@ class Case:
     def answers(self, root: Path) -> dict[str, Answer]:
         """What every query that ever ran has given, and what it had to give."""
         session = self.session(root)
-        should_replan = {ask.name: ask for ask in [*self.first(), *(c.add for c in self.changes() if c.add)]}
+        asks = {ask.name: ask for ask in [*self.first(), *(c.add for c in self.changes() if c.add)]}
         return {
-            name: Answer.of(
-                session.parse(should_replan[name].sql, cross=True), life, should_replan[name], root
-            )
+            name: Answer.of(session.parse(asks[name].sql, cross=True), life, asks[name], root)
             for name, life in lives(root).items()
         }
 

@@ -33,20 +33,20 @@ class Uncommitted(Checkpoint):
         Checkpoint.commit(self, manifest)
 
 
-def _session(root: Path, spark: Any, *should_replan: Ask) -> weft.Session:
+def _session(root: Path, spark: Any, *asks: Ask) -> weft.Session:
     session = CASE.empty_session(root, spark=spark)
-    for ask in should_replan:
+    for ask in asks:
         run_query(session, root, ask)
     return session
 
 
-def _break_off(root: Path, spark: Any, *should_replan: Ask) -> None:
+def _break_off(root: Path, spark: Any, *asks: Ask) -> None:
     """Run until the end is planned, and no further."""
     CASE.write(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weft.running, "Checkpoint", Uncommitted)
         with pytest.raises(RuntimeError, match="broken off"):
-            _session(root, spark, *should_replan).run_available()
+            _session(root, spark, *asks).run_available()
 
 
 def _given(session: weft.Session, root: Path) -> dict[str, Rows]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,9 @@ def table_of(stream: str, number: int) -> pa.Table:
 def session_of(spark: Any, root: Path) -> weft.Session:
     """A session of three partitions over files, one of each stream a batch."""
     options = weft.Options(partitions=3, weights=DEAR)
-    session = weft.Session(checkpoint=root / "ck", spark=spark, options=options)
+    seldom = weft.Adaptation(epoch_batches=1_000)  # so that only heavy keys are a reason to plan again
+    given = {"adapt": "always", "adaptation": seldom}
+    session = weft.Session(checkpoint=root / "ck", spark=spark, options=options, **given)
     for name in "ab":
         (root / "in" / name).mkdir(parents=True, exist_ok=True)
         folder, schema = str(root / "in" / name), "k long, n long, ts timestamp"
@@ -67,8 +68,8 @@ def test_a_heavy_key_is_found_and_scattered_while_the_session_runs(spark: Any, t
     planned = session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "out"))
     put(tmp_path, 0)  # before the start, so that both files are in the batch that is sampled
     with running(session):
-        decider = session._run_under_way().loop.decider
-        decider.config = replace(decider.config, should_replan=HeavyValueWatch(pause=1).should_replan)
+        adapter: Any = session._run_under_way().loop.config.adapter
+        adapter.heavy = HeavyValueWatch(pause=1)
         session.process_all_available()
         assert scattered(session) == [(), ()]
         put(tmp_path, 1)

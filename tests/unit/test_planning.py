@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import weft
+from weft.adapting.background import ForegroundPlanner
+from weft.adapting.proposal import Snapshot
 from weft.errors import PlanError
 from weft.logical.canonical import canonical
 from weft.planning import Planner
@@ -19,7 +21,6 @@ from weft.runtime.queries.active import (
     Decision,
     Samples,
     find_refused,
-    plan_again,
     plan_changes,
 )
 from weft.runtime.queries.changelog import Changes
@@ -148,8 +149,10 @@ class TestWhateverIsThrown:
     def test_planning_afresh_that_fails_changes_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         """Separate plans would lay out all that is stored anew, for no gain."""
         planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), requests("v.x < 5", "w.x < 5")
-        now = active_queries(planner(ActiveQueries(), many, StateFacts()), many)
-        assert plan_again(now, planner, StateFacts(number=1), None) is None
+        now = planner(ActiveQueries(), many, StateFacts())
+        finder = ForegroundPlanner()
+        finder.ask(Snapshot(now.plan, many, weft.Statistics(), weft.Options(partitions=2), "auto"))
+        assert finder.take() is None
         assert "cannot be planned again, and go on as they are: KeyError: 4" in caplog.text
 
     def test_what_fails_alone_too_is_an_error(self, caplog: pytest.LogCaptureFixture) -> None:

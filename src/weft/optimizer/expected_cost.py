@@ -1,15 +1,17 @@
-"""The expected cost of a query's graph, whichever optimiser made its plan.
+"""The expected cost of a graph, whichever optimiser made its plan.
 
 Guarantees: the figures are those of `single/evaluate.py: price`. A step's tuples come from the estimator; its edge says
 how many copies there are and whether it is shipped. Stores that only serve to close rows of outer joins do not count.
+What several queries share counts once: as much as for the query that has most to do there, up to what all of them have
+to do, as their filters have nothing or all in common; half-way in between, since that is not known here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from weft.logical.expr import to_sql
+from weft.logical.expr import aliases, to_sql
 from weft.logical.query import Query
 from weft.logical.user_functions import user_functions
 from weft.optimizer.cost import hop_cost, probe_cost, storage_cost, store_cost
@@ -20,7 +22,7 @@ from weft.plan.rules import ProbeRule, Rule, StoreRule
 from weft.plan.schedule import ANYWHERE, LOCAL
 from weft.stats.statistics import Statistics, predicate_name
 
-__all__ = ["calls_of", "with_estimates"]
+__all__ = ["calls_of", "shared_cost", "with_estimates"]
 
 
 def with_estimates(graph: PhysicalGraph, statistics: Statistics, options: Options) -> PhysicalGraph:
@@ -48,6 +50,52 @@ def with_estimates(graph: PhysicalGraph, statistics: Statistics, options: Option
     return replace(graph, rules=rules, cost=cost)
 
 
+def shared_cost(graph: PhysicalGraph, statistics: Statistics, options: Options) -> float:
+    """The expected cost of a graph of any number of queries; what they share counts once."""
+    spaces = {
+        member.name: Space(member.query, statistics, options)
+        for member in graph.members
+        if len(member.query.inputs) > 1
+    }
+    before = {name: rule for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs}
+    work, probed = 0.0, set()
+    for rule in graph.rules:
+        if isinstance(rule, ProbeRule):
+            probed.add(rule.store)
+            work += _together(_step(spaces[name], graph, rule).cost for name in _distinct(graph, rule))
+        elif isinstance(rule, StoreRule) and rule.edge in before:
+            found = _distinct(graph, before[rule.edge])
+            work += _together(_added(spaces[name], graph, rule, before[rule.edge].start) for name in found)
+    for store in graph.stores:
+        if store.name in probed or store.filling:
+            names = [name for name in store.users if name in spaces][:VARIANTS]
+            work += _together(_keeping(spaces[name], store) for name in names)
+    return work + hop_cost(options.weights, graph.hops)
+
+
+VARIANTS = 8  # of queries that share a step, at most so many are looked at
+
+
+def _distinct(graph: PhysicalGraph, rule: ProbeRule) -> list[str]:
+    """Users of a probe that differ in their filters or windows, and so in what they have to do there."""
+    found: dict[object, str] = {}
+    for name in rule.users:
+        query = graph.member(name).query
+        inputs = [query.input(alias) for alias in rule.known]
+        key = (
+            tuple(i.window for i in inputs),
+            tuple(f for f in query.filters if aliases(f) <= set(rule.known)),
+        )
+        found.setdefault(key, name)
+    return list(found.values())[:VARIANTS]
+
+
+def _together(costs: Iterable[float]) -> float:
+    """What several queries have to do together, where each alone has to do so much."""
+    found = list(costs)
+    return (max(found) + sum(found)) / 2 if found else 0.0
+
+
 def calls_of(query: Query, statistics: Statistics) -> tuple[CallCost, ...]:
     """The expected costs of users' functions in a query: in every condition, and in its select list."""
     conditions = (*query.conditions, *(query.outer.conditions if query.outer is not None else ()))
@@ -67,8 +115,10 @@ def calls_of(query: Query, statistics: Statistics) -> tuple[CallCost, ...]:
 
 
 def _with_estimate(space: Space, graph: PhysicalGraph, rule: Rule) -> Rule:
-    if not isinstance(rule, ProbeRule):
-        return rule
+    return replace(rule, estimate=_step(space, graph, rule)) if isinstance(rule, ProbeRule) else rule
+
+
+def _step(space: Space, graph: PhysicalGraph, rule: ProbeRule) -> StepCost:
     edge, store = graph.edge(rule.edge), graph.store(rule.store)
     known, inside = space.estimator.mask(rule.known), space.estimator.mask(store.aliases)
     start = space.query.aliases.index(rule.start)
@@ -77,8 +127,7 @@ def _with_estimate(space: Space, graph: PhysicalGraph, rule: Rule) -> Rule:
     copies = space.copies(spread, known)
     work = space.work(start, known, inside, spread, ANYWHERE, incoming, shipped)
     cost = work + space.call_cost(start, known, inside)
-    step = StepCost(rule.start, store.aliases, edge.hop, incoming, copies, shipped, outgoing, cost)
-    return replace(rule, estimate=step)
+    return StepCost(rule.start, store.aliases, edge.hop, incoming, copies, shipped, outgoing, cost)
 
 
 def _store(space: Space, store: StoreNode) -> StoreCost:
@@ -105,10 +154,15 @@ def _adding(space: Space, graph: PhysicalGraph) -> Iterator[float]:
     before = {name: rule for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs}
     for rule in graph.rules:
         if isinstance(rule, StoreRule) and rule.edge in before:
-            store, start = graph.store(rule.store), space.query.aliases.index(before[rule.edge].start)
-            tuples = space.tuples(start, space.estimator.mask(store.aliases))
-            shipped = graph.edge(rule.edge).kind != LOCAL
-            yield store_cost(space.weights, tuples, 0.0, _copies(store), shipped)
+            yield _added(space, graph, rule, before[rule.edge].start)
+
+
+def _added(space: Space, graph: PhysicalGraph, rule: StoreRule, start: str) -> float:
+    """The work of adding matches that tuples of one input have found to an intermediate result."""
+    store = graph.store(rule.store)
+    tuples = space.tuples(space.query.aliases.index(start), space.estimator.mask(store.aliases))
+    shipped = graph.edge(rule.edge).kind != LOCAL
+    return store_cost(space.weights, tuples, 0.0, _copies(store), shipped)
 
 
 def _latency(space: Space, graph: PhysicalGraph) -> float:

@@ -31,7 +31,7 @@ from weft.plan.join_plan import (
 from weft.plan.routing import Equality
 from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep, Users
 from weft.plan.validate import validate
-from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan, store_identity
+from weft.plan.workload import Answer, Filling, SharedStore, Upkeep, Walk, WorkloadPlan, store_identity
 
 __all__ = ["CODEC", "Member", "PhysicalGraph", "Source", "StoreNode", "Visibility"]
 
@@ -102,6 +102,7 @@ class StoreNode:
 
     ``retention`` says per input how long after its tuple's time a partner can still come, None meaning for ever; a
     stored tuple is of use until the first of these times has passed (CLASH 6.2.1). ``on`` joins the store's inputs.
+    Of its users, those in ``filling`` are not answered from it yet: it is filled for a graph to come.
     """
 
     name: str
@@ -113,6 +114,7 @@ class StoreNode:
     users: Users = ()
     on: tuple[Expr, ...] = ()
     group: str = ""
+    filling: Users = ()
 
     @property
     def identity(self) -> str:
@@ -126,7 +128,8 @@ class PhysicalGraph:
 
     ``tracked`` says whether tuples carry query-sets. They may do without only if the graph has one query and never had
     another, and if that query takes every tuple of an input whose tuples it counts per key.
-    ``sweeps`` close the rows of queries with outer joins.
+    ``sweeps`` close the rows of queries with outer joins. ``later`` are the probes of a graph to come that will search
+    the stores which are filled for it: the stores are laid out for them already, but nothing runs them.
     """
 
     members: tuple[Member, ...]
@@ -137,6 +140,7 @@ class PhysicalGraph:
     cost: Cost | None = None
     tracked: bool = False
     sweeps: tuple[Sweep, ...] = ()
+    later: tuple[ProbeRule, ...] = ()
 
     def __post_init__(self) -> None:
         validate(self)
@@ -205,7 +209,7 @@ CODEC = Codec(
     (
         *LOGICAL,
         *(Layout, Store, ProbeOrder, Operator, StepCost, StoreCost, Cost, JoinPlan),
-        *(SharedStore, Walk, Upkeep, Answer, WorkloadPlan),
+        *(SharedStore, Walk, Upkeep, Answer, Filling, WorkloadPlan),
         *(Equality, Edge, StoreRule, ProbeRule, ResultRule, Sweep),
         *(Source, StoreNode, Visibility, Closing, Member, PhysicalGraph),
     )

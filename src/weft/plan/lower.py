@@ -51,11 +51,13 @@ def lower_workload(
     *,
     tracked: bool = False,
     ranked: Sequence[Expr] = (),
+    target: PhysicalGraph | None = None,
 ) -> PhysicalGraph:
     """The physical graph of a plan for many queries; members are numbered in their order if they are not given.
 
     ``tracked`` makes tuples carry query-sets even for one query, because there have been others, or will be. They also
     carry them where a query counts tuples that it does not want. Predicates are checked in the order of ``ranked``.
+    ``target`` is the graph to come, for which stores of the plan are filled: they are laid out for its probes.
     """
     given = {member.name: member for member in members or ()}
     found = [
@@ -67,7 +69,7 @@ def lower_workload(
     for store in lowering.intermediate:
         lowering.materialise(store)
     lowering.leave()
-    return lowering.graph()
+    return lowering.graph(target)
 
 
 @dataclass
@@ -94,7 +96,7 @@ class _Lowering:
         self.members = members
         self.tracked = tracked or len(members) > 1 or any(counts_unwanted(m.query) for m in members)
         self.queries = {member.name: member.query for member in members}
-        self.users = _users(plan)
+        self.users, self.answering = plan.users, plan.answering
         self.intermediate = [store for store in plan.stores if not store.is_input]
         self.names = _store_names(plan.stores)
         self.complete: dict[SharedStore, int] = {}
@@ -252,9 +254,10 @@ class _Lowering:
             self.rules[node.rule] = replace(rule, outputs=(*rule.outputs, name))
         return name
 
-    def graph(self) -> PhysicalGraph:
+    def graph(self, target: PhysicalGraph | None) -> PhysicalGraph:
         """The finished graph."""
-        nodes = tuple(self._node(store) for store in self.plan.stores)
+        later = tuple(self._later(target)) if target is not None else ()
+        nodes = tuple(self._node(store, later) for store in self.plan.stores)
         edges, rules = tuple(self.edges), tuple(self.rules)
         sweeps = tuple(
             Sweep(answer.name, tuple(self.names[store] for store in answer.homes))
@@ -262,18 +265,39 @@ class _Lowering:
             if answer.closing
         )
         return PhysicalGraph(
-            self.members, tuple(self.sources), nodes, edges, rules, self.plan.cost, self.tracked, sweeps
+            self.members,
+            tuple(self.sources),
+            nodes,
+            edges,
+            rules,
+            self.plan.cost,
+            self.tracked,
+            sweeps,
+            later,
         )
+
+    def _later(self, target: PhysicalGraph) -> Iterator[ProbeRule]:
+        """The probes of a graph to come that search the stores which are filled for it."""
+        names = {s.identity: self.names[s] for s in self.plan.stores if self._filled_for(s)}
+        for rule in target.rules:
+            if isinstance(rule, ProbeRule) and (identity := target.store(rule.store).identity) in names:
+                yield replace(
+                    rule, edge=f"later {rule.edge}", store=names[identity], outputs=(), estimate=None
+                )
+
+    def _filled_for(self, store: SharedStore) -> frozenset[str]:
+        """The queries that a store is filled for, and that are not answered from it yet."""
+        return self.users[store] - self.answering.get(store, frozenset())
 
     def _closed_from(self, store: SharedStore) -> dict[str, Closing]:
         """The queries that are closed from a store."""
         return {a.name: a.closing for a in self.plan.answers if a.closing and store in a.homes}
 
-    def _node(self, store: SharedStore) -> StoreNode:
+    def _node(self, store: SharedStore, later: tuple[ProbeRule, ...]) -> StoreNode:
         name, users = self.names[store], tuple(sorted(self.users[store]))
         queries = {user: self.queries[user] for user in users}
         kept = widest_retention(queries, self._closed_from(store), store.aliases)
-        indexes = indexes_of(self.rules, name)
+        indexes = indexes_of((*self.rules, *later), name)
         return StoreNode(
             name,
             store.aliases,
@@ -284,19 +308,12 @@ class _Lowering:
             users,
             store.on,
             store.group,
+            tuple(sorted(self._filled_for(store))),
         )
 
 
 def _placed(node: _Node) -> TuplePlace:
     return node.at or TuplePlace(0, None)
-
-
-def _users(plan: WorkloadPlan) -> dict[SharedStore, frozenset[str]]:
-    found: dict[SharedStore, set[str]] = {}
-    for answer in plan.answers:
-        for store in plan.stores_of(answer.name):
-            found.setdefault(store, set()).add(answer.name)
-    return {store: frozenset(users) for store, users in found.items()}
 
 
 def _store_names(stores: Iterable[SharedStore]) -> dict[SharedStore, str]:

@@ -37,7 +37,8 @@ def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Quer
     query = graph.member(name).query.renamed(authors)
     names = {alias: authors.get(alias, alias) for alias in graph.member(name).query.aliases}
     routes = _routes(graph, name)
-    stores = {node.name: _renamed(node, query, names) for node in graph.stores if name in node.users}
+    mine = [node for node in graph.stores if name in node.users and name not in node.filling]
+    stores = {node.name: _renamed(node, query, names) for node in mine}
     walks, upkeep = _walks(graph, name, routes, stores, names)
     closing, homes = _closing(graph, name, stores, names)
     walked = query.aliases if closing is None or closing.walked else ()
@@ -46,8 +47,10 @@ def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Quer
     ordering = graph.member(name).ordering
     member = Member(name, query, closing=closing, ordering=ordering and ordering.renamed(names))
     own = lower_workload(WorkloadPlan((answer,), tuple(kept)), [member])
-    mine = {_key(own, start, visits, {}): edge for edge, (start, visits) in _routes(own, name).items()}
-    edges = {edge: mine[_key(graph, names[start], visits, names)] for edge, (start, visits) in routes.items()}
+    own_edges = {_key(own, start, visits, {}): edge for edge, (start, visits) in _routes(own, name).items()}
+    edges = {
+        edge: own_edges[_key(graph, names[start], visits, names)] for edge, (start, visits) in routes.items()
+    }
     called = {(node.aliases, node.layout): node.name for node in own.stores}
     held = {shared: called[store.aliases, store.layout] for shared, store in stores.items()}
     return QueryPart(_checked_alike(own, graph, edges, names), names, edges, held)
@@ -84,15 +87,31 @@ def _closing(
 
 
 def _routes(graph: PhysicalGraph, name: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """For every probe of a query, by its edge: the input it starts from, and the stores visited up to this one."""
+    """For every probe of a query, by its edge: the input it starts from, and the stores visited up to this one.
+
+    Probes that only fill stores for a graph to come are left out.
+    """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     after: dict[str, tuple[str, ...]] = {}
+    answering = _answering(graph, name)
     for rule in graph.rules:
-        if isinstance(rule, ProbeRule) and name in rule.users:
+        if isinstance(rule, ProbeRule) and rule.edge in answering:
             visits = (*after.get(rule.edge, ()), rule.store)
             found[rule.edge] = (rule.start, visits)
             after |= dict.fromkeys(rule.outputs, visits)
     return found
+
+
+def _answering(graph: PhysicalGraph, name: str) -> frozenset[str]:
+    """The edges that a query's results depend on now: those to its results, and to stores it is answered from."""
+    filled = {node.name for node in graph.stores if name in node.filling}
+    found: set[str] = set()
+    for rule in reversed(graph.rules):  # a probe comes before what follows it
+        if name not in rule.users or (isinstance(rule, StoreRule) and rule.store in filled):
+            continue
+        if not isinstance(rule, ProbeRule) or found & set(rule.outputs):
+            found.add(rule.edge)
+    return frozenset(found)
 
 
 def _key(
@@ -128,11 +147,12 @@ def _walks(
 ) -> tuple[dict[str, Walk], dict[SharedStore, dict[str, Walk]]]:
     """The walks that answer the query, and those that keep its intermediate results, by input."""
     before = {out: r.edge for r in graph.rules if isinstance(r, ProbeRule) for out in r.outputs}
+    answering = _answering(graph, name)
     sources = {source.name: source.alias for source in graph.sources}
     answers: dict[str, Walk] = {}
     upkeep: dict[SharedStore, dict[str, Walk]] = {}
     for rule in graph.rules:
-        if isinstance(rule, ProbeRule) or name not in rule.users:
+        if isinstance(rule, ProbeRule) or rule.edge not in answering:
             continue
         last = before.get(rule.edge)
         start, visits = routes[last] if last else (sources[graph.edge(rule.edge).source], ())

@@ -108,10 +108,12 @@ def _check_nodes(graph: PhysicalGraph) -> None:
         users = {name: graph.member(name).query for name in store.users}
         if not users or any(joined_on(query, store.aliases) != store.on for query in users.values()):
             raise PlanError(f"store {store.name} does not hold what its queries join")
-        if store.indexes != indexes_of(graph.rules, store.name):
+        if store.indexes != indexes_of((*graph.rules, *graph.later), store.name):
             raise PlanError(f"store {store.name} is not indexed by what it is looked up by")
         if store.retention != widest_retention(users, _closed_from(graph, store.name), store.aliases):
             raise PlanError(f"store {store.name} does not keep its tuples for as long as they are of use")
+        if not set(store.filling) <= set(store.users):
+            raise PlanError(f"store {store.name} is filled for queries that will not use it")
         _check_counted(graph, store)
 
 
@@ -150,13 +152,17 @@ def _check_sweeps(graph: PhysicalGraph) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """What arrives over an edge, before its rule: the first input, the inputs joined, the place, and the queries."""
+    """What arrives over an edge, before its rule: the first input, the inputs joined, the place, and the queries.
+
+    ``whole`` are the queries for which nothing is missing: no store on the way is still being filled for them.
+    """
 
     start: str
     known: Names
     at: TuplePlace | None
     users: frozenset[str]
     node: str
+    whole: frozenset[str]
 
 
 class _Replay:
@@ -175,7 +181,7 @@ class _Replay:
 
     def _root(self, alias: str, name: str) -> _Point:
         readers = frozenset(n for n, query in self.queries.items() if alias in query.aliases)
-        return _Point(alias, (alias,), None, readers, name)
+        return _Point(alias, (alias,), None, readers, name, readers)
 
     def store(self, rule: StoreRule) -> None:
         """Check an edge that stores a tuple from its source, or a match of all the store's inputs."""
@@ -187,6 +193,8 @@ class _Replay:
             raise PlanError(f"store {store.name} is probed before {edge.name} adds to it")
         if rule.users != store.users or not frozenset(rule.users) <= point.users:
             raise PlanError(f"edge {edge.name} does not store for those who use {store.name}")
+        if not set(store.users) - set(store.filling) <= point.whole:
+            raise PlanError(f"store {store.name} is computed from stores that are still being filled")
         if point.at is None:
             way = entry_edge(store.layout)
             home = Home(edge.name, store.layout)
@@ -222,7 +230,8 @@ class _Replay:
         self._must_be(edge, way)
         self.probed.add(store.name)
         known = tuple(sorted((*rule.known, *store.aliases)))
-        after = _Point(point.start, known, way.at, users, store.name)
+        whole = (point.whole & users) - set(store.filling)
+        after = _Point(point.start, known, way.at, users, store.name, whole)
         self.points |= dict.fromkeys(rule.outputs, after)
 
     def _must_check(self, rule: ProbeRule, store: StoreNode) -> None:
@@ -258,6 +267,8 @@ class _Replay:
         complete = all(self.queries[name].aliases == point.known for name in rule.users)
         if rule.start != point.start or not complete or not frozenset(rule.users) <= point.users:
             raise PlanError(f"the last probe of {point.start} does not give the result")
+        if not frozenset(rule.users) <= point.whole:
+            raise PlanError(f"results of {point.start} are found in stores that are still being filled")
         at = point.at or TuplePlace(0, None)
         self._must_be(edge, EdgeChoice(LOCAL, at.hop, (None,), None, at))
         for name in rule.users:

@@ -19,7 +19,17 @@ from weft.logical.query import Query
 from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Cost, JoinPlan, Layout, Names, check_store, store_name
 
-__all__ = ["Answer", "SharedStore", "Upkeep", "Walk", "WorkloadPlan", "answer_of", "share", "store_identity"]
+__all__ = [
+    "Answer",
+    "Filling",
+    "SharedStore",
+    "Upkeep",
+    "Walk",
+    "WorkloadPlan",
+    "answer_of",
+    "share",
+    "store_identity",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +138,25 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Filling:
+    """A store that new tuples are added to for a plan to come, and the queries that will be answered from it then."""
+
+    store: SharedStore
+    users: Names
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadPlan:
-    """The answers to all queries, and the upkeep of the stores they visit; nothing is stored that no query needs."""
+    """The answers to all queries, and the upkeep of the stores they visit; nothing is stored that no query needs.
+
+    While one plan gives way to another, the stores that only the new one needs are ``filling``: they are kept up to
+    date, and no answer visits them yet.
+    """
 
     answers: tuple[Answer, ...]
     upkeep: tuple[Upkeep, ...] = ()
     cost: Cost | None = None
+    filling: tuple[Filling, ...] = ()
 
     def __post_init__(self) -> None:
         names = [answer.name for answer in self.answers]
@@ -141,8 +164,7 @@ class WorkloadPlan:
             raise PlanError(f"two queries of a plan have one name: {', '.join(sorted(names))}")
         if len({one.store for one in self.upkeep}) < len(self.upkeep):
             raise PlanError("a store is kept up to date twice")
-        needed = {store for answer in self.answers for store in self.stores_of(answer.name)}
-        if {store for store in needed if not store.is_input} != {one.store for one in self.upkeep}:
+        if {store for store in self.users if not store.is_input} != {one.store for one in self.upkeep}:
             raise PlanError("the intermediate results of a plan are not just those that its queries need")
 
     def answer(self, name: str) -> Answer:
@@ -158,8 +180,12 @@ class WorkloadPlan:
 
     def stores_of(self, name: str) -> frozenset[SharedStore]:
         """The stores that a query needs: those it visits, and those that these are computed from."""
+        return self._with_sources(self.answer(name).visited)
+
+    def _with_sources(self, stores: Iterable[SharedStore]) -> frozenset[SharedStore]:
+        """Some stores, and those that they are computed from."""
         found: set[SharedStore] = set()
-        waiting = list(self.answer(name).visited)
+        waiting = list(stores)
         while waiting:
             store = waiting.pop()
             if store not in found:
@@ -171,8 +197,35 @@ class WorkloadPlan:
     @property
     def stores(self) -> tuple[SharedStore, ...]:
         """All stores, inputs first."""
-        found = {store for answer in self.answers for store in self.stores_of(answer.name)}
-        return tuple(sorted(found, key=_place))
+        return tuple(sorted(self.users, key=_place))
+
+    @property
+    def answering(self) -> dict[SharedStore, frozenset[str]]:
+        """By store, the queries that are answered from it."""
+        found: dict[SharedStore, set[str]] = {}
+        for answer in self.answers:
+            for store in self.stores_of(answer.name):
+                found.setdefault(store, set()).add(answer.name)
+        return {store: frozenset(names) for store, names in found.items()}
+
+    @property
+    def users(self) -> dict[SharedStore, frozenset[str]]:
+        """By store, the queries that are answered from it, and those that it is filled for."""
+        found = self.answering
+        for one in self.filling:
+            for store in self._with_sources([one.store]):
+                found[store] = found.get(store, frozenset()) | set(one.users)
+        return found
+
+    def towards(self, target: WorkloadPlan) -> WorkloadPlan:
+        """The plan by which these queries go on being answered as now, while the stores of another plan are filled."""
+        now, then = self.answering, target.answering
+        wanted = ((store, then[store] - now.get(store, frozenset())) for store in target.stores)
+        filling = tuple(Filling(store, tuple(sorted(users))) for store, users in wanted if users)
+        known = {one.store for one in self.upkeep}
+        upkeep = (*self.upkeep, *(one for one in target.upkeep if one.store not in known))
+        needed = _needed([*now, *(one.store for one in filling)], upkeep)
+        return replace(self, upkeep=needed, filling=filling)
 
     def in_group(self, group: str) -> WorkloadPlan:
         """The plan with all its stores in one group."""
@@ -212,12 +265,17 @@ def _place(store: SharedStore) -> tuple[int, Names, str, str, str]:
 
 def _assembled(answers: Iterable[Answer], upkeep: Iterable[Upkeep]) -> WorkloadPlan:
     """A plan of answers and of the upkeep they need; if a store has two upkeeps, the first is taken."""
+    kept = tuple(answers)
+    return WorkloadPlan(kept, _needed((store for answer in kept for store in answer.visited), upkeep))
+
+
+def _needed(stores: Iterable[SharedStore], upkeep: Iterable[Upkeep]) -> tuple[Upkeep, ...]:
+    """The upkeep that some stores need; if a store has two upkeeps, the first is taken."""
     known: dict[SharedStore, Upkeep] = {}
     for one in upkeep:
         known.setdefault(one.store, one)
-    kept = tuple(answers)
     needed: dict[SharedStore, Upkeep] = {}
-    waiting = [store for answer in kept for store in answer.visited]
+    waiting = list(stores)
     while waiting:
         store = waiting.pop()
         if store.is_input or store in needed:
@@ -226,7 +284,7 @@ def _assembled(answers: Iterable[Answer], upkeep: Iterable[Upkeep]) -> WorkloadP
             raise PlanError(f"nothing computes store {store.name}")
         needed[store] = known[store]
         waiting += [visit for walk in known[store].walks for visit in walk.visits]
-    return WorkloadPlan(kept, tuple(needed[store] for store in sorted(needed, key=_place)))
+    return tuple(needed[store] for store in sorted(needed, key=_place))
 
 
 def answer_of(name: str, plan: JoinPlan) -> tuple[Answer, tuple[Upkeep, ...]]:

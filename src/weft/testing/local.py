@@ -60,11 +60,11 @@ class _Given(Decider):
     def next_queries(
         self,
         changes: Changes,  # noqa: ARG002
-        facts: StateFacts,  # noqa: ARG002
-    ) -> tuple[ActiveQueries, StateMigration] | None:
+        before: Manifest,  # noqa: ARG002
+    ) -> tuple[ActiveQueries, StateMigration, str] | None:
         """What was given since the last batch."""
         found, self.given = self.given, None
-        return found
+        return None if found is None else (*found, "")
 
 
 @dataclass(frozen=True, slots=True)

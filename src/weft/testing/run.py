@@ -18,7 +18,7 @@ import pyarrow as pa
 from weft.errors import CatalogError, ConfigError, QueryError, nearest
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import Schema
-from weft.running import run_config
+from weft.running import adapter_for, run_config
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.loop import Loop
@@ -62,7 +62,8 @@ class LocalRun:
         self._sinks: dict[str, MemorySink] = {}
         functions, planner = session._registered.functions, session._planner
         given = (session._settings, None, session.catalog, self._sources, functions, planner)
-        config = replace(run_config(*given), set_aside=self._set_aside)
+        adapter = adapter_for(session._settings, planner, foreground=True)  # a test gives the same every time
+        config = replace(run_config(*given), set_aside=self._set_aside, adapter=adapter)
         executor = LocalExecutor(config.partitions)
         self._loop = Loop(config, Checkpoint.in_memory(), executor, overlapping=False)
         self._loop.decider.clock = lambda: (_utc(self.now) - _EPOCH) // timedelta(microseconds=1)

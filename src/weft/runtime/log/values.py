@@ -135,7 +135,8 @@ class BatchPlan:
     is a `BatchOrder` as plain data, None if no query runs. ``changed`` says whether the graph is another than that of
     the batch before; then ``migration`` is the job to be run before the batch, if there is any: a `StateMigration` as
     plain data. ``inputs`` are the parts that it takes of each stream, and ``cursors`` say how far the streams are taken
-    once it has them. ``begun`` are the queries of which it is the first batch.
+    once it has them. ``begun`` are the queries of which it is the first batch. ``reason`` says why the graph is another
+    than that of the batch before, if data is the reason and not queries.
     """
 
     number: int
@@ -147,6 +148,7 @@ class BatchPlan:
     inputs: Inputs = field(default_factory=dict)
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     begun: tuple[str, ...] = ()
+    reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -173,7 +175,7 @@ class Blueprint:
 
     ``requests`` are by the names of the queries. ``stopped`` says why each query that ran before was stopped, and
     ``former`` has the fingerprint of each. ``fresh`` counts the changes of queries since all of them were last planned
-    together.
+    together. ``transition`` is the change of plan under way, a `Transition` as plain data, if there is one.
     """
 
     graph: str
@@ -182,6 +184,7 @@ class Blueprint:
     stopped: Mapping[str, str] = field(default_factory=dict)
     former: Mapping[str, str] = field(default_factory=dict)
     fresh: int = 0
+    transition: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:

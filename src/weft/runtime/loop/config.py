@@ -10,8 +10,9 @@ from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
+from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.driver import DEFAULT
-from weft.runtime.queries.active import Decide, ReplanTest, never
+from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore
 from weft.runtime.task.functions import PackedFunction
 
@@ -28,13 +29,13 @@ SetAside = Callable[[int, bytes, int, int], None]
 class RunConfig:
     """How queries run over streams.
 
-    ``decide`` plans the queries that are to run, and ``should_replan`` says when heavy values are a reason to plan them
-    again. ``describe`` describes a sink, and ``restore`` makes it again from the description. ``driver`` is the policy
-    that chooses the driver order. ``set_aside`` takes the bad records of each batch, and raises an error if there are
-    too many. ``state_limit`` bounds the bytes of a query's state, ``key_limit`` the results of one key,
-    ``result_limit`` the results of a query in one batch, ``batch_bytes`` the input of a batch, and ``portion_bytes``
-    what a task looks at together. ``spark`` is the Spark session, for sources that need it. ``streams``, ``sources``
-    and ``functions`` may gain entries while the queries run.
+    ``decide`` plans the queries that are to run, and ``adapter`` says when they go on by another plan. ``describe``
+    describes a sink, and ``restore`` makes it again from the description. ``driver`` is the policy that chooses the
+    driver order. ``set_aside`` takes the bad records of each batch, and raises an error if there are too many.
+    ``state_limit`` bounds the bytes of a query's state, ``key_limit`` the results of one key, ``result_limit`` the
+    results of a query in one batch, ``batch_bytes`` the input of a batch, and ``portion_bytes`` what a task looks at
+    together. ``spark`` is the Spark session, for sources that need it. ``streams``, ``sources`` and ``functions`` may
+    gain entries while the queries run.
     """
 
     streams: dict[str, Stream]
@@ -51,7 +52,7 @@ class RunConfig:
     portion_bytes: int = PORTION_BYTES
     result_limit: int | None = None
     functions: Mapping[str, PackedFunction] = field(default_factory=dict)
-    should_replan: ReplanTest = never
+    adapter: Adapter = field(default_factory=StaticPlan)
     spark: Any = None
 
     @property

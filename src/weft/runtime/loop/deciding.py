@@ -7,7 +7,6 @@ has ended; the end of the input takes effect in a batch of its own, after all in
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from weft.errors import StateError
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.loop.adapter import Situation
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver import driver_order, expected
 from weft.runtime.loop.migrated_manifest import facts_of
@@ -24,15 +24,12 @@ from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import History
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.queries.active import ActiveQueries, Samples, plan_again, plan_changes
+from weft.runtime.queries.active import ActiveQueries, Samples, plan_changes
 from weft.runtime.queries.changelog import Changelog, Changes
 from weft.runtime.queries.migration import StateMigration
-from weft.runtime.queries.visibility import StateFacts
 from weft.storage.storage import Memory
 
 __all__ = ["Decider"]
-
-_LOG = logging.getLogger("weft")
 
 
 class Decider:
@@ -87,10 +84,10 @@ class Decider:
         """Decide on the plan of the next batch over some input, with all changes of queries that wait."""
         self._check_open(before, inputs)
         number = before.number + 1
-        changes, migration = self.changelog.take(), None
-        found = self.next_queries(changes, facts_of(before))
+        changes, migration, reason = self.changelog.take(), None, ""
+        found = self.next_queries(changes, before)
         if found is not None:
-            self.active_queries, migration = found
+            self.active_queries, migration, reason = found
         if migration is not None or not self.blueprint:
             self.blueprint = self.log.write_blueprint(self.active_queries.to_blueprint())
             self._known = {**dict(list(self._known.items())[-1:]), self.blueprint: self.active_queries}
@@ -110,25 +107,24 @@ class Decider:
             changed=migration is not None,
             inputs=inputs,
             begun=tuple(sorted(name for name in changes.begin if name in self.active_queries.requests)),
+            reason=reason,
         )
 
     def next_queries(
-        self, changes: Changes, facts: StateFacts
-    ) -> tuple[ActiveQueries, StateMigration] | None:
-        """The queries and their plan after changes or for new heavy values, and the migration of state.
+        self, changes: Changes, before: Manifest
+    ) -> tuple[ActiveQueries, StateMigration, str] | None:
+        """The queries and their plan after changes, or because the data has changed, and the migration of state.
 
-        None if the queries and their plan stay as they are.
+        None if the queries and their plan stay as they are; a text says why if the data is the reason.
         """
+        facts = facts_of(before)
+        situation = Situation(self.active_queries, before, facts, self.history, self.samples)
         if changes:
-            return plan_changes(self.active_queries, changes, self.config.decide, facts, self.samples)
-        if not self._sees_heavy(facts.number):
-            return None
-        found = plan_again(self.active_queries, self.config.decide, facts, self.samples)
-        if found is not None:
-            _LOG.info(
-                "heavy keys have come or gone: what is stored is laid out anew before batch %d", facts.number
-            )
-        return found
+            found = plan_changes(self.active_queries, changes, self.config.decide, facts, self.samples)
+            self.config.adapter.queries_changed(situation)
+            return *found, ""
+        adopted = self.config.adapter.next_plan(situation)
+        return None if adopted is None else (adopted.active_queries, adopted.migration, adopted.reason)
 
     def _check_open(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> None:
         """Refuse input if a query has closed all of its rows because its input had ended."""
@@ -138,15 +134,6 @@ class Decider:
                 f"there is more input, but query {ended[0]} was told that it had ended, and has closed its rows",
                 hint="use a new checkpoint directory; run_available(end=False) leaves rows open for what comes",
             )
-
-    def _sees_heavy(self, number: int) -> bool:
-        """Whether heavy values that have come or gone are a reason to plan the queries afresh."""
-        program, last = self.active_queries.program, self.history.last
-        return (
-            program is not None
-            and last is not None
-            and self.config.should_replan(program.graph, last.heavy, number)
-        )
 
     def _now(self, before: Manifest) -> int:
         """The time of a batch, which tuples without event time get; never before that of an earlier batch."""

@@ -201,8 +201,9 @@ class Loop:
         """Run the job at a boundary, if there is one, and write the manifest that the batch begins with."""
         migration = StateMigration()
         if plan.migration is not None:
-            migration = StateMigration.from_dict(plan.migration)
+            migration, began = StateMigration.from_dict(plan.migration), time.perf_counter()
             self.past = self.tasks.run(plan, self.before, self.active_queries, boundary=True)
+            self.config.adapter.migrated(time.perf_counter() - began)
         old = self.decider.queries_of(self.before.blueprint).program
         manifest = migrated_manifest(self.before, old, self.active_queries.program, migration, self.past.runs)
         self.log.write_migrated(plan.number, manifest)
@@ -281,7 +282,7 @@ class Loop:
 
     def close(self) -> None:
         """End all tasks, and close the sources and the log."""
-        for part in (self.committer, self.executor, self.intake, self.log):
+        for part in (self.committer, self.executor, self.intake, self.log, self.config.adapter):
             try:
                 part.close()
             except Exception as error:

@@ -189,7 +189,10 @@ class ExecutableGraph(GraphIndex):
         names, found = store.aliases, set[Item]()
         if len(names) == 1:
             found.add((names[0], self.view.times[names[0]]))
-            found |= _items(self.source(names[0]).columns)
+        if (
+            len(names) == 1 or store.filling
+        ):  # what will be read of a result that is being filled is not known here
+            found |= {item for alias in names for item in _items(self.source(alias).columns)}
         found |= {(alias, seq_name(alias)) for alias in names if counts(self.view, alias) is not None}
         for rule in self._probing.get(store.name, ()):
             access = self._accessed(rule)

@@ -40,7 +40,7 @@ class GraphIndex:
         self.order: tuple[Rule, ...] = graph.rules
         self.rules: Mapping[str, Rule] = {rule.edge: rule for rule in self.order}
         self._nodes = {store.name: store for store in graph.stores}
-        self._probing = _by_store(self.order)
+        self._probing = _by_store((*self.order, *graph.later))
         self._views: dict[Users, View] = {}
         self._watched: dict[str, tuple[Column, ...]] = {}
         self.view = self.view_of(tuple(self.members))

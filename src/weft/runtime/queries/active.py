@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from weft.errors import WeftError
 from weft.plan.graph import CODEC, PhysicalGraph
-from weft.plan.join_plan import Layout, Names
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Blueprint
@@ -20,18 +19,15 @@ from weft.runtime.program.executable import ExecutableGraph, program_of
 from weft.runtime.queries.changelog import Changes
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.transition import Transition
 from weft.runtime.queries.visibility import StateFacts
-from weft.stats.skew import HeavyShares
 
 __all__ = [
     "ActiveQueries",
     "Decide",
     "Decision",
-    "ReplanTest",
     "Samples",
     "find_refused",
-    "never",
-    "plan_again",
     "plan_changes",
 ]
 
@@ -43,7 +39,8 @@ class ActiveQueries:
     """The queries that run, with the plan and the executable graph that they run by, which are None if there are none.
 
     ``stopped`` says why each query that ran before was stopped, and ``former`` has the fingerprint of each. ``fresh``
-    counts the changes of queries since all of them were last planned together.
+    counts the changes of queries since all of them were last planned together. ``transition`` is the change of plan
+    for which stores are being filled; None if there is none.
     """
 
     requests: Mapping[str, QueryRequest] = field(default_factory=dict)
@@ -52,13 +49,15 @@ class ActiveQueries:
     stopped: Mapping[str, str] = field(default_factory=dict)
     fresh: int = 0
     former: Mapping[str, str] = field(default_factory=dict)
+    transition: Transition | None = None
 
     def to_blueprint(self) -> Blueprint:
         """The blueprint that the log keeps of them."""
         graph = self.program.graph.to_json() if self.program else ""
         plan = CODEC.dumps(self.plan) if self.plan else ""
         requests = {name: one.to_dict() for name, one in sorted(self.requests.items())}
-        return Blueprint(graph, plan, requests, dict(self.stopped), dict(self.former), self.fresh)
+        transition = self.transition.to_dict() if self.transition else None
+        return Blueprint(graph, plan, requests, dict(self.stopped), dict(self.former), self.fresh, transition)
 
     @classmethod
     def from_blueprint(cls, blueprint: Blueprint) -> ActiveQueries:
@@ -66,7 +65,9 @@ class ActiveQueries:
         requests = {name: QueryRequest.from_dict(one) for name, one in blueprint.requests.items()}
         plan = CODEC.loads(blueprint.plan) if blueprint.plan else None
         program = program_of(blueprint.graph) if blueprint.graph else None
-        return cls(requests, plan, program, blueprint.stopped, blueprint.fresh, blueprint.former)
+        transition = Transition.from_dict(blueprint.transition) if blueprint.transition else None
+        known = (blueprint.stopped, blueprint.fresh, blueprint.former, transition)
+        return cls(requests, plan, program, *known)
 
     @classmethod
     def read(cls, checkpoint: Checkpoint, blueprint: str) -> ActiveQueries:
@@ -95,14 +96,6 @@ class Samples:
 # Plans queries, given those that run, those that are to run, what is known of the state, and a sample of query-sets, if
 # there is one. If the last argument is true, all of them are planned afresh; else a change may keep most of the plan.
 Decide = Callable[[ActiveQueries, Mapping[str, QueryRequest], StateFacts, Samples | None, bool], Decision]
-
-# Whether the heavy values known before a batch, whose number is given, are a reason to plan all queries afresh.
-ReplanTest = Callable[[PhysicalGraph, HeavyShares, int], bool]
-
-
-def never(graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:  # noqa: ARG001
-    """A `ReplanTest` by which queries are never planned afresh."""
-    return False
 
 
 def plan_changes(
@@ -151,31 +144,6 @@ def plan_changes(
         return ActiveQueries(stopped=gone, former=former), StateMigration()
     program = ExecutableGraph(decision.graph)
     return ActiveQueries(wanted, decision.plan, program, gone, decision.fresh, former), decision.migration
-
-
-def plan_again(
-    active_queries: ActiveQueries, decide: Decide, facts: StateFacts, samples: Samples | None
-) -> tuple[ActiveQueries, StateMigration] | None:
-    """Plan the queries that run afresh, because heavy values have come or gone.
-
-    None if the new plan scatters the same heavy values as the current one: no other difference is worth a migration of
-    all state. If planning fails, that is logged, and the queries go on by the plan they have.
-    """
-    try:
-        decision = decide(active_queries, active_queries.requests, facts, samples, True)
-    except Exception as error:
-        _LOG.warning("the queries cannot be planned again, and go on as they are: %s", _reason(error))
-        return None
-    if active_queries.plan is not None and _heavy(decision.plan) == _heavy(active_queries.plan):
-        return None
-    found = replace(
-        active_queries, plan=decision.plan, program=ExecutableGraph(decision.graph), fresh=decision.fresh
-    )
-    return found, decision.migration
-
-
-def _heavy(plan: WorkloadPlan) -> set[tuple[Names, Layout]]:
-    return {(store.aliases, store.layout) for store in plan.stores if store.layout.heavy}
 
 
 def find_refused(

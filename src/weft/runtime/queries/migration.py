@@ -1,7 +1,8 @@
 """How the stored state becomes that of a new graph.
 
 Guarantees: pure. A store keeps its runs if all queries that use it used it before, or are new and can tell which of the
-stored tuples are for them. Any other store is filled from the stores that its queries had: the job at the boundary
+stored tuples are for them; queries that it is being filled for (`StoreNode.filling`) wait until what it lacks is of no
+use any more. Any other store is filled from the stores that its queries had: the job at the boundary
 reads these (`StoreScan`), the tuples of each query from one store, and runs them through the new graph as one batch,
 before which nothing is stored. So a store may hold a tuple more than once, each time for other queries; a query that
 comes later sees only the first of them. A store that no query uses is dropped.
@@ -66,13 +67,20 @@ class StateMigration:
 
 
 def migration_between(
-    old: ExecutableGraph | None, new: ExecutableGraph, backfill: Iterable[str] = ()
+    old: ExecutableGraph | None,
+    new: ExecutableGraph,
+    backfill: Iterable[str] = (),
+    *,
+    filled: bool = False,
 ) -> StateMigration:
-    """The migration from an old graph to a new one; without an old graph, there is nothing to do."""
+    """The migration from an old graph to a new one; without an old graph, there is nothing to do.
+
+    ``filled`` says that the stores which were being filled in the old graph have all that is of use by now.
+    """
     if old is None:
         return StateMigration()
     had = {store.identity: store for store in old.stores.values()}
-    fills = [store for store in new.stores.values() if not _stays(old, store, had)]
+    fills = [store for store in new.stores.values() if not _stays(old, store, had, filled)]
     wanted = _wanted(new, fills, tuple(backfill))
     reads: dict[tuple[str, str], list[str]] = {}
     for alias, users in sorted(wanted.items()):
@@ -89,18 +97,21 @@ def migration_between(
     return StateMigration(marked, tuple(sorted(store.identity for store in fills)), tuple(sorted(backfill)))
 
 
-def _stays(old: ExecutableGraph, store: StorePlan, had: Mapping[str, StorePlan]) -> bool:
+def _stays(old: ExecutableGraph, store: StorePlan, had: Mapping[str, StorePlan], filled: bool) -> bool:
     """Whether a store of the new graph can keep its runs, because they have what all of its users need.
 
     For queries that have just begun, this is so in the store of an input, where they can tell which tuples are theirs.
     """
+    answered = set(store.node.users) - set(store.node.filling)
     before = had.get(store.identity)
     if before is None:
-        return False
-    strangers = set(store.node.users) - set(before.node.users)
+        return not answered
+    strangers = answered - (set(before.node.users) - (set() if filled else set(before.node.filling)))
     if len(store.node.aliases) == 1:
         return not strangers & set(old.members)
-    return not strangers and set(store.columns) - set(store.sets) <= set(before.columns)
+    return not strangers and (
+        bool(store.node.filling) or set(store.columns) - set(store.sets) <= set(before.columns)
+    )
 
 
 def _wanted(new: ExecutableGraph, fills: Sequence[StorePlan], backfill: Users) -> dict[str, set[str]]:
@@ -120,7 +131,7 @@ def _kept_for(old: ExecutableGraph, new: ExecutableGraph, alias: str, name: str)
     stores = stores_of(old, alias)
     if name in old.members:
         homes = {home for sweep in old.graph.sweeps if sweep.query == name for home in sweep.homes}
-        mine = [store for store in stores if name in store.node.users]
+        mine = [store for store in stores if name in set(store.node.users) - set(store.node.filling)]
         mine.sort(
             key=lambda store: store.name not in homes
         )  # a store that rows are closed from keeps tuples longer
@@ -174,11 +185,14 @@ def kept_after(
 
 
 def _copied(store: StorePlan, migration: StateMigration, facts: StateFacts) -> dict[str, int]:
-    """The users of an input's store whose tuples in it are copies, and the batch before which they are."""
+    """The users of an input's store whose tuples in it are copies, or not all there, and the batch before which."""
     found: dict[str, int] = {}
     reads = {name: r for r in migration.reads if r.alias == store.node.aliases[0] for name in r.users}
     for name in store.node.users:
         source, until = store.identity, 0
+        if name in store.node.filling:
+            found[COPIES + name] = facts.kept.get(source, {}).get(COPIES + name, facts.number)
+            continue
         if store.identity in migration.fills and name in reads:
             source, until = reads[name].store, facts.number if reads[name].copies else 0
         until = max(until, facts.kept.get(source, {}).get(COPIES + name, 0))

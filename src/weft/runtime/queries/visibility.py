@@ -31,7 +31,8 @@ NULLS = "$nulls"
 # If the store was filled from others, FOUND is the batch since which these kept such tuples: earlier ones are lost.
 FOUND = "$found"
 
-# COPIES, followed by the name of a query, is the batch before which the tuples that the store has for it are copies.
+# COPIES, followed by the name of a query, is the batch before which the tuples that the store has for it are copies, or
+# are not all there because the store was not filled for it yet.
 COPIES = "$copies "
 
 

@@ -1,0 +1,288 @@
+"""The plan follows the data: at the end of an epoch a better plan is looked for, and taken if it pays (design, D12).
+
+Guarantees: what is decided depends on what batches measured and on the plans that were found; a plan in preparation is
+lost with the process, and nobody misses it. Every change, and why it was made, is in ``changes``. A change is decided
+between two batches and takes effect with the next one; while stores are filled side by side no other change begins.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from weft.adapting.adopting import (
+    adopted,
+    filled,
+    horizon_of,
+    scattered_values,
+    side_by_side,
+    what_changes,
+)
+from weft.adapting.background import PlanFinder
+from weft.adapting.proposal import Proposal, Snapshot
+from weft.adapting.work import drift, work_per_row, work_rate
+from weft.optimizer.adaptation import (
+    AT_ONCE,
+    SIDE_BY_SIDE,
+    Adaptation,
+    Hysteresis,
+    Prospect,
+    Verdict,
+    is_alike,
+    judge,
+)
+from weft.optimizer.replanning import HeavyValueWatch
+from weft.optimizer.space import Options
+from weft.runtime.loop.adapter import Adopted, Situation
+from weft.runtime.observe.plan_changes import PlanChange
+from weft.runtime.queries.active import Decision
+from weft.runtime.queries.transition import Transition, is_filled
+from weft.stats.statistics import Statistics
+
+__all__ = ["AdaptivePlan"]
+
+_LOG = logging.getLogger("weft")
+
+DRIFT = 0.2  # rates and selectivities that differ by less than this part are no reason to plan again
+SHARE = 0.05  # the part of the time that the search for plans may take, unless there is a reason to hurry
+SPEED = 100e6  # bytes that are laid out anew in a second, until that is measured
+SETUP = 0.02  # seconds that a migration takes, however little is stored
+KEPT = 200  # so many changes are remembered
+
+# Why a plan is looked for.
+EPOCH, QUERIES, HEAVY = (
+    "the data has changed",
+    "queries have begun or stopped",
+    "heavy keys have come or gone",
+)
+
+
+@dataclass
+class _Pending:
+    """A change whose effect is still to be observed: its place in the history, and the work per row before it."""
+
+    place: int
+    before: float
+    batch: int
+
+
+class AdaptivePlan:
+    """Decides when and how the queries of a session go on by another plan (`weft.runtime.loop.adapter.Adapter`)."""
+
+    def __init__(
+        self,
+        finder: PlanFinder,
+        statistics: Callable[[], Statistics],
+        options: Options,
+        method: str,
+        adaptation: Adaptation,
+        *,
+        always: bool = False,
+    ) -> None:
+        self.changes: tuple[PlanChange, ...] = ()
+        self._finder, self._statistics = finder, statistics
+        self._options = replace(
+            options, planning_seconds=options.planning_seconds or adaptation.planning_seconds
+        )
+        self._method, self._adaptation, self._always = method, adaptation, always
+        self.heavy = HeavyValueWatch()
+        self._hysteresis = Hysteresis()
+        self._epoch = (0, time.monotonic())  # the first batch of the epoch, and when it began
+        self._planned_for: Statistics | None = None
+        self._rested = 0.0  # when the next search may begin
+        self._cause = ""
+        self._speed = SPEED
+        self._bytes = 0
+        self._pending: _Pending | None = None
+
+    def close(self) -> None:
+        """End the search for a better plan."""
+        self._finder.close()
+
+    # What the loop tells
+
+    def migrated(self, seconds: float) -> None:
+        """Learn how fast stores are laid out anew."""
+        if self._bytes:
+            self._speed = 0.5 * self._speed + 0.5 * self._bytes / max(seconds - SETUP, 1e-3)
+            self._bytes = 0
+
+    def queries_changed(self, situation: Situation) -> None:
+        """Look for the best plan of all queries, now that new ones have begun by the quick one."""
+        if situation.active_queries.transition is not None:
+            what = "stores that were being filled are dropped"
+            self._note(PlanChange(situation.facts.number, "given up", QUERIES, what))
+        self._cause, self._pending = QUERIES, None
+        self._finder.take()  # a plan for the queries that ran before is of no use
+
+    def next_plan(self, situation: Situation) -> Adopted | None:
+        """The plan by which queries go on with the next batch; None if that is the one they have."""
+        active = situation.active_queries
+        if active.program is None or active.plan is None:
+            return None
+        if active.transition is not None:
+            return self._end_transition(situation, active.transition)
+        found = self._proposed(situation)
+        if found is None:
+            self._look(situation)
+            found = self._proposed(situation)  # where it is found in this thread
+        return found
+
+    # Looking for a better plan
+
+    def _look(self, situation: Situation) -> None:
+        """Ask for a plan if an epoch has ended, or if there is a reason not to wait for that."""
+        number, last = situation.facts.number, situation.history.last
+        program, plan = situation.active_queries.program, situation.active_queries.plan
+        if program is None or plan is None or last is None or self._finder.is_busy:
+            return
+        cause = self._cause
+        if self.heavy.should_replan(program.graph, last.heavy, number):
+            cause = HEAVY
+        if not cause and not self._epoch_is_over(number):
+            return
+        if self._epoch_is_over(number):
+            self._observe(situation)
+            self._epoch = (number, time.monotonic())
+        if not cause and time.monotonic() < self._rested and not self._always:
+            return
+        statistics = self._statistics()
+        known = self._planned_for
+        settled = known is not None and drift(known, statistics) < DRIFT and not self._hysteresis.better
+        if not cause and settled and not self._always:
+            self._hysteresis.stays()
+            return
+        self._planned_for, self._cause = statistics, ""
+        requests = situation.active_queries.requests
+        given = (plan, requests, statistics, self._options, self._method, situation.samples)
+        self._finder.ask(Snapshot(*given, cause or EPOCH))
+
+    def _epoch_is_over(self, number: int) -> bool:
+        first, began = self._epoch
+        adaptation = self._adaptation
+        enough = number - first >= adaptation.epoch_batches
+        return enough and time.monotonic() - began >= adaptation.epoch_seconds
+
+    # Judging it
+
+    def _proposed(self, situation: Situation) -> Adopted | None:
+        proposal, running = self._finder.take(), situation.active_queries.plan
+        if proposal is None or running is None:
+            return None
+        self._rested = time.monotonic() + proposal.seconds / SHARE
+        if not is_alike(running, proposal.running):
+            return None  # queries have changed since
+        if is_alike(proposal.plan, running):
+            self._hysteresis.stays()
+            return None
+        if proposal.cause == HEAVY:
+            if scattered_values(proposal.plan) == scattered_values(running):
+                return None
+            return self._change(situation, proposal, Verdict(None, "values are spread anew"), forced=True)
+        return self._change(situation, proposal, None, forced=self._always)
+
+    def _change(
+        self, situation: Situation, proposal: Proposal, verdict: Verdict | None, *, forced: bool
+    ) -> Adopted | None:
+        decision = adopted(situation, proposal.plan, proposal.ranks)
+        sources = {read.store for read in decision.migration.reads}
+        size = sum(situation.before.bytes_of(store) for store in sources)
+        needed = decision.migration.is_needed
+        horizon = self._adaptation.horizon
+        extra = None if proposal.beside is None else proposal.beside / proposal.cost_now - 1
+        prospect = Prospect(
+            proposal.gain,
+            work_rate(situation.history),
+            horizon.total_seconds() if horizon else horizon_of(proposal.plan, self._statistics().horizon),
+            size / self._speed + SETUP if needed else None,
+            extra if needed else None,
+        )
+        found = judge(prospect, self._adaptation, always=forced)
+        if found.way is None:
+            self._hysteresis.stays()
+            _LOG.debug("the plan stays: %s", found.reason)
+            return None
+        if not forced and not self._hysteresis.allows():
+            return None
+        reason = found.reason if verdict is None else verdict.reason
+        return self._adopt(situation, proposal, decision, Verdict(found.way, reason), prospect, size)
+
+    def _adopt(
+        self,
+        situation: Situation,
+        proposal: Proposal,
+        decision: Decision,
+        verdict: Verdict,
+        prospect: Prospect,
+        size: int,
+    ) -> Adopted:
+        active, number = situation.active_queries, situation.facts.number
+        what = what_changes(proposal.running, proposal.plan)
+        pause = prospect.pause or 0.0
+        change = PlanChange(
+            number, verdict.way or AT_ONCE, proposal.cause, verdict.reason, what, prospect.gain, pause, size
+        )
+        transition = None
+        if verdict.way == SIDE_BY_SIDE:
+            decision = side_by_side(situation, decision)
+            transition = Transition.beginning(proposal.plan, situation.facts)
+            change = replace(change, seconds=0.0, bytes=0)
+        else:
+            self._pending = _Pending(len(self.changes), work_per_row(situation.history), number)
+            self._bytes = size if prospect.pause is not None else 0
+        if active.plan is not None:
+            self._hysteresis.changed(replace(active.plan, filling=()), proposal.plan)
+        self._note(change)
+        return _going_on(situation, decision, str(change), transition)
+
+    def _end_transition(self, situation: Situation, transition: Transition) -> Adopted | None:
+        program = situation.active_queries.program
+        if program is None or not is_filled(transition, program.graph, situation.facts):
+            return None
+        number = situation.facts.number
+        reason = f"what was stored before batch {transition.number} is of no use any more"
+        self._pending = _Pending(len(self.changes), work_per_row(situation.history), number)
+        change = PlanChange(number, "filled", "the new stores have all they need", reason)
+        self._note(change)
+        return _going_on(situation, filled(situation, transition), str(change), None)
+
+    # What became of it
+
+    def _observe(self, situation: Situation) -> None:
+        """Fill in what the last change has brought, once an epoch has passed since."""
+        pending, self._pending = self._pending, None
+        if pending is None or not math.isfinite(pending.before) or pending.before <= 0:
+            return
+        after = work_per_row(situation.history, since=pending.batch + 1)
+        if not math.isfinite(after):
+            return
+        place = pending.place - max(0, pending.place + 1 - len(self.changes))
+        change = replace(self.changes[place], observed=1 - after / pending.before)
+        self.changes = (*self.changes[:place], change, *self.changes[place + 1 :])
+        _LOG.info(
+            "after the change of plan before batch %d: %+.0f%% work saved per row",
+            change.batch,
+            100 * (1 - after / pending.before),
+        )
+
+    def _note(self, change: PlanChange) -> None:
+        self.changes = (*self.changes[-KEPT:], change)
+        _LOG.info("the plan changes: %s", change)
+
+
+def _going_on(
+    situation: Situation, decision: Decision, reason: str, transition: Transition | None
+) -> Adopted:
+    from weft.runtime.program.executable import ExecutableGraph
+
+    active = replace(
+        situation.active_queries,
+        plan=decision.plan,
+        program=ExecutableGraph(decision.graph),
+        fresh=decision.fresh,
+        transition=transition,
+    )
+    return Adopted(active, decision.migration, reason)

@@ -1,0 +1,75 @@
+"""How the loop asks whether running queries go on by another plan, though none of them begins or stops.
+
+Guarantees: the loop asks before each batch, in one thread, and follows what it is told; it does not decide itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from weft.runtime.log.values import Manifest
+from weft.runtime.observe.plan_changes import PlanChange
+from weft.runtime.observe.progress import History
+from weft.runtime.queries.active import ActiveQueries, Samples
+from weft.runtime.queries.migration import StateMigration
+from weft.runtime.queries.visibility import StateFacts
+
+__all__ = ["Adapter", "Adopted", "Situation", "StaticPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is known between two batches: the queries that run, what the last batch left, and what batches measured."""
+
+    active_queries: ActiveQueries
+    before: Manifest
+    facts: StateFacts
+    history: History
+    samples: Samples | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The queries with their new plan, how their state is migrated, and why."""
+
+    active_queries: ActiveQueries
+    migration: StateMigration
+    reason: str
+
+
+class Adapter(Protocol):
+    """Decides when queries go on by another plan; ``changes`` are those that it decided on, the last ones."""
+
+    changes: tuple[PlanChange, ...]
+
+    def next_plan(self, situation: Situation) -> Adopted | None:
+        """The plan by which queries go on with the next batch; None if that is the one they have."""
+
+    def queries_changed(self, situation: Situation) -> None:
+        """Queries begin or stop with the next batch; ``situation`` is that before the change."""
+
+    def migrated(self, seconds: float) -> None:
+        """Laying out stores anew before the batch under way has taken so many seconds."""
+
+    def close(self) -> None:
+        """End what is under way in the background."""
+
+
+class StaticPlan:
+    """An adapter by which plans never change."""
+
+    changes: tuple[PlanChange, ...] = ()
+
+    def next_plan(self, situation: Situation) -> Adopted | None:  # noqa: ARG002
+        """No other plan."""
+        return None
+
+    def queries_changed(self, situation: Situation) -> None:
+        """Nothing depends on it."""
+
+    def migrated(self, seconds: float) -> None:
+        """Nothing depends on it."""
+
+    def close(self) -> None:
+        """There is nothing to end."""

@@ -1,0 +1,97 @@
+"""What can be seen of a session: its plans, what is expected of them, and what its batches did and measured.
+
+Guarantees: looking changes nothing. All of it can be asked before the start, while the session runs, and afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from weft.errors import ConfigError, QueryError
+from weft.logical.query import Query
+from weft.optimizer.single.strategies import costs_of
+from weft.plan.explain import compare
+from weft.plan.graph import PhysicalGraph
+from weft.planned import PlannedQuery, explain_queries
+from weft.planning import Planner
+from weft.planning_time import deadline_of
+from weft.query_graphs import QueryGraphs
+from weft.registered import Registered
+from weft.runtime.observe.plan_changes import PlanChange, history_text
+from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
+from weft.settings import Settings
+from weft.stats.statistics import Statistics
+from weft.validation import check
+
+if TYPE_CHECKING:  # only running needs kernels
+    from weft.runtime.loop.handle import Running
+    from weft.runtime.observe.metrics import BatchMetrics
+
+__all__ = ["SessionViews"]
+
+
+class SessionViews:
+    """The part of a session that shows what it does; ``_last_run`` is what runs, or ran last."""
+
+    statistics: Statistics
+    _settings: Settings
+    _planner: Planner
+    _registered: Registered
+    _graphs: QueryGraphs
+    _last_run: Running | None
+
+    def query_progress(self, name: str) -> QueryProgress:
+        """How a query is getting on."""
+        if self._last_run is None:
+            return QueryProgress(name, "planned")
+        loop = self._last_run.loop
+        return progress_of(name, loop.active_queries, loop.history, loop.state_of)
+
+    @property
+    def progress(self) -> Mapping[str, list[BatchMetrics]]:
+        """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
+        if self._last_run is None:
+            raise ConfigError("the session has not run yet", hint="start() it first")
+        return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
+
+    @property
+    def unfinished(self) -> Mapping[str, tuple[str, ...]]:
+        """What the streams have that cannot be read yet, such as files that are still being written, and why."""
+        return self._last_run.loop.intake.unfinished() if self._last_run else {}
+
+    def measured(self) -> Statistics:
+        """The statistics given, with what the queries measured since they began; queries are planned by it."""
+        return self._graphs.measured(self.statistics)
+
+    @property
+    def plan_history(self) -> tuple[PlanChange, ...]:
+        """Every change of the plan because the data changed: when, why, what it promised and what it brought."""
+        return self._last_run.loop.config.adapter.changes if self._last_run is not None else ()
+
+    @property
+    def queries(self) -> tuple[PlannedQuery, ...]:
+        """All planned queries, oldest first."""
+        return tuple(self._registered.queries.values())
+
+    def explain(self) -> str:
+        """The plans of all queries: what is expected of every step and, once it has run, what was observed.
+
+        Before the start, this is what the queries with a sink will run by, all together.
+        """
+        plans = explain_queries(self.queries, self.shared_graph, self._graphs.observed_batches())
+        return "\n".join(text for text in (plans, history_text(self.plan_history)) if text)
+
+    @property
+    def shared_graph(self) -> PhysicalGraph | None:
+        """The graph that all queries with a sink run by together, or will run by; None: there are none."""
+        return self._graphs.shared_graph(self._planner)
+
+    def graph_of(self, name: str) -> PhysicalGraph:
+        """The graph that answers a query, under its author's names, with what is expected of every step."""
+        return self._graphs.graph_of(name, self._planner, self.statistics, self._settings.options)
+
+    def compare(self, query: Query) -> str:
+        """What every strategy would make of a query, the cheapest first."""
+        check(query, Query, QueryError, "a query to compare", "session.parse gives one of a text")
+        return compare(costs_of(query, self.statistics, self._settings.options, deadline_of))
