@@ -73,7 +73,7 @@ def build(
         raise StateError(f"a bucket cannot hold {batch.num_rows} rows", hint="make batches smaller")
     batch = _plain(batch)
     if layout is None:
-        return assemble(batch, None, indexes, event_time)
+        return assemble(batch, (), indexes, event_time)
     times = None if event_time is None else event_times(batch, event_time)
     words = words_of(batch, layout)
     found = sort_rows(layout, words, times)
@@ -81,23 +81,23 @@ def build(
     if words.valid is not None:
         rows = np.concatenate([rows, np.flatnonzero(~words.valid).astype(np.int32)])
     batch, index = lay_out(batch, layout, words, found, rows)
-    return assemble(batch, index, indexes, event_time)
+    return assemble(batch, (index,), (layout, *indexes), event_time)
 
 
 def assemble(
     batch: pa.RecordBatch,
-    layout: Index | None,
-    others: Sequence[Order],
+    known: Sequence[Index],
+    orders: Sequence[Order],
     event_time: str | None,
 ) -> Bucket:
-    """A bucket of rows that are laid out already."""
+    """A bucket of rows that are laid out already; of its orders, those that have no index yet get one."""
     times = None if event_time is None else event_times(batch, event_time)
-    found = [] if layout is None else [layout]
-    for order in others:
-        if not any(index.order == order for index in found):
+    found = {index.order: index for index in known}
+    for order in orders:
+        if order not in found:
             words = words_of(batch, order)
-            found.append(make_index(order, words, sort_rows(order, words, times), layout=False))
-    return finish(batch, tuple(found), event_time)
+            found[order] = make_index(order, words, sort_rows(order, words, times), layout=False)
+    return finish(batch, tuple(found[order] for order in dict.fromkeys(orders)), event_time)
 
 
 def finish(batch: pa.RecordBatch, indexes: tuple[Index, ...], event_time: str | None) -> Bucket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ from tests.unit.plan.workloads import query
 from tests.unit.runtime.joins import SECOND, times
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
 from weft.bucket.bucket import Bucket
+from weft.bucket.index import by_hash, by_value
+from weft.bucket.merge import merge
 from weft.kernels.query_sets.query_set import bits_of, sets_of
 from weft.plan.graph import Member, Visibility
 from weft.plan.lower import lower_workload
@@ -54,6 +57,18 @@ def test_a_run_that_is_as_it_should_be_is_the_same_object() -> None:
     """Its file stays, and nothing is computed."""
     one = run((1, 0))
     assert upgrade_run(OLD, STORE, one, 1) is one
+
+
+def test_columns_and_indexes_in_another_sequence_are_put_in_that_of_the_plan() -> None:
+    """Another graph may name the same ones in another sequence; runs of both are merged one day."""
+    first, second = by_hash("v.vid"), by_value("v.x")
+    other = replace(STORE, orders=(first, second))
+    one = make_run(other, run((1, 0), (2, 1)).batch, 1)
+    mixed = Bucket(one.batch.select(one.batch.schema.names[::-1]), one.indexes, one.event_time, one.bounds)
+    found = upgrade_run(OLD, replace(other, orders=(first, second)), mixed, 1)
+    assert found.batch.schema.names == one.batch.schema.names
+    turned = Bucket(one.batch, one.indexes[::-1], one.event_time, one.bounds)
+    assert merge([one, upgrade_run(OLD, other, turned, 1)]).orders == (first, second)
 
 
 def test_a_newcomer_is_in_the_sets_of_what_its_filter_lets_pass() -> None:

@@ -46,22 +46,25 @@ def upgrade_run(program: ExecutableGraph, plan: StorePlan, run: Bucket, written:
     no change is returned as it is.
     """
     newcomers = _newcomers(program, plan.node.users, written)
-    names = set(run.batch.schema.names)
-    wanted = {*plan.columns, *(key_name(expr) for expr in plan.computed)}
-    if (
-        names == wanted
-        and not newcomers
-        and run.layout == _layout(plan)
-        and set(run.orders) == set(plan.orders)
-    ):
-        return run
+    wanted = [*plan.columns, *(key_name(expr) for expr in plan.computed)]
+    has_all = set(run.batch.schema.names) == set(wanted) and set(run.orders) == set(plan.orders)
+    if has_all and not newcomers and run.layout == _layout(plan):
+        return _in_sequence(plan, run, wanted)
     batch = _with_columns(program, plan, run.batch)
     if plan.sets:
         sets = _old_sets(program, run.batch, newcomers)
         if len(plan.node.aliases) == 1:
             _add_newcomers(sets, newcomers, plan.node.aliases[0], plan.clock, batch)
         batch = _with_sets(batch, sets)
-    return _arranged(plan, run, batch.select([*plan.columns, *map(key_name, plan.computed)]))
+    return _arranged(plan, run, batch.select(wanted))
+
+
+def _in_sequence(plan: StorePlan, run: Bucket, wanted: list[str]) -> Bucket:
+    """A run with its columns and indexes in the sequence of the plan, since only equal ones can be merged."""
+    if run.batch.schema.names == wanted and run.orders == plan.orders:
+        return run
+    indexes = tuple(run.index(order) for order in plan.orders)
+    return Bucket(run.batch.select(wanted), indexes, run.event_time, run.bounds)
 
 
 def past_rows(
@@ -178,6 +181,6 @@ def _arranged(plan: StorePlan, run: Bucket, batch: pa.RecordBatch) -> Bucket:
     """A run of the rows with the store's orders; rows are laid out anew only if its first order has changed."""
     others = plan.orders[1:]
     if run.layout == _layout(plan):
-        index = run.index(plan.orders[0]) if plan.orders else None
-        return assemble(batch, index, others, plan.clock)
+        kept = tuple(index for order in plan.orders for index in run.indexes if index.order == order)
+        return assemble(batch, kept, plan.orders, plan.clock)
     return build(batch, layout=_layout(plan), indexes=others, event_time=plan.clock)
