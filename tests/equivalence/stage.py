@@ -22,6 +22,7 @@ from tests.equivalence.planned import Planned
 from tests.equivalence.streams import Join
 from tests.equivalence.visibilities import Chronicle, difference
 from tests.equivalence.workloads import Change, Life, Wish, Workload
+from tests.restless import made_restless, restless
 from weft.plan.graph import Member
 from weft.runtime.loop.driver import POLICIES
 from weft.runtime.observe.metrics import BatchMetrics
@@ -143,6 +144,7 @@ class Stage:
         self.rng = random.Random(seed)
         self.options = replace(random_options(seed, "auto"), probe_orders="auto", partitions=2)
         self.driver = self.rng.choice(list(POLICIES))
+        self.restless = self.rng.random() < 0.5
         self.report = Report()
         for case in cases:
             write(case.workload.streams, dict(case.layouts), root / "staged", seed)
@@ -157,6 +159,7 @@ class Stage:
             options=self.options,
             joint=self.method,
             driver=self.driver,
+            **(restless(self.rng) if self.restless else {}),
         )
         for case in self.cases:
             for stream in case.workload.streams.catalog.streams:
@@ -176,6 +179,9 @@ class Stage:
                     late=stream.late,
                     idle_after=stream.idle_after,
                 )
+        if self.restless:
+            names = [stream.name for case in self.cases for stream in case.workload.streams.catalog.streams]
+            made_restless(session, self.rng, dict.fromkeys(names, ("k", "n")))
         return session
 
     def run(self) -> Report:

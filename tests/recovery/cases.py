@@ -26,6 +26,7 @@ import weft
 from tests.recovery.orders import arrivals, in_order, passed, random_order, times
 from tests.recovery.queries import CLOSED, ENDED, POOL, QUERIES, STRATEGIES, STREAMS
 from tests.recovery.records import Life, batches_of, has_ended, is_last, lives, ranks, read_streams
+from tests.restless import made_restless, restless
 from weft.logical.query import Query
 from weft.optimizer.joint.methods import METHODS
 from weft.testing.reference import join_within_times, reference_join, row_column
@@ -113,6 +114,9 @@ class Case:
         """The session over the files below a directory."""
         rng = self._random("session")
         rates = {n: weft.StreamStatistics(rate=10 ** rng.uniform(0, 4)) for n in self.streams}
+        apart = self._random("restless")
+        if apart.random() < 0.5:
+            arguments |= restless(apart)
         session = weft.Session(
             checkpoint=root / "ck",
             statistics=weft.Statistics(rates),
@@ -129,6 +133,8 @@ class Case:
                 unfinished_after="0 seconds",
             )
             session.stream(name, source, event_time="ts", lateness=timedelta(seconds=2 * DISORDER))
+        if "adapt" in arguments:
+            made_restless(session, apart, dict.fromkeys(self.streams, ("k", "g")))
         return session
 
     def first(self) -> list[Ask]:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import weft
+from tests.random_statistics import random_statistics
+from tests.restless import restless
+from weft.adapting.adapter import AdaptivePlan
+from weft.adapting.background import ForegroundPlanner
 from weft.planning import Planner
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
@@ -181,6 +187,7 @@ class World:
             portable_description,
             self.partitions,
             set_aside=DeadLetterBox(self.checkpoint / "dead_letters", DeadLetterLimit()).take,
+            adapter=self._adapter(),
         )
         log, executor = WatchedLog(LocalDisk(self.checkpoint)), WatchedExecutor(self.partitions, readers=2)
         log.hook = executor.hook = self.hook
@@ -192,6 +199,15 @@ class World:
         except BaseException:
             self.stop()
             raise
+
+    def _adapter(self) -> Adapter:
+        """Every other world takes every plan it finds, each planned by other statistics than the one before."""
+        if self.partitions % 2:
+            return StaticPlan()
+        rng, columns = random.Random(self._files), dict.fromkeys(FORMATS, ("k", "g"))
+        adaptation = restless(rng)["adaptation"]
+        draw = partial(random_statistics, rng, columns)
+        return AdaptivePlan(ForegroundPlanner(), draw, self.options, self.method, adaptation, always=True)
 
     def stop(self) -> None:
         """The session ends, or its process does."""

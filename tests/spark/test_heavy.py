@@ -39,8 +39,9 @@ def session_of(spark: Any, root: Path) -> weft.Session:
     """A session of three partitions over files, one of each stream a batch."""
     options = weft.Options(partitions=3, weights=DEAR)
     seldom = weft.Adaptation(epoch_batches=1_000)  # so that only heavy keys are a reason to plan again
-    given = {"adapt": "always", "adaptation": seldom}
-    session = weft.Session(checkpoint=root / "ck", spark=spark, options=options, **given)
+    session = weft.Session(
+        checkpoint=root / "ck", spark=spark, options=options, adapt="always", adaptation=seldom
+    )
     for name in "ab":
         (root / "in" / name).mkdir(parents=True, exist_ok=True)
         folder, schema = str(root / "in" / name), "k long, n long, ts timestamp"
