@@ -1,0 +1,255 @@
+"""What samples tell: selectivities of equalities, comparisons and bands, distinct counts, and heavy values.
+
+Guarantees: pure. An estimate comes with its variance, as far as theory gives it, so that the `evidence` of its figure
+is (value / standard error)²: an evidence of n means a relative standard error of 1/√n, as if n matches were counted.
+
+- An *equality* of attributes R and S lets through Σ p_R(v) p_S(v) of all pairs, where p(v) is the part of tuples that
+  have the value v. Of values that are common in R or S, the sum is taken as it is; of all others, over those below the
+  common threshold θ, and divided by θ (Horvitz and Thompson). Its variance is Σ x²(1-θ)/θ² over the sampled
+  x = p_R(v) p_S(v), plus what comes of having looked at n_R and n_S tuples only:
+  (Σ p_R p_S² - s²) / n_R + (Σ p_S p_R² - s²) / n_S + s / (n_R n_S).
+- The *distinct count* is k/θ, with k values below θ, and a relative standard error of √((1-θ)/k). Where tasks did not
+  look at all tuples, what the others would add is extrapolated from how many values were seen once and twice
+  (Chao et al., Ecological Monographs 84, 2014, equation 9).
+- A *comparison* or a *band* is counted over all pairs of two ordered samples (Mann and Whitney's statistic), with the
+  variance σ²_R / n_R + σ²_S / n_S + s / (n_R n_S), where σ² is that of the part of partners over one side's tuples.
+  A band that so few pairs are in that they tell nothing is taken from the samples' distributions, made continuous.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.stats.figure import Figure
+from weft.stats.samples import Sample
+from weft.stats.skew import HeavyValue
+
+__all__ = ["Between", "comparison", "distinct_count", "equality", "heavy_shares", "null_share"]
+
+Numbers = NDArray[np.float64]
+
+LEAST_SHARE = 0.005  # a value with a smaller share than this is not heavy
+MOST_HEAVY = 32  # at most so many values of an attribute are heavy
+FEW = 8  # so few sampled values tell nothing by having no partner
+FEW_PAIRS = 30  # a band with fewer pairs in the samples is taken from continuous distributions
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A condition on the difference of two values: above ``low`` and below ``high``, where None is no bound.
+
+    A difference that is equal to a bound fulfils the condition unless the bound is open.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    low_open: bool = False
+    high_open: bool = False
+
+
+def equality(left: Sample, right: Sample, *, same: bool = False) -> Figure:
+    """The selectivity of an equality between two attributes, or, if ``same``, of one attribute with itself."""
+    pairs = _Pairs.of(left, right)
+    common, light, part = pairs.common(same), pairs.light(same), pairs.part
+    total = float(common.sum() + light.sum() / part)
+    if total <= 0:
+        return _no_partners(left, right, pairs)
+    sampling = float(np.sum(light**2)) * (1 - part) / part**2
+    variance = sampling + pairs.variance_of_rows(total)
+    return _figure(min(1.0, total), variance, max(left.batch, right.batch))
+
+
+def _no_partners(left: Sample, right: Sample, pairs: _Pairs) -> Figure:
+    """The selectivity of an equality for which the samples have no pair.
+
+    If both had values enough, half a pair is assumed; if one had too few to tell, that the values of the side that has
+    fewer occur in the other.
+    """
+    batch = max(left.batch, right.batch)
+    fewer = min(pairs.sizes)
+    if fewer >= FEW:
+        least = 0.5 / (pairs.part * max(1.0, left.rows) * max(1.0, right.rows))
+        return Figure(min(1.0, least), "sampled", float(fewer), batch)
+    with_value = (1 - left.null_share) * (1 - right.null_share)
+    most = max(1.0, distinct_count(left).value, distinct_count(right).value)
+    return Figure(with_value / most, "sampled", 1.0, batch)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """The values that two samples know: for each, the part of the tuples of either side that have it.
+
+    ``common_*`` are those that are common on one side, and ``light_*`` those below the threshold of both, of which the
+    samples have the ``part``. ``sizes`` says how many light values each side has below that threshold.
+    """
+
+    left: Sample
+    right: Sample
+    part: float
+    common_left: Numbers
+    common_right: Numbers
+    light_left: Numbers
+    light_right: Numbers
+    sizes: tuple[int, int]
+
+    @classmethod
+    def of(cls, left: Sample, right: Sample) -> _Pairs:
+        threshold = min(left.threshold, right.threshold)
+        heavy = np.array(sorted({*left.common, *right.common}), np.uint64)
+        sides = []
+        for sample in (left, right):
+            kept = (sample.hashes <= threshold) & ~np.isin(sample.hashes, heavy)
+            sides.append((sample.hashes[kept], sample.counts[kept] / max(1.0, sample.rows)))
+        (hashes, shares), (others, partners) = sides
+        _, mine, theirs = np.intersect1d(hashes, others, assume_unique=True, return_indices=True)
+        sizes = (hashes.size, others.size)
+        average = [
+            _average(one, heavy, mine.size / max(1, size))
+            for one, size in zip((left, right), sizes[::-1], strict=True)
+        ]
+        return cls(
+            left,
+            right,
+            min(left.part, right.part),
+            _shares(left, heavy, average[0]),
+            _shares(right, heavy, average[1]),
+            shares[mine],
+            partners[theirs],
+            sizes,
+        )
+
+    def common(self, same: bool) -> Numbers:
+        """The part of all pairs that each value has which is common on one side."""
+        return self._products(self.common_left, self.common_right, same)
+
+    def light(self, same: bool) -> Numbers:
+        """The part of all pairs that each of the other values has."""
+        return self._products(self.light_left, self.light_right, same)
+
+    def _products(self, left: Numbers, right: Numbers, same: bool) -> Numbers:
+        """Products of shares; of one sample with itself, without the pairs of a tuple with itself."""
+        if not same:
+            return left * right
+        return np.maximum(0.0, left * right - left / max(1.0, self.left.looked))
+
+    def variance_of_rows(self, total: float) -> float:
+        """The variance that comes of having looked at some tuples only."""
+        seen = (max(1.0, self.left.looked), max(1.0, self.right.looked))
+        a, b, c, d = self.common_left, self.common_right, self.light_left, self.light_right
+        by_left = float(np.sum(a * b**2) + np.sum(c * d**2) / self.part)
+        by_right = float(np.sum(b * a**2) + np.sum(d * c**2) / self.part)
+        squares = max(0.0, by_left - total**2) / seen[0] + max(0.0, by_right - total**2) / seen[1]
+        return squares + total / (seen[0] * seen[1])
+
+
+def _average(sample: Sample, heavy: NDArray[np.uint64], contained: float) -> float:
+    """The share of a value that a sample does not know.
+
+    That is the average of the values that are not common, times how many of the other side's values are there at all.
+    """
+    light = ~np.isin(sample.hashes, heavy)
+    shares = sample.counts[light] / max(1.0, sample.rows)
+    return contained * float(shares.mean()) if shares.size else 0.0
+
+
+def _shares(sample: Sample, hashes: NDArray[np.uint64], average: float) -> Numbers:
+    """The shares of values: counted if they are below the sample's threshold, as common ones else, or the average."""
+    places = np.searchsorted(sample.hashes, hashes)
+    found = []
+    for hashed, place in zip(hashes.tolist(), places.tolist(), strict=True):
+        if place < sample.hashes.size and int(sample.hashes[place]) == hashed:
+            found.append(float(sample.counts[place]))
+        elif hashed < sample.threshold and hashed not in sample.common:
+            found.append(0.0)
+        else:
+            known = sample.common.get(hashed)
+            found.append(average * sample.rows if known is None else known[1])
+    return np.array(found, np.float64) / max(1.0, sample.rows)
+
+
+def distinct_count(sample: Sample) -> Figure:
+    """How many different values there are among the tuples that a sample stands for."""
+    values, part = float(sample.hashes.size), sample.part
+    once, twice = (float(np.count_nonzero(sample.seen == number)) for number in (1, 2))
+    unseen = once * (once - 1) / (2 * (twice + 1)) / part
+    more = sample.tuples - sample.tuples_looked_at
+    if unseen and more:
+        known = sample.tuples_looked_at * unseen + once / part
+        unseen *= 1 - (1 - once / part / known) ** more
+    count = values / part + (unseen if more else 0.0)
+    missed = 1 - part
+    evidence = min(float(sample.tuples_looked_at), values / missed if missed else math.inf)
+    return Figure(max(1.0, count), "sampled", evidence, sample.batch)
+
+
+def null_share(sample: Sample) -> Figure:
+    """The part of the tuples that have no value."""
+    return Figure(sample.null_share, "sampled", sample.looked, sample.batch)
+
+
+def heavy_shares(sample: Sample) -> tuple[tuple[HeavyValue, float], ...]:
+    """The heavy values of an attribute and their shares of the tuples that have a value, the largest first."""
+    with_value = max(1.0, sample.rows - sample.nulls)
+    known = [(value, count / with_value) for value, count in sample.common.values() if value is not None]
+    ranked = sorted(known, key=lambda item: (-item[1], str(item[0])))
+    return tuple((value, short(share)) for value, share in ranked[:MOST_HEAVY] if share >= LEAST_SHARE)
+
+
+def short(share: float) -> float:
+    """A share in few digits, rounded down, so that the sum of all shares never exceeds 1."""
+    return math.floor(share * 1e6) / 1e6
+
+
+def comparison(left: Sample, right: Sample, between: Between) -> Figure:
+    """The part of pairs for which the difference left - right is between bounds."""
+    batch = max(left.batch, right.batch)
+    if not (left.ordered.size and right.ordered.size):
+        return Figure(0.0, "sampled", 0.0, batch)
+    mine, theirs = left.weights / left.weights.sum(), right.weights / right.weights.sum()
+    other = Between(_minus(between.high), _minus(between.low), between.high_open, between.low_open)
+    partners = _partners(left.ordered, right.ordered, theirs, between)
+    found = float(mine @ partners)
+    sizes = [1 / float(np.sum(side**2)) for side in (mine, theirs)]
+    if found * sizes[0] * sizes[1] < FEW_PAIRS:
+        found = max(
+            _continuous(left.ordered, mine, right.ordered, theirs, between), 0.5 / sizes[0] / sizes[1]
+        )
+    reverse = _partners(right.ordered, left.ordered, mine, other)
+    spread = [float(a @ (b - found) ** 2) for a, b in ((mine, partners), (theirs, reverse))]
+    variance = spread[0] / sizes[0] + spread[1] / sizes[1] + found / (sizes[0] * sizes[1])
+    with_value = (1 - left.null_share) * (1 - right.null_share)
+    return _figure(with_value * found, with_value**2 * variance, batch)
+
+
+def _minus(bound: float | None) -> float | None:
+    return None if bound is None else -bound
+
+
+def _partners(values: Numbers, others: Numbers, weights: Numbers, between: Between) -> Numbers:
+    """For each value, the weight of the others from which its difference is between the bounds."""
+    edges = np.concatenate(([0.0], np.cumsum(weights)))
+    first, last = np.zeros(values.size, np.int64), np.full(values.size, others.size, np.int64)
+    if between.high is not None:
+        first = np.searchsorted(others, values - between.high, "right" if between.high_open else "left")
+    if between.low is not None:
+        last = np.searchsorted(others, values - between.low, "left" if between.low_open else "right")
+    found: Numbers = np.maximum(0.0, edges[last] - edges[first])
+    return found
+
+
+def _continuous(left: Numbers, mine: Numbers, right: Numbers, theirs: Numbers, between: Between) -> float:
+    """The part of pairs if the values between two neighbours in a sample are equally likely."""
+    middle = np.cumsum(theirs) - theirs / 2
+    low, high = between.low, between.high
+    upper = 1.0 if low is None else np.interp(left - low, right, middle, 0.0, 1.0)
+    lower = 0.0 if high is None else np.interp(left - high, right, middle, 0.0, 1.0)
+    return float(mine @ np.maximum(0.0, np.broadcast_to(upper - lower, left.shape)))
+
+
+def _figure(value: float, variance: float, batch: int) -> Figure:
+    evidence = value**2 / variance if variance > 0 else math.inf
+    return Figure(value, "sampled", evidence, batch)
