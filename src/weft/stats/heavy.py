@@ -25,7 +25,7 @@ def next_heavy(before: HeavyShares, reports: Iterable[AttributeSample]) -> dict[
     """The share of each heavy value after a batch, from the shares before it and the samples of its tasks."""
     samples: dict[Attribute, list[Sample]] = {}
     for report in reports:
-        if report.drawn:
+        if report.looked and report.hashes:
             samples.setdefault(report.attribute, []).append(Sample.from_report(report, 0))
     found = {stream: dict(columns) for stream, columns in before.items()}
     for attribute, some in sorted(samples.items()):

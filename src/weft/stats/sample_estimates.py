@@ -84,7 +84,9 @@ class _Pairs:
     """The values that two samples know: for each, the part of the tuples of either side that have it.
 
     ``common_*`` are those that are common on one side, and ``light_*`` those below the threshold of both, of which the
-    samples have the ``part``. ``sizes`` says how many light values each side has below that threshold.
+    samples have the ``part``. ``sizes`` says how many light values each side has below that threshold. A value that is
+    common on one side, and unknown on the other, is taken to be as frequent there as the light values of the one side
+    are there on average, over tuples.
     """
 
     left: Sample
@@ -106,20 +108,18 @@ class _Pairs:
             sides.append((sample.hashes[kept], sample.counts[kept] / max(1.0, sample.rows)))
         (hashes, shares), (others, partners) = sides
         _, mine, theirs = np.intersect1d(hashes, others, assume_unique=True, return_indices=True)
-        sizes = (hashes.size, others.size)
-        average = [
-            _average(one, heavy, mine.size / max(1, size))
-            for one, size in zip((left, right), sizes[::-1], strict=True)
-        ]
+        product = float(shares[mine] @ partners[theirs])
+        in_left = product / float(partners.sum()) if partners.size else 0.0
+        in_right = product / float(shares.sum()) if shares.size else 0.0
         return cls(
             left,
             right,
             min(left.part, right.part),
-            _shares(left, heavy, average[0]),
-            _shares(right, heavy, average[1]),
+            _shares(left, heavy, in_left),
+            _shares(right, heavy, in_right),
             shares[mine],
             partners[theirs],
-            sizes,
+            (hashes.size, others.size),
         )
 
     def common(self, same: bool) -> Numbers:
@@ -146,18 +146,8 @@ class _Pairs:
         return squares + total / (seen[0] * seen[1])
 
 
-def _average(sample: Sample, heavy: NDArray[np.uint64], contained: float) -> float:
-    """The share of a value that a sample does not know.
-
-    That is the average of the values that are not common, times how many of the other side's values are there at all.
-    """
-    light = ~np.isin(sample.hashes, heavy)
-    shares = sample.counts[light] / max(1.0, sample.rows)
-    return contained * float(shares.mean()) if shares.size else 0.0
-
-
 def _shares(sample: Sample, hashes: NDArray[np.uint64], average: float) -> Numbers:
-    """The shares of values: counted if they are below the sample's threshold, as common ones else, or the average."""
+    """The shares of values: counted if they are common or below the sample's threshold, else the average."""
     places = np.searchsorted(sample.hashes, hashes)
     found = []
     for hashed, place in zip(hashes.tolist(), places.tolist(), strict=True):

@@ -47,7 +47,7 @@ class AttributeSample:
 
     The task read ``rows`` tuples of the stream and looked at ``looked`` of them, of which ``nulls`` had no value. Below
     ``threshold``, ``hashes`` are those of all values that it saw, ascending, and ``counts`` how often it saw each.
-    ``common`` are the commonest values among ``drawn`` tuples with a value. ``ordered`` are some values, ascending.
+    ``common`` are the commonest values. ``ordered`` are some values, ascending.
     """
 
     attribute: Attribute
@@ -57,7 +57,6 @@ class AttributeSample:
     threshold: int = EVERY_HASH
     hashes: tuple[int, ...] = ()
     counts: tuple[int, ...] = ()
-    drawn: int = 0
     common: tuple[Common, ...] = ()
     ordered: tuple[float, ...] = ()
 
@@ -93,7 +92,6 @@ class Sample:
         scale = report.rows / report.looked if report.looked else 0.0
         with_value = scale * (report.looked - report.nulls)
         seen, values = np.array(report.counts, np.float64), np.array(report.ordered, np.float64)
-        each = with_value / report.drawn if report.drawn else 0.0
         return cls(
             float(report.rows),
             float(report.looked),
@@ -102,7 +100,7 @@ class Sample:
             np.array(report.hashes, np.uint64),
             scale * seen,
             seen,
-            {one.hash: (one.value, each * one.count) for one in report.common},
+            {one.hash: (one.value, scale * one.count) for one in report.common},
             values,
             np.full(values.size, with_value / max(1, values.size)),
             batch,

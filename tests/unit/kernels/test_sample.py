@@ -31,6 +31,9 @@ def test_the_least_hashes_are_kept_with_all_their_rows(values: list[int | None],
     assert found.counts.tolist() == [counts[value] for value in ranked[:most]]
     assert found.threshold == (hashes[ranked[most]] if len(ranked) > most else EVERY_HASH)
     assert found.rows == len(there)
+    asked = [hashes[value] for value in ranked[::-2]]
+    others = least_hashes(pa.array(values, pa.int64()), most, [*asked, 7]).others
+    assert others.tolist() == [*(counts[value] for value in ranked[::-2]), 0]
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,11 @@ def batch(keys: list[object], kind: str = "long") -> pa.Table:
     return pa.table({"k": pa.array(keys, types[kind]), "x": list(range(len(keys)))})
 
 
-def counted(rows: int, drawn: int, *values: tuple[HeavyValue, int]) -> AttributeSample:
+def counted(rows: int, looked: int, *values: tuple[HeavyValue, int]) -> AttributeSample:
     """What a task reports of common values."""
     common = tuple(Common(value, hash(value), count) for value, count in values)
-    return AttributeSample(Attribute("r", "k"), rows, rows, 0, drawn=drawn, common=common)
+    hashes, counts = tuple(one.hash for one in common), tuple(one.count for one in common)
+    return AttributeSample(Attribute("r", "k"), rows, looked, 0, hashes=hashes, counts=counts, common=common)
 
 
 @pytest.mark.parametrize("kind", ["long", "int", "string"])

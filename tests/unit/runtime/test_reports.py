@@ -57,7 +57,7 @@ EXAMPLES: list[Report] = [
     ValuesSampled(AttributeSample(Attribute("s", "k"), 9, 9, 9)),
     ValuesSampled(
         AttributeSample(
-            *(Attribute("s", "k"), 100, 50, 1, (1 << 64) - 3, (7, (1 << 64) - 5), (1, 400_000), 49),
+            *(Attribute("s", "k"), 100, 50, 1, (1 << 64) - 3, (7, (1 << 64) - 5), (1, 400_000)),
             (Common(42, 1 << 63, 7), Common("x\ty", 3, 6), Common(None, 5, 5)),
             (-0.5, 1e300),
         )

@@ -49,7 +49,6 @@ def report(values: Values, kept: int = 256, *, nulls: int = 0, rows: int | None 
         threshold,
         tuple(hashed for hashed, _ in ranked[:kept]),
         tuple(count for _, count in ranked[:kept]),
-        values.size,
         common,
         ordered,
     )

@@ -8,6 +8,7 @@ value, as from a generator that gives out its keys in turn. NULL is in none of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,13 +30,15 @@ EVERY_HASH = (1 << 64) - 1
 class LeastHashes(NamedTuple):
     """The values of a column whose hashes are below ``threshold``: their hashes, ascending, and how many rows each has.
 
-    ``rows`` is how many rows of the column have a value.
+    ``rows`` is how many rows of the column have a value, and ``others`` how many have each of the other values that
+    were asked for.
     """
 
     threshold: int
     hashes: Hashes
     counts: Longs
     rows: int
+    others: Longs
 
 
 class Frequent(NamedTuple):
@@ -55,8 +58,8 @@ def draw_rows(rows: int, most: int, seed: int) -> Ints | None:
     return np.minimum(drawn.astype(np.int32), rows - 1)
 
 
-def least_hashes(column: Column, most: int) -> LeastHashes:
-    """The values with the least hashes, at most so many, with exact counts of their rows.
+def least_hashes(column: Column, most: int, others: Sequence[int] = ()) -> LeastHashes:
+    """The values with the least hashes, at most so many, with exact counts of their rows; and those of other hashes.
 
     >>> found = least_hashes(pa.array([7, 8, 7, None, 7]), 10)
     >>> found.rows, sorted(found.counts.tolist()), found.threshold == EVERY_HASH
@@ -65,8 +68,9 @@ def least_hashes(column: Column, most: int) -> LeastHashes:
     words = key_words([column])
     valid = frozen(np.empty(0, np.bool_)) if words.valid is None else words.valid
     rows = words.values.size if words.valid is None else int(np.count_nonzero(words.valid))
-    threshold, hashes, counts = _least(words.values, valid, most)
-    return LeastHashes(int(threshold), hashes, counts, rows)
+    asked = np.array(others, np.uint64)
+    threshold, hashes, counts, found = _least(words.values, valid, most, asked)
+    return LeastHashes(int(threshold), hashes, counts, rows, found)
 
 
 def frequent(column: Column, sample: int, most: int, seed: int) -> Frequent:
@@ -111,8 +115,8 @@ def _hashes(words: Array) -> Hashes:
 
 
 @compiled
-def _least(words: Array, valid: Mask, most: int) -> tuple[np.uint64, Hashes, Longs]:
-    """The threshold, hashes and counts of the values with the least hashes, in one pass.
+def _least(words: Array, valid: Mask, most: int, others: Hashes) -> tuple[np.uint64, Hashes, Longs, Longs]:
+    """The threshold, hashes and counts of the values with the least hashes, and the counts of others, in one pass.
 
     Values below the threshold are counted in a hash table. Whenever it has twice as many as are wanted, the threshold
     falls to where only the wanted ones remain. The threshold never rises, so a value that is below the last one has
@@ -124,10 +128,17 @@ def _least(words: Array, valid: Mask, most: int) -> tuple[np.uint64, Hashes, Lon
     mask = np.uint64(slots - 1)
     keys, counts = np.zeros(slots, np.uint64), np.zeros(slots, np.int64)
     threshold, found = np.uint64(0xFFFFFFFFFFFFFFFF), 0
+    asked, last, numbers = _places(others)
     for i in range(words.size):
         if valid.size and not valid[i]:
             continue
         hashed = mix(np.int64(words[i]))
+        at = np.int64(hashed) & last
+        while asked[at] >= 0:
+            if others[asked[at]] == hashed:
+                numbers[asked[at]] += 1
+                break
+            at = (at + 1) & last
         if hashed >= threshold:
             continue
         at = np.int64(hashed & mask)
@@ -138,16 +149,16 @@ def _least(words: Array, valid: Mask, most: int) -> tuple[np.uint64, Hashes, Lon
             found += 1
         counts[at] += 1
         if found == 2 * most:
-            kept, numbers, threshold = _cut(keys, counts, most, threshold)
+            kept, rows, threshold = _cut(keys, counts, most, threshold)
             counts[:] = 0
             for j in range(kept.size):
                 at = np.int64(kept[j] & mask)
                 while counts[at]:
                     at = (at + 1) & np.int64(slots - 1)
-                keys[at], counts[at] = kept[j], numbers[j]
+                keys[at], counts[at] = kept[j], rows[j]
             found = kept.size
-    kept, numbers, threshold = _cut(keys, counts, most, threshold)
-    return threshold, kept, numbers
+    kept, rows, threshold = _cut(keys, counts, most, threshold)
+    return threshold, kept, rows, numbers
 
 
 @compiled
@@ -159,3 +170,19 @@ def _cut(keys: Hashes, counts: Longs, most: int, threshold: np.uint64) -> tuple[
         threshold = keys[order[most]]
         order = order[:most]
     return keys[order], counts[order], threshold
+
+
+@compiled
+def _places(hashes: Hashes) -> tuple[Longs, np.int64, Longs]:
+    """A hash table of the places of some hashes, its last slot, and a count for each of the hashes, all 0."""
+    slots = 8
+    while slots < 8 * hashes.size:
+        slots *= 2
+    last = np.int64(slots - 1)
+    table = np.full(slots, -1, np.int64)
+    for i in range(hashes.size):
+        at = np.int64(hashes[i]) & last
+        while table[at] >= 0:
+            at = (at + 1) & last
+        table[at] = i
+    return table, last, np.zeros(hashes.size, np.int64)

@@ -5,6 +5,8 @@ Guarantees: a function of the tuples and of the number of the batch.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -20,7 +22,7 @@ from weft.stats.attributes import JoinAttribute
 from weft.stats.samples import AttributeSample, Common
 from weft.stats.skew import key_column
 
-__all__ = ["SAMPLED", "sample_query_sets", "sample_values"]
+__all__ = ["SAMPLED", "sample_column", "sample_query_sets", "sample_values"]
 
 SAMPLED = 8  # query-sets are sampled in every eighth batch
 SAMPLE = 500  # about so many tuples are sampled per input and read task
@@ -58,28 +60,33 @@ def sample_values(
     drawn = draw_rows(rows, LOOKED, number)
     if drawn is not None:
         some = {name: values.take(pa.array(drawn)) for name, values in some.items()}
-    found = (_sample(one, some, rows, min(rows, LOOKED), number) for one in attributes)
-    return [sample for sample in found if sample is not None]
+    values = {one: _values(one, some, min(rows, LOOKED)) for one in attributes}
+    return [sample_column(one, found, rows, number) for one, found in values.items() if found is not None]
 
 
-def _sample(one: JoinAttribute, some: Columns, rows: int, looked: int, seed: int) -> AttributeSample | None:
-    """A sample of an attribute; None if it cannot be computed of some tuple."""
+def _values(one: JoinAttribute, some: Columns, looked: int) -> Any:
+    """The values of an attribute; None if they cannot be computed for some tuple."""
     if isinstance(one.expr, Column):
-        values = some[one.expr.alias, one.expr.name]
-    else:
-        try:
-            values = evaluate(one.expr, some, looked)
-        except FunctionError:
-            return None
-    ordered = tuple(ordered_values(values, KEPT, seed).tolist()) if one.ordered else ()
+        return some[one.expr.alias, one.expr.name]
+    try:
+        return evaluate(one.expr, some, looked)
+    except FunctionError:
+        return None
+
+
+def sample_column(one: JoinAttribute, values: Any, rows: int, seed: int, kept: int = KEPT) -> AttributeSample:
+    """Sample an attribute whose values are those of the tuples that a task looks at, out of so many ``rows``."""
+    looked = len(values)
+    ordered = tuple(ordered_values(values, kept, seed).tolist()) if one.ordered else ()
     if not one.equal:
         return AttributeSample(one.attribute, rows, looked, values.null_count, ordered=ordered)
-    least, often = least_hashes(values, KEPT), frequent(values, DRAWN, TOLD, seed)
+    often = frequent(values, DRAWN, TOLD, seed)
+    several = sum(count >= SEVERAL for count in often.counts)
+    least = least_hashes(values, kept, often.hashes[:several])
     named = key_column(one.expr) is not None
     common = tuple(
         Common(value if named and not _is_long(value) else None, hashed, count)
-        for value, hashed, count in zip(often.values, often.hashes, often.counts, strict=True)
-        if count >= SEVERAL
+        for value, hashed, count in zip(often.values, often.hashes, least.others.tolist(), strict=False)
     )
     return AttributeSample(
         one.attribute,
@@ -89,7 +96,6 @@ def _sample(one: JoinAttribute, some: Columns, rows: int, looked: int, seed: int
         least.threshold,
         tuple(least.hashes.tolist()),
         tuple(least.counts.tolist()),
-        often.drawn,
         common,
         ordered,
     )

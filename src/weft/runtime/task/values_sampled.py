@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,11 @@ class ValuesSampled(EncodedReport):
 
     def to_message(self, at: int = 0) -> Message:
         """As a message, whose data are the numbers."""
-        plain = asdict(self.sample)
-        numbers = [np.array(plain.pop(name), kind) for name, kind in NUMBERS.items()]
+        sample = self.sample
+        numbers = [np.array(getattr(sample, name), kind) for name, kind in NUMBERS.items()]
+        plain = {name: getattr(sample, name) for name in ("rows", "looked", "nulls", "threshold")}
+        plain["attribute"] = sample.attribute.stream, sample.attribute.name
+        plain["common"] = [(one.value, one.hash, one.count) for one in sample.common]
         head = json.dumps({**plain, "sizes": [some.size for some in numbers]})
         data = b"".join(some.tobytes() for some in numbers)
         return Message(at, f"{REPORT}{self.kind}\t{head}", pa.py_buffer(data))
@@ -47,6 +50,6 @@ class ValuesSampled(EncodedReport):
         for (name, kind), size in zip(NUMBERS.items(), head.pop("sizes"), strict=True):
             head[name] = tuple(np.frombuffer(data, kind, size, begin).tolist())
             begin += size * kind.itemsize
-        head["attribute"] = Attribute(**head["attribute"])
-        head["common"] = tuple(Common(**one) for one in head["common"])
+        head["attribute"] = Attribute(*head["attribute"])
+        head["common"] = tuple(Common(*one) for one in head["common"])
         return cls(AttributeSample(**head))
