@@ -241,5 +241,5 @@ def _continuous(left: Numbers, mine: Numbers, right: Numbers, theirs: Numbers, b
 
 
 def _figure(value: float, variance: float, batch: int) -> Figure:
-    evidence = value**2 / variance if variance > 0 else math.inf
+    evidence = value**2 / variance if variance > 0 else 0.0
     return Figure(value, "sampled", evidence, batch)

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 
 import weft
+from weft.logical.expr import Column
+from weft.logical.schema import DataType
 from weft.runtime.hop import sampling
 from weft.runtime.hop.admit import admit
-from weft.runtime.task.reports import ValuesSampled
-from weft.stats.attributes import Attribute
+from weft.runtime.task.reports import ValuesSampled, read_report
+from weft.stats.attributes import Attribute, JoinAttribute
 from weft.stats.sampled import SampledStatistics, sampled_statistics
 from weft.testing.local import LocalRunner
 
@@ -110,6 +112,31 @@ def test_a_stream_that_is_read_twice_is_sampled_once() -> None:
     assert merged[Attribute("r", "k")].tuples == 9_000
     (selectivity,) = sampled_statistics(merged, [query.query]).selectivities.values()
     assert selectivity.value == pytest.approx(0.81 / 3_000, rel=0.4)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([True, False, None, True]),
+        pa.array([1, 2, None, 1], pa.int8()),
+        pa.array([1, 2, None, 1], pa.date32()),
+        pa.array([1, 2, None, 1], pa.timestamp("us", "UTC")),
+        pa.array([1, 2, None, 1], pa.duration("us")),
+        pa.array([1, 2, None, 1]).cast(pa.decimal128(30, 2)),
+        pa.array([0.5, float("nan"), None, 0.5]),
+        pa.array([b"a", b"", None, b"a"]),
+        pa.array(["a", "", None, "a"]),
+        pa.array([None, None, None, None], pa.int64()),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_keys_of_every_type_are_sampled(values: Any) -> None:
+    """Whatever can be joined on; a sample that fails would stop the query."""
+    one = JoinAttribute("r", Attribute("r", "k"), Column("r", "k", DataType("long")), equal=True)
+    found = sampling.sample_column(one, values, 4, 0)
+    assert (found.looked, found.nulls) == (4, values.null_count)
+    assert sorted(found.counts) == ([1, 2] if values.null_count < 4 else [])
+    assert read_report(ValuesSampled(found).to_message()) == ValuesSampled(found)
 
 
 def test_samples_are_small() -> None:
