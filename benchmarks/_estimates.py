@@ -18,7 +18,8 @@ from weft.logical.expr import Column
 from weft.logical.schema import DataType
 from weft.runtime.hop.sampling import sample_column
 from weft.stats.attributes import Attribute, JoinAttribute
-from weft.stats.sample_estimates import Between, comparison, distinct_count, equality
+from weft.stats.sample_equality import equality
+from weft.stats.sample_estimates import Between, comparison, distinct_count
 from weft.stats.samples import Sample
 
 __all__ = ["BANDS", "KEYS", "Trial", "comparisons", "trials"]

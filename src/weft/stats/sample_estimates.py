@@ -1,13 +1,8 @@
-"""What samples tell: selectivities of equalities, comparisons and bands, distinct counts, and heavy values.
+"""What samples tell: selectivities of comparisons and bands, distinct counts, parts of NULL, and heavy values.
 
 Guarantees: pure. An estimate comes with its variance, as far as theory gives it, so that the `evidence` of its figure
 is (value / standard error)²: an evidence of n means a relative standard error of 1/√n, as if n matches were counted.
 
-- An *equality* of attributes R and S lets through Σ p_R(v) p_S(v) of all pairs, where p(v) is the part of tuples that
-  have the value v. Of values that are common in R or S, the sum is taken as it is; of all others, over those below the
-  common threshold θ, and divided by θ (Horvitz and Thompson). Its variance is Σ x²(1-θ)/θ² over the sampled
-  x = p_R(v) p_S(v), plus what comes of having looked at n_R and n_S tuples only:
-  (Σ p_R p_S² - s²) / n_R + (Σ p_S p_R² - s²) / n_S + s / (n_R n_S).
 - The *distinct count* is k/θ, with k values below θ, and a relative standard error of √((1-θ)/k). Where tasks did not
   look at all tuples, what the others would add is extrapolated from how many values were seen once and twice
   (Chao et al., Ecological Monographs 84, 2014, equation 9).
@@ -28,13 +23,12 @@ from weft.stats.figure import Figure
 from weft.stats.samples import Sample
 from weft.stats.skew import HeavyValue
 
-__all__ = ["Between", "comparison", "distinct_count", "equality", "heavy_shares", "null_share"]
+__all__ = ["Between", "comparison", "distinct_count", "figure_of", "heavy_shares", "null_share", "short"]
 
 Numbers = NDArray[np.float64]
 
 LEAST_SHARE = 0.005  # a value with a smaller share than this is not heavy
 MOST_HEAVY = 32  # at most so many values of an attribute are heavy
-FEW = 8  # so few sampled values tell nothing by having no partner
 FEW_PAIRS = 30  # a band with fewer pairs in the samples is taken from continuous distributions
 
 
@@ -49,116 +43,6 @@ class Between:
     high: float | None = None
     low_open: bool = False
     high_open: bool = False
-
-
-def equality(left: Sample, right: Sample, *, same: bool = False) -> Figure:
-    """The selectivity of an equality between two attributes, or, if ``same``, of one attribute with itself."""
-    pairs = _Pairs.of(left, right)
-    common, light, part = pairs.common(same), pairs.light(same), pairs.part
-    total = float(common.sum() + light.sum() / part)
-    if total <= 0:
-        return _no_partners(left, right, pairs)
-    sampling = float(np.sum(light**2)) * (1 - part) / part**2
-    variance = sampling + pairs.variance_of_rows(total)
-    return _figure(min(1.0, total), variance, max(left.batch, right.batch))
-
-
-def _no_partners(left: Sample, right: Sample, pairs: _Pairs) -> Figure:
-    """The selectivity of an equality for which the samples have no pair.
-
-    If both had values enough, half a pair is assumed; if one had too few to tell, that the values of the side that has
-    fewer occur in the other.
-    """
-    batch = max(left.batch, right.batch)
-    fewer = min(pairs.sizes)
-    if fewer >= FEW:
-        least = 0.5 / (pairs.part * max(1.0, left.rows) * max(1.0, right.rows))
-        return Figure(min(1.0, least), "sampled", float(fewer), batch)
-    with_value = (1 - left.null_share) * (1 - right.null_share)
-    most = max(1.0, distinct_count(left).value, distinct_count(right).value)
-    return Figure(with_value / most, "sampled", 1.0, batch)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pairs:
-    """The values that two samples know: for each, the part of the tuples of either side that have it.
-
-    ``common_*`` are those that are common on one side, and ``light_*`` those below the threshold of both, of which the
-    samples have the ``part``. ``sizes`` says how many light values each side has below that threshold. A value that is
-    common on one side, and unknown on the other, is taken to be as frequent there as the light values of the one side
-    are there on average, over tuples.
-    """
-
-    left: Sample
-    right: Sample
-    part: float
-    common_left: Numbers
-    common_right: Numbers
-    light_left: Numbers
-    light_right: Numbers
-    sizes: tuple[int, int]
-
-    @classmethod
-    def of(cls, left: Sample, right: Sample) -> _Pairs:
-        threshold = min(left.threshold, right.threshold)
-        heavy = np.array(sorted({*left.common, *right.common}), np.uint64)
-        sides = []
-        for sample in (left, right):
-            kept = (sample.hashes <= threshold) & ~np.isin(sample.hashes, heavy)
-            sides.append((sample.hashes[kept], sample.counts[kept] / max(1.0, sample.rows)))
-        (hashes, shares), (others, partners) = sides
-        _, mine, theirs = np.intersect1d(hashes, others, assume_unique=True, return_indices=True)
-        product = float(shares[mine] @ partners[theirs])
-        in_left = product / float(partners.sum()) if partners.size else 0.0
-        in_right = product / float(shares.sum()) if shares.size else 0.0
-        return cls(
-            left,
-            right,
-            min(left.part, right.part),
-            _shares(left, heavy, in_left),
-            _shares(right, heavy, in_right),
-            shares[mine],
-            partners[theirs],
-            (hashes.size, others.size),
-        )
-
-    def common(self, same: bool) -> Numbers:
-        """The part of all pairs that each value has which is common on one side."""
-        return self._products(self.common_left, self.common_right, same)
-
-    def light(self, same: bool) -> Numbers:
-        """The part of all pairs that each of the other values has."""
-        return self._products(self.light_left, self.light_right, same)
-
-    def _products(self, left: Numbers, right: Numbers, same: bool) -> Numbers:
-        """Products of shares; of one sample with itself, without the pairs of a tuple with itself."""
-        if not same:
-            return left * right
-        return np.maximum(0.0, left * right - left / max(1.0, self.left.looked))
-
-    def variance_of_rows(self, total: float) -> float:
-        """The variance that comes of having looked at some tuples only."""
-        seen = (max(1.0, self.left.looked), max(1.0, self.right.looked))
-        a, b, c, d = self.common_left, self.common_right, self.light_left, self.light_right
-        by_left = float(np.sum(a * b**2) + np.sum(c * d**2) / self.part)
-        by_right = float(np.sum(b * a**2) + np.sum(d * c**2) / self.part)
-        squares = max(0.0, by_left - total**2) / seen[0] + max(0.0, by_right - total**2) / seen[1]
-        return squares + total / (seen[0] * seen[1])
-
-
-def _shares(sample: Sample, hashes: NDArray[np.uint64], average: float) -> Numbers:
-    """The shares of values: counted if they are common or below the sample's threshold, else the average."""
-    places = np.searchsorted(sample.hashes, hashes)
-    found = []
-    for hashed, place in zip(hashes.tolist(), places.tolist(), strict=True):
-        if place < sample.hashes.size and int(sample.hashes[place]) == hashed:
-            found.append(float(sample.counts[place]))
-        elif hashed < sample.threshold and hashed not in sample.common:
-            found.append(0.0)
-        else:
-            known = sample.common.get(hashed)
-            found.append(average * sample.rows if known is None else known[1])
-    return np.array(found, np.float64) / max(1.0, sample.rows)
 
 
 def distinct_count(sample: Sample) -> Figure:
@@ -212,7 +96,7 @@ def comparison(left: Sample, right: Sample, between: Between) -> Figure:
     spread = [float(a @ (b - found) ** 2) for a, b in ((mine, partners), (theirs, reverse))]
     variance = spread[0] / sizes[0] + spread[1] / sizes[1] + found / (sizes[0] * sizes[1])
     with_value = (1 - left.null_share) * (1 - right.null_share)
-    return _figure(with_value * found, with_value**2 * variance, batch)
+    return figure_of(with_value * found, with_value**2 * variance, batch)
 
 
 def _minus(bound: float | None) -> float | None:
@@ -240,6 +124,7 @@ def _continuous(left: Numbers, mine: Numbers, right: Numbers, theirs: Numbers, b
     return float(mine @ np.maximum(0.0, np.broadcast_to(upper - lower, left.shape)))
 
 
-def _figure(value: float, variance: float, batch: int) -> Figure:
+def figure_of(value: float, variance: float, batch: int) -> Figure:
+    """The figure of an estimate with a variance."""
     evidence = value**2 / variance if variance > 0 else 0.0
     return Figure(value, "sampled", evidence, batch)

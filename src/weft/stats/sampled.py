@@ -15,11 +15,11 @@ from weft.logical.limits import Bound
 from weft.logical.query import Query
 from weft.stats.attributes import Attribute, attribute_of, bands_of, comparisons_of, equalities_of
 from weft.stats.figure import Figure
+from weft.stats.sample_equality import equality
 from weft.stats.sample_estimates import (
     Between,
     comparison,
     distinct_count,
-    equality,
     heavy_shares,
     null_share,
 )

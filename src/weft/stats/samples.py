@@ -28,7 +28,7 @@ Numbers = NDArray[np.float64]
 
 EVERY_HASH = (1 << 64) - 1  # the threshold of a sample that has all values
 KEPT_VALUES = 1024  # the driver keeps at most so many values of a batch's coordinated sample
-KEPT_COMMON = 32  # and so many common values
+KEPT_COMMON = 64  # and so many common values
 LEAST_WEIGHT = 1 / 64  # samples that weigh less are forgotten
 
 

@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from weft.stats.attributes import Attribute
+from weft.stats.sample_equality import equality
 from weft.stats.sample_estimates import (
     Between,
     comparison,
     distinct_count,
-    equality,
     heavy_shares,
     null_share,
 )

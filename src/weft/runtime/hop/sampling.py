@@ -31,7 +31,7 @@ EVERY = 4  # values are sampled in one of every so many batches, or fewer if an 
 LOOKED = 500_000  # a task looks at most at so many tuples
 KEPT = 256  # a coordinated sample has so many values, an ordered one at most so many
 DRAWN = 10_000  # the commonest values are looked for among so many tuples
-TOLD = 32  # so many of the commonest values are reported
+TOLD = 64  # so many of the commonest values are reported
 SEVERAL = 5  # a value must occur so often to be reported as common; fewer occurrences may be chance
 LONGEST = 100  # a text with more characters is reported as common by its hash alone
 
