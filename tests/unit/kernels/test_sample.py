@@ -56,7 +56,6 @@ def test_a_sample_finds_what_is_common() -> None:
     """Also where the same key comes at equal distances, and among NULLs."""
     dealt = pa.array([i % 8 if i % 8 else None for i in range(80_000)])
     found = frequent(dealt, 20_000, 32, 1)
-    assert found.drawn == pytest.approx(17_500, rel=0.05)
     assert set(found.values) == set(range(1, 8))
     assert all(count == pytest.approx(2_500, rel=0.1) for count in found.counts)
     known = hashes_of(found.values)
@@ -67,7 +66,7 @@ def test_the_commonest_are_told_first_and_no_more_than_asked() -> None:
     """Of many values, the ones that matter."""
     keys = np.concatenate([np.arange(10_000), np.full(500, 3), np.full(900, 5)])
     found = frequent(pa.array(keys), 20_000, 2, 0)
-    assert (found.drawn, found.values, found.counts) == (11_400, [5, 3], [901, 501])
+    assert (found.values, found.counts) == ([5, 3], [901, 501])
 
 
 def test_rows_are_drawn_from_everywhere() -> None:

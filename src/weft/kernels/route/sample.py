@@ -25,6 +25,7 @@ Hashes = NDArray[np.uint64]
 
 # The threshold of a sample that has all values.
 EVERY_HASH = (1 << 64) - 1
+_EVERY = np.uint64(EVERY_HASH)
 
 
 class LeastHashes(NamedTuple):
@@ -42,9 +43,8 @@ class LeastHashes(NamedTuple):
 
 
 class Frequent(NamedTuple):
-    """The most frequent values of a column, the commonest first, with their hashes and counts among ``drawn`` rows."""
+    """The most frequent values of a column, the commonest first, with their hashes and counts among the rows drawn."""
 
-    drawn: int
     values: list[Any]
     hashes: list[int]
     counts: list[int]
@@ -74,10 +74,10 @@ def least_hashes(column: Column, most: int, others: Sequence[int] = ()) -> Least
 
 
 def frequent(column: Column, sample: int, most: int, seed: int) -> Frequent:
-    """The most frequent values among some rows of a column.
+    """At most so many of the most frequent values among a ``sample`` of rows of a column.
 
-    >>> frequent(pa.array([7, 8, 7, None, 7]), 10, 1, 0)[::3]
-    (4, [3])
+    >>> frequent(pa.array([7, 8, 7, None, 7]), 10, 1, 0)[::2]
+    ([7], [3])
     """
     array = flatten(column)
     drawn = draw_rows(len(array), sample, seed)
@@ -90,7 +90,7 @@ def frequent(column: Column, sample: int, most: int, seed: int) -> Frequent:
     hashes = _hashes(key_words([values]).values)
     order = np.lexsort((hashes, -counts))
     values = values.take(pa.array(order))
-    return Frequent(len(array), values.to_pylist(), hashes[order].tolist(), counts[order].tolist())
+    return Frequent(values.to_pylist(), hashes[order].tolist(), counts[order].tolist())
 
 
 def ordered_values(column: Column, most: int, seed: int) -> Floats:
@@ -127,7 +127,7 @@ def _least(words: Array, valid: Mask, most: int, others: Hashes) -> tuple[np.uin
         slots *= 2
     mask = np.uint64(slots - 1)
     keys, counts = np.zeros(slots, np.uint64), np.zeros(slots, np.int64)
-    threshold, found = np.uint64(0xFFFFFFFFFFFFFFFF), 0
+    threshold, found = _EVERY, 0
     asked, last, numbers = _places(others)
     for i in range(words.size):
         if valid.size and not valid[i]:
