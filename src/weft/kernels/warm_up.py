@@ -24,6 +24,7 @@ from weft.kernels.probe.theta import Sides, theta
 from weft.kernels.query_sets.predicate_index import PredicateIndex
 from weft.kernels.query_sets.query_set import by_thresholds, nonempty, rows_per_query, set_bit, thresholds
 from weft.kernels.route.partition import by_hash as route_by_hash
+from weft.kernels.route.sample import frequent, least_hashes
 from weft.logical.conversion import cast, literal
 from weft.logical.expr import Column
 from weft.logical.functions import call
@@ -62,6 +63,9 @@ def _steps() -> Iterator[None]:
         band(Band(batch.column("ts"), batch.column("ts")), runs, by_value("ts"), window=window)
         yield
         route_by_hash(batch, [layout], 2)
+        for sampled in (batch.column(layout), pa.array([None, *batch.column(layout).to_pylist()])):
+            least_hashes(sampled.cast(batch.column(layout).type), 2)
+            frequent(sampled, 9, 2, 0)
         yield
     in_time = merge([build(batch, layout=by_value("ts"), event_time="ts")] * 2)
     less = call("<", Column("p", "k", DataType("long")), Column("s", "k", DataType("long")))

@@ -6,15 +6,16 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import weft
-from weft.kernels.route.sample import frequent
 from weft.runtime.observe.feedback import heavy_known
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.stats.heavy import Counted, next_heavy
+from weft.stats.attributes import Attribute
+from weft.stats.heavy import next_heavy
+from weft.stats.samples import AttributeSample, Common
+from weft.stats.skew import HeavyValue
 from weft.stats.statistics import Statistics
 from weft.testing.local import LocalRunner
 
@@ -33,24 +34,16 @@ def batch(keys: list[object], kind: str = "long") -> pa.Table:
     return pa.table({"k": pa.array(keys, types[kind]), "x": list(range(len(keys)))})
 
 
-def test_a_sample_finds_what_is_common() -> None:
-    """Also where the same key comes at equal distances, and among NULLs."""
-    dealt = pa.array([i % 8 if i % 8 else None for i in range(80_000)])
-    looked, found = frequent(dealt, 20_000, 32, 1)
-    assert looked == pytest.approx(17_500, rel=0.05)
-    assert {value for value, _ in found} == set(range(1, 8))
-    assert all(count == pytest.approx(2_500, rel=0.1) for _, count in found)
-
-
-def test_the_commonest_are_told_first_and_no_more_than_asked() -> None:
-    """Of many values, the ones that matter."""
-    keys = np.concatenate([np.arange(10_000), np.full(500, 3), np.full(900, 5)])
-    assert frequent(pa.array(keys), 20_000, 2, 0) == (11_400, [(5, 901), (3, 501)])
+def counted(rows: int, looked: int, *values: tuple[HeavyValue, int]) -> AttributeSample:
+    """What a task reports of common values."""
+    common = tuple(Common(value, hash(value), count) for value, count in values)
+    hashes, counts = tuple(one.hash for one in common), tuple(one.count for one in common)
+    return AttributeSample(Attribute("r", "k"), rows, looked, 0, hashes=hashes, counts=counts, common=common)
 
 
 @pytest.mark.parametrize("kind", ["long", "int", "string"])
 def test_batches_tell_the_optimiser_of_heavy_keys(kind: str) -> None:
-    """Measured in the columns by which tuples are placed, and kept from batch to batch and through JSON."""
+    """Measured in the columns that queries join on, and kept from batch to batch and through JSON."""
     made = session(kind)
     runner = LocalRunner(made.query("SELECT r.x, s.x AS y FROM r, s WHERE r.k = s.k").graph)
     values = [1] * 50 + list(range(2, 52))
@@ -67,21 +60,18 @@ def test_batches_tell_the_optimiser_of_heavy_keys(kind: str) -> None:
 
 def test_what_was_heavy_long_ago_fades() -> None:
     """The newest sample counts most, and tasks count by their rows."""
-    known = next_heavy(
-        {}, [Counted("r", "k", 300, 100, ((1, 100),)), Counted("r", "k", 100, 100, ((2, 50),))]
-    )
+    known = next_heavy({}, [counted(300, 100, (1, 100)), counted(100, 100, (2, 50))])
     assert known == {"r": {"k": ((1, 0.75), (2, 0.125))}}
     for _ in range(8):
-        known = next_heavy(known, [Counted("r", "k", 10, 10, ((2, 5),))])
+        known = next_heavy(known, [counted(10, 10, (2, 5))])
     assert dict(known["r"]["k"]) == {2: pytest.approx(0.5, abs=0.01)}
-    assert next_heavy(known, [Counted("r", "k", 0, 0, ())]) == known
+    assert next_heavy(known, [counted(0, 0)]) == known
 
 
 def test_values_that_are_all_there_is_are_no_more_than_that() -> None:
     """Shares are rounded, and statistics refuse more than all tuples."""
-    counted = Counted("r", "k", 6, 6, tuple((key, 1) for key in range(6)))
     runner = LocalRunner(session().query("SELECT r.x FROM r, s WHERE r.k = s.k").graph)
     runner.process({"r": batch([1, 2, 3, 4, 5, 6])})
-    last = replace(runner.metrics[-1], heavy=next_heavy({}, [counted]))
+    last = replace(runner.metrics[-1], heavy=next_heavy({}, [counted(6, 6, *((k, 1) for k in range(6)))]))
     shares = heavy_known(Statistics(), last).stream("r").heavy["k"].values()
     assert sum(shares) == pytest.approx(1.0, abs=1e-5)

@@ -26,7 +26,6 @@ from weft.runtime.task.reports import (
     Calls,
     Dealt,
     FailedQuery,
-    HeavyValues,
     InputAdmitted,
     InputCounted,
     KeyCensus,
@@ -39,9 +38,11 @@ from weft.runtime.task.reports import (
     StepCounts,
     StoreRuns,
     TaskError,
+    ValuesSampled,
     read_report,
 )
-from weft.stats.heavy import Counted
+from weft.stats.attributes import Attribute
+from weft.stats.samples import AttributeSample, Common
 
 MANY = pa.RecordBatch.from_pydict({"x": list(range(20_000))})  # more than a message carries
 
@@ -53,7 +54,14 @@ EXAMPLES: list[Report] = [
     InputCounted("a", 3, 9),
     Dealt("a by k", 3, 9),
     QuerySetSample("a", {"00ff": 3}),
-    HeavyValues((Counted("s", "k", 100, 50, ((42, 7), ("x\ty", 3))),)),
+    ValuesSampled(AttributeSample(Attribute("s", "k"), 9, 9, 9)),
+    ValuesSampled(
+        AttributeSample(
+            *(Attribute("s", "k"), 100, 50, 1, (1 << 64) - 3, (7, (1 << 64) - 5), (1, 400_000)),
+            (Common(42, 1 << 63, 7), Common("x\ty", 3, 6), Common(None, 5, 5)),
+            (-0.5, 1e300),
+        )
+    ),
     AddedRun("a by k", "a", "0-1-f"),
     StoreRuns("a by k", 1, (RunFile("0-1-f", Bounds(3, 90, -5, 7)), RunFile("0-1-g", Bounds(1, 9)))),
     StepCounts((StepCount("a→b", 3, 4, 1), StepCount("b→a", 0, 0))),

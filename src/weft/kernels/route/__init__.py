@@ -1,1 +1,1 @@
-"""Which partition a tuple goes to, and which keys are heavy."""
+"""Which partition a tuple goes to, which keys are heavy, and samples of columns."""

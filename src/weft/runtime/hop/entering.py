@@ -23,11 +23,10 @@ from weft.plan.schedule import LOCAL, SHUFFLE
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.projection import Tuples, finish
 from weft.runtime.hop.routing import filter_rows, rows_for, send
-from weft.runtime.hop.sampling import SAMPLED, count_values, sample_query_sets
+from weft.runtime.hop.sampling import SAMPLED, sample_query_sets, sample_values
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import full_name
 from weft.runtime.program.executable import ExecutableGraph
-from weft.stats import heavy
 
 __all__ = ["route_input", "route_stored"]
 
@@ -45,8 +44,7 @@ def route_input(
     ``dealt`` says how many tuples have been dealt out to the partitions of each store before; dealing goes on there.
     """
     outcome = Outcome(options)
-    if batch_order.partitions > 1 and batch_order.number % heavy.EVERY == 0 and batch.num_rows:
-        outcome.heavy = count_values(program, alias, batch, batch_order)
+    outcome.values = sample_values(program, alias, batch, batch_order.number)
     every = _with_sets(program, alias, batch, outcome)
     wanted = _wanted(program, alias, every, outcome)
     if program.sets and wanted.num_rows and batch_order.number % SAMPLED == 0:

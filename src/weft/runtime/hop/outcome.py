@@ -18,7 +18,7 @@ from weft.kernels.expr.user_functions import CallCounts, Calls
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.hop.probe_step import Heaviest
-from weft.stats.heavy import Counted
+from weft.stats.samples import AttributeSample
 
 __all__ = ["HopOptions", "Outcome", "Outlet", "Parcel", "StepCount", "Why", "too_many_results", "unknown"]
 
@@ -103,7 +103,7 @@ class Outcome:
 
     ``sent`` are the parcels and ``results`` the results; both are empty if there is an outlet for them. ``counts`` is
     how many results each query has, and ``closed`` how many of them are closed rows. A query in ``failed`` could not be
-    answered. ``census`` is of the keys of queries on one key, ``sample`` of query-sets, and ``heavy`` of values;
+    answered. ``census`` is of the keys of queries on one key, ``sample`` of query-sets, and ``values`` samples;
     ``calls`` counts what users' functions did. ``dealt`` counts the tuples that were dealt out to partitions, by store.
     """
 
@@ -115,7 +115,7 @@ class Outcome:
         self.closed: dict[str, int] = {}
         self.census: dict[str, Census] = {}
         self.sample: dict[str, int] = {}
-        self.heavy: list[Counted] = []
+        self.values: list[AttributeSample] = []
         self.failed: dict[str, Exception] = {}
         self.calls = CallCounts()
         self.dealt: dict[str, int] = {}

@@ -221,6 +221,7 @@ class Loop:
         self.before = left.manifest
         if ran.program is not None and left.metrics is not None:
             self.history.add(ran.program.graph, left.metrics)
+            self.history.samples.add(plan.number, reports.read.values)
             self.decider.samples = samples_of(ran.program, reports) or self.decider.samples
             limit = self.config.state_limit
             stop_failed_queries(self.decider.changelog, ran.program, left.manifest, limit)

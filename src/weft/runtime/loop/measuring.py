@@ -64,7 +64,7 @@ def measure_batch(
         functions=sum_functions(reports.work.calls),
         conditions=sum_conditions(reports.work.calls, program.graph),
         busiest=reports.work.busiest(),
-        heavy=next_heavy(known.heavy if known else {}, reports.read.heavy),
+        heavy=next_heavy(known.heavy if known else {}, reports.read.values),
         keys=next_keys(keys, reports.work.census, ended),
         punctuated=_last_punctuations(ordered),
         held={query: count for query, one in ordered.items() if (count := one.rows_waiting)},

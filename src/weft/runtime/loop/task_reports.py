@@ -22,7 +22,7 @@ from weft.runtime.task import reports as kinds
 from weft.runtime.task.exchange import Sender
 from weft.runtime.task.messages import Message
 from weft.runtime.task.reports import Report, read_report
-from weft.stats.heavy import Counted
+from weft.stats.samples import AttributeSample
 
 __all__ = ["Answered", "InputRead", "SentResults", "TaskReports", "WorkDone"]
 
@@ -35,7 +35,7 @@ class InputRead:
 
     ``reads`` is what they read of streams, and ``inputs`` what they admitted of inputs. ``counts`` is how many tuples
     of counted inputs there were, by input and read task; ``samples`` how many sampled tuples had each query-set, by
-    input; ``heavy`` are common values of keys; ``dealt`` is what they dealt out to partitions; ``bad`` are the records
+    input; ``values`` are samples of attributes; ``dealt`` is what they dealt out to partitions; ``bad`` are the records
     that were set aside, as lines of JSON.
     """
 
@@ -43,7 +43,7 @@ class InputRead:
     inputs: Sequence[kinds.InputAdmitted] = ()
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     samples: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    heavy: Sequence[Counted] = ()
+    values: Sequence[AttributeSample] = ()
     dealt: Sequence[kinds.Dealt] = ()
     bad: Sequence[bytes] = ()
 
@@ -188,7 +188,7 @@ class _Sorted:
         self.inputs: list[kinds.InputAdmitted] = []
         self.counts: list[kinds.InputCounted] = []
         self.samples: list[kinds.QuerySetSample] = []
-        self.heavy: list[Counted] = []
+        self.values: list[AttributeSample] = []
         self.dealt: list[kinds.Dealt] = []
         self.bad: list[bytes] = []
         self.answers: list[kinds.Answers] = []
@@ -212,8 +212,8 @@ class _Sorted:
                 self.counts.append(report)
             case kinds.QuerySetSample():
                 self.samples.append(report)
-            case kinds.HeavyValues():
-                self.heavy += report.counted
+            case kinds.ValuesSampled():
+                self.values.append(report.sample)
             case kinds.Dealt():
                 self.dealt.append(report)
             case kinds.BadRecord():
@@ -255,7 +255,7 @@ class _Sorted:
             for bits, number in one.sets.items():
                 sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
         some = (tuple(self.reads), tuple(self.inputs), counts, samples)
-        return InputRead(*some, tuple(self.heavy), tuple(self.dealt), tuple(self.bad))
+        return InputRead(*some, tuple(self.values), tuple(self.dealt), tuple(self.bad))
 
     def _answered(self) -> Answered:
         failed: dict[str, str] = {}

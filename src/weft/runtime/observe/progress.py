@@ -15,6 +15,7 @@ from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.part import QueryPart, part_of
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics
 from weft.runtime.queries.request import QueryRequest
+from weft.stats.samples import SampleHistory
 
 if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
     from weft.runtime.log.values import Manifest
@@ -81,13 +82,15 @@ class History:
     """The metrics of the last batches, and the last graphs that they ran by.
 
     ``batches`` are pairs of a graph's number and the metrics, ``graphs`` are by number. ``committed`` has, by batch,
-    when it began and when it was committed, in seconds of `time.perf_counter`. One thread adds while others read: it
+    when it began and when it was committed, in seconds of `time.perf_counter`. ``samples`` are those of the attributes
+    that queries join on. One thread adds while others read: it
     adds a graph before the first batch of it, and replaces whole lists, so that readers never see half a change.
     """
 
     batches: list[tuple[int, BatchMetrics]] = field(default_factory=list)
     graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
     committed: dict[int, tuple[float, float]] = field(default_factory=dict)
+    samples: SampleHistory = field(default_factory=SampleHistory)
     _parts: dict[int, dict[tuple[str, Names], QueryPart]] = field(default_factory=dict)  # by graph
 
     def add(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:

@@ -6,6 +6,7 @@ Guarantees: nothing is decided here; all of it follows from the graph.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from weft.kernels.query_sets.query_set import set_names, words_for
@@ -16,6 +17,7 @@ from weft.plan.join_plan import Names
 from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
 from weft.runtime.model.columns import View, counts, longest, per_key, seq_name
 from weft.runtime.program.window_limits import Limits, limits_of
+from weft.stats.attributes import Attribute, JoinAttribute, join_attributes
 from weft.stats.skew import key_column
 
 __all__ = ["GraphIndex"]
@@ -42,7 +44,6 @@ class GraphIndex:
         self._nodes = {store.name: store for store in graph.stores}
         self._probing = _by_store((*self.order, *graph.later))
         self._views: dict[Users, View] = {}
-        self._watched: dict[str, tuple[Column, ...]] = {}
         self.view = self.view_of(tuple(self.members))
         self.starts = self._starts()
         self.limits = {r.edge: self._limits(r) for r in self.order if isinstance(r, ResultRule)}
@@ -107,11 +108,20 @@ class GraphIndex:
         time = self.view.times[alias]
         return time, time if longest(self.view, alias) is None else seq_name(alias)
 
-    def watched(self, alias: str) -> tuple[Column, ...]:
-        """The columns of an input in which heavy values are looked for, since they decide partitions."""
-        if alias not in self._watched:
-            self._watched[alias] = _watched(self.graph, alias)
-        return self._watched[alias]
+    @cached_property
+    def sampled(self) -> Mapping[str, tuple[JoinAttribute, ...]]:
+        """The attributes that are sampled, by input; one that several inputs of a stream have is sampled once.
+
+        They are those that queries join on, and the columns that decide partitions.
+        """
+        found = {one.attribute: one for one in join_attributes(m.query for m in self.graph.members)}
+        for column in _placing(self.graph):
+            name = Attribute(self.graph.input(column.alias).stream.name, column.name)
+            found[name] = replace(found.get(name) or JoinAttribute(column.alias, name, column), equal=True)
+        return {
+            alias: tuple(found[name] for name in sorted(found) if found[name].alias == alias)
+            for alias in self.graph.aliases
+        }
 
     def leaving(self, alias: str) -> tuple[Edge, ...]:
         """The edges out of an input's source."""
@@ -181,8 +191,7 @@ def _by_store(rules: Iterable[Rule]) -> dict[str, list[ProbeRule]]:
     return found
 
 
-def _watched(graph: PhysicalGraph, alias: str) -> tuple[Column, ...]:
-    """The columns of an input whose values decide the partition of a tuple."""
+def _placing(graph: PhysicalGraph) -> list[Column]:
+    """The columns whose values decide the partition of a tuple."""
     every = [*(edge.by for edge in graph.edges), *(store.layout.by for store in graph.stores)]
-    columns = [column for by in every if (column := key_column(by)) is not None]
-    return tuple(sorted({column for column in columns if column.alias == alias}, key=str))
+    return sorted({column for by in every if (column := key_column(by)) is not None}, key=str)

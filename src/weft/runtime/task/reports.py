@@ -23,7 +23,7 @@ from weft.runtime.log.values import RunFile
 from weft.runtime.task.encoded_report import EncodedReport, ProtocolError
 from weft.runtime.task.exchange import Packed, Sender
 from weft.runtime.task.messages import REPORT, Message
-from weft.stats.heavy import Counted
+from weft.runtime.task.values_sampled import ValuesSampled
 
 __all__ = [
     "KINDS",
@@ -33,7 +33,6 @@ __all__ = [
     "Calls",
     "Dealt",
     "FailedQuery",
-    "HeavyValues",
     "InputAdmitted",
     "InputCounted",
     "KeyCensus",
@@ -46,6 +45,7 @@ __all__ = [
     "StepCounts",
     "StoreRuns",
     "TaskError",
+    "ValuesSampled",
     "read_report",
 ]
 
@@ -119,19 +119,6 @@ class QuerySetSample(EncodedReport):
     kind = "sample"
     alias: str
     sets: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class HeavyValues(EncodedReport):
-    """The commonest values of the columns that decide the partition of an input's tuples."""
-
-    kind = "heavy"
-    counted: tuple[Counted, ...]
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> HeavyValues:
-        """What `to_dict` made, also after a way through JSON."""
-        return cls(tuple(map(Counted.from_dict, data["counted"])))
 
 
 # Reports of hops
@@ -308,7 +295,7 @@ Report = (
     | InputCounted
     | Dealt
     | QuerySetSample
-    | HeavyValues
+    | ValuesSampled
     | AddedRun
     | StoreRuns
     | StepCounts

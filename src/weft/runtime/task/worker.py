@@ -47,13 +47,13 @@ from weft.runtime.task.reports import (
     AddedRun,
     BadRecord,
     Dealt,
-    HeavyValues,
     InputAdmitted,
     InputCounted,
     PartRead,
     QuerySetSample,
     Seconds,
     TaskError,
+    ValuesSampled,
 )
 from weft.runtime.task.segments import FileState, shelf_of, written_in
 
@@ -140,8 +140,8 @@ class _Reading:
                 yield from outlet.messages(outcome)
             if outcome.sample:
                 yield QuerySetSample(alias, outcome.sample).to_message()
-            if outcome.heavy:
-                yield HeavyValues(tuple(outcome.heavy)).to_message()
+            for sample in outcome.values:
+                yield ValuesSampled(sample).to_message()
             yield InputAdmitted(alias, rows, one.late, one.untimed, one.oldest, one.newest).to_message()
 
     def _dealt(self, program: ExecutableGraph) -> dict[str, int]:
