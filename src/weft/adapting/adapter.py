@@ -47,7 +47,8 @@ __all__ = ["AdaptivePlan"]
 _LOG = logging.getLogger("weft")
 
 DRIFT = 0.2  # rates and selectivities that differ by less than this part are no reason to plan again
-SHARE = 0.05  # the part of the time that the search for plans may take, unless there is a reason to hurry
+MUCH = 1.0  # if they differ by more than this part, there is a reason to hurry
+SHARE, HURRY = 0.05, 0.25  # the part of the time that the search for plans may take, usually and in a hurry
 SPEED = 100e6  # bytes that are laid out anew in a second, until that is measured
 SETUP = 0.02  # seconds that a migration takes, however little is stored
 KEPT = 200  # so many changes are remembered
@@ -92,7 +93,7 @@ class AdaptivePlan:
         self._hysteresis = Hysteresis()
         self._epoch = (0, time.monotonic())  # the first batch of the epoch, and when it began
         self._planned_for: Statistics | None = None
-        self._rested = 0.0  # when the next search may begin
+        self._searched, self._search_seconds = -math.inf, 0.0  # when the last search ended, and what it took
         self._cause = ""
         self._speed = SPEED
         self._bytes = 0
@@ -147,18 +148,22 @@ class AdaptivePlan:
         if self._epoch_is_over(number):
             self._observe(situation)
             self._epoch = (number, time.monotonic())
-        if not cause and time.monotonic() < self._rested and not self._always:
-            return
         statistics = self._statistics()
-        known = self._planned_for
-        settled = known is not None and drift(known, statistics) < DRIFT and not self._hysteresis.better
-        if not cause and settled and not self._always:
-            self._hysteresis.stays()
+        if not cause and not self._always and not self._is_worth_a_search(statistics):
             return
         self._planned_for, self._cause = statistics, ""
         requests = situation.active_queries.requests
         given = (plan, requests, statistics, self._options, self._method, situation.samples)
         self._finder.ask(Snapshot(*given, cause or EPOCH))
+
+    def _is_worth_a_search(self, statistics: Statistics) -> bool:
+        """Whether the statistics differ enough from those of the last search, for what that took."""
+        changed = math.inf if self._planned_for is None else drift(self._planned_for, statistics)
+        if changed < DRIFT and not self._hysteresis.better:
+            self._hysteresis.stays()
+            return False
+        share = HURRY if changed > MUCH or self._hysteresis.better else SHARE
+        return time.monotonic() >= self._searched + self._search_seconds / share
 
     def _epoch_is_over(self, number: int) -> bool:
         first, began = self._epoch
@@ -172,7 +177,7 @@ class AdaptivePlan:
         proposal, running = self._finder.take(), situation.active_queries.plan
         if proposal is None or running is None:
             return None
-        self._rested = time.monotonic() + proposal.seconds / SHARE
+        self._searched, self._search_seconds = time.monotonic(), proposal.seconds
         if not is_alike(running, proposal.running):
             return None  # queries have changed since
         if is_alike(proposal.plan, running):

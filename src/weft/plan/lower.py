@@ -96,9 +96,9 @@ class _Lowering:
         self.members = members
         self.tracked = tracked or len(members) > 1 or any(counts_unwanted(m.query) for m in members)
         self.queries = {member.name: member.query for member in members}
-        self.users, self.answering = plan.users, plan.answering
-        self.intermediate = [store for store in plan.stores if not store.is_input]
-        self.names = _store_names(plan.stores)
+        self.users, self.answering, self.stores = plan.users, plan.answering, plan.stores
+        self.intermediate = [store for store in self.stores if not store.is_input]
+        self.names = _store_names(self.stores)
         self.complete: dict[SharedStore, int] = {}
         self.homes: dict[str, list[tuple[Home, frozenset[str]]]] = {}
         self.sources: list[Source] = []
@@ -139,11 +139,11 @@ class _Lowering:
         """Add the sources, and the edges that store their tuples."""
         for alias, root in self.roots.items():
             queries = [self.queries[name] for name in sorted(root.users)]
-            others = [store.layout.by for store in self.plan.stores if store.layout.by is not None]
+            others = [store.layout.by for store in self.stores if store.layout.by is not None]
             others += [e for m in self.members if m.closing for e in m.closing.conditions]
             self.sources.append(Source(root.node, alias, columns_of(queries, alias, others)))
             self.steps[alias] = 0
-            for store in self.plan.stores:
+            for store in self.stores:
                 if store.aliases == (alias,):
                     self._keep(store, root)
 
@@ -257,7 +257,7 @@ class _Lowering:
     def graph(self, target: PhysicalGraph | None) -> PhysicalGraph:
         """The finished graph."""
         later = tuple(self._later(target)) if target is not None else ()
-        nodes = tuple(self._node(store, later) for store in self.plan.stores)
+        nodes = tuple(self._node(store, later) for store in self.stores)
         edges, rules = tuple(self.edges), tuple(self.rules)
         sweeps = tuple(
             Sweep(answer.name, tuple(self.names[store] for store in answer.homes))
@@ -278,7 +278,7 @@ class _Lowering:
 
     def _later(self, target: PhysicalGraph) -> Iterator[ProbeRule]:
         """The probes of a graph to come that search the stores which are filled for it."""
-        names = {s.identity: self.names[s] for s in self.plan.stores if self._filled_for(s)}
+        names = {s.identity: self.names[s] for s in self.stores if self._filled_for(s)}
         for rule in target.rules:
             if isinstance(rule, ProbeRule) and (identity := target.store(rule.store).identity) in names:
                 yield replace(
