@@ -20,7 +20,7 @@ from weft.plan.explain import explain
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import CallCost
 from weft.plan.observation import Observation
-from weft.plan.shared import shared_text
+from weft.plan.shared import filling_text, shared_text
 from weft.ports.sink import Sink
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observed import observed
@@ -126,4 +126,6 @@ def explain_queries(
     for planned in queries:
         graph, batches = seen.get(planned.name, (None, ()))
         parts.append(planned.explain(observed(graph, batches) if graph and batches else None))
+    if shared is not None and (filling := filling_text(shared)):
+        parts.append(filling)
     return "\n".join(parts) or "No queries yet.\n"

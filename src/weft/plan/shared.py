@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from weft.plan.graph import PhysicalGraph
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
 
-__all__ = ["shared_text"]
+__all__ = ["filling_text", "shared_text"]
 
 SHOWN = 4  # as many users are named; if there are more, their number is shown
 
@@ -31,6 +31,13 @@ def shared_text(graph: PhysicalGraph) -> str:
         lines += ["", "Closed from stores"]
         lines += [f"  {sweep.query}: {', '.join(sweep.homes)}" for sweep in graph.sweeps]
     return "\n".join(lines) + "\n"
+
+
+def filling_text(graph: PhysicalGraph) -> str:
+    """The stores that are filled side by side for a plan to come, as lines; empty if there are none."""
+    stores = [store for store in graph.stores if store.filling]
+    lines = [f"  {store.name}: {store.layout} · for {_users(store.filling)}" for store in stores]
+    return "\n".join(["Filled for the plan to come", *lines]) + "\n" if lines else ""
 
 
 def _probes(graph: PhysicalGraph) -> int:
