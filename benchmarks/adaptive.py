@@ -9,6 +9,8 @@ every contender, else the exit code is 1.
 from __future__ import annotations
 
 import argparse
+import itertools
+import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import weft
+from weft.runtime.observe.plan_changes import PlanChange
 
 __all__ = ["main"]
 
@@ -37,7 +40,7 @@ class Run:
     rows: list[int]
     seconds: list[float]
     results: int
-    changes: tuple[str, ...]
+    changes: tuple[PlanChange, ...]
 
     def rate(self, first: int = 0, last: int | None = None) -> float:
         """Input rows per second of some batches."""
@@ -77,7 +80,7 @@ def run(root: Path, work: Path, contender: str, scenario: str, options: argparse
         [sum(one.rows for one in batch.inputs.values()) for batch in batches],
         [alone for _, alone, _ in done],
         sum(batch.results for batch in by_number.values()),
-        tuple(map(str, session.plan_history)),
+        session.plan_history,
     )
     if options.explain and contender == ADAPTIVE:
         print(session.explain())
@@ -85,9 +88,29 @@ def run(root: Path, work: Path, contender: str, scenario: str, options: argparse
     return found
 
 
+def pauses(one: Run) -> Iterator[tuple[PlanChange, float]]:
+    """Every change of plan, and how many times the usual batch the longest one at the change took.
+
+    The usual batch is the median of the ten before; a transition lasts from where stores begin to be filled until they
+    take over.
+    """
+    ends = {c.batch: c.batch + 1 for c in one.changes}
+    for before, after in itertools.pairwise(one.changes):
+        if before.way == "side by side":
+            ends[before.batch] = after.batch + 1
+    for change in one.changes:
+        first, last = change.batch, ends[change.batch]
+        usual = one.seconds[max(1, first - 10) : first]
+        if usual and first < len(one.seconds):
+            yield change, max(one.seconds[first:last]) / statistics.median(usual)
+
+
 def verdicts(scenario: str, runs: Mapping[str, Run], batches: int) -> Iterator[tuple[bool, str]]:
     """The targets of a scenario, and whether they were reached."""
     adaptive = runs[ADAPTIVE]
+    for change, times in pauses(adaptive):
+        what = f"{change.way} before batch {change.batch}: the longest batch took {times:.1f} × the usual one"
+        yield change.way == "eager" or times <= 2, what
     if scenario in ("swap", "drift"):
         first = batches // 2 + 10 * EPOCH if scenario == "swap" else batches - 2 * EPOCH
         ratio = adaptive.rate(first) / runs[LAST].rate(first)
@@ -119,8 +142,7 @@ def report(scenario: str, runs: Mapping[str, Run], batches: int) -> Table:
 def plotted(scenario: str, runs: Mapping[str, Run]) -> Plot:
     """Throughput over the batches."""
     lines = {name: (list(range(len(one.rows))), one.smooth(3)) for name, one in runs.items()}
-    marks = {text.split(" · ")[0].removeprefix("batch "): 0.0 for text in runs[ADAPTIVE].changes}
-    known = {f"plan: {mark.split(': ')[1]}": float(mark.split(":")[0]) for mark in marks}
+    known = {f"{change.way} ({change.batch})": float(change.batch) for change in runs[ADAPTIVE].changes}
     title = f"{scenario}: {SCENARIOS[scenario].title}"
     return Plot(title, "batch", "input rows/s", lines, known, log_y=True)
 
