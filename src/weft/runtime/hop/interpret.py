@@ -1,11 +1,12 @@
 """One hop of a graph in one partition (design, D10).
 
-Guarantees: pure but for the additions to the state it is given. Rules run in the order of the graph, so a store has
-this batch's additions before it is probed. A probe on behalf of an input sees every run of earlier batches, and this
-batch's additions made by inputs that come before it in the driver order, and so finds each result exactly once: on
-behalf of its last tuple (design, D5). A tuple whose key is NULL is not sent, since it joins nothing, except to stores
-from which rows are closed. Where there are many queries, a tuple is sent over an edge iff some query that it is for
-uses the edge, and a result goes to just those queries that it is for (design, D7).
+Guarantees: pure but for the additions to the state it is given. Rules run input by input, in the driver order, those of
+one input in the order of the graph. A probe on behalf of an input sees every run of earlier batches, and this batch's
+additions made by inputs that come before it in the driver order, all of which are there by then; so it finds each
+result exactly once: on behalf of its last tuple (design, D5). What the first input gives has left the task before
+anything of the next one is stored. A tuple whose key is NULL is not sent, since it joins nothing, except to stores from
+which rows are closed. Where there are many queries, a tuple is sent over an edge iff some query that it is for uses the
+edge, and a result goes to just those queries that it is for (design, D7).
 """
 
 from __future__ import annotations
@@ -53,11 +54,8 @@ def run_hop(
         for rider in program.piggybacked[name]:
             here[rider] = [*_riding(program, rider, here[name]), *here.get(rider, ())]
     rules = program.hops[hop] if hop < len(program.hops) else ()
-    later = [rule.store for rule in rules if isinstance(rule, StoreRule)]
-    probes = Probes(program, state, batch_order, outcome, here, later)
-    for rule in rules:
-        if isinstance(rule, StoreRule):
-            later.remove(rule.store)
+    probes = Probes(program, state, batch_order, outcome, here)
+    for rule in sorted(rules, key=lambda rule: batch_order.order.index(program.starts[rule.edge])):
         batches = [batch for batch in here.pop(rule.edge, ()) if batch.num_rows]
         if not batches or not outcome.options.uses(rule.edge):
             continue
