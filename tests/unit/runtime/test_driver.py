@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import ConfigError
-from weft.runtime.loop.driver import POLICIES, Joined, Observed, driver_order
+from weft.runtime.loop.driver import POLICIES, JoinFacts, Observed, driver_order
 
 SEEN = Observed(
     batch=1,
@@ -13,7 +13,7 @@ SEEN = Observed(
     oldest={"a": 5, "b": 7, "c": 3},
     stored={"a": 1000, "b": 10, "c": 50},
     arrived={"a": 1000, "b": 10, "c": 50},
-    joins=(Joined(("a", "b", "c"), 500),),
+    joins=(JoinFacts(("a", "b", "c"), 500),),
 )
 
 

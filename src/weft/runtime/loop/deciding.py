@@ -18,7 +18,7 @@ from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver import driver_order
-from weft.runtime.loop.known_before import known_before
+from weft.runtime.loop.batch_facts import facts_of_batch
 from weft.runtime.loop.migrated_manifest import facts_of
 from weft.runtime.loop.wake_ups import WakeUps
 from weft.runtime.model.batch_order import ENDED, BatchOrder
@@ -164,7 +164,7 @@ class Decider:
         ended: bool,
     ) -> BatchOrder:
         """The batch's place in the total order: the driver order that the policy chooses, and the clocks of queries."""
-        seen = known_before(program.graph, self.history, before, inputs)
+        seen = facts_of_batch(program.graph, self.history, before, inputs)
         times = clocks(program.graph, Watermarks(before.marks), before.closed, ended=ended)
         return BatchOrder(
             seen.batch, driver_order(self.config.driver, seen), self.config.partitions, clocks=times

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 
 from weft.errors import ConfigError, nearest
 
-__all__ = ["DEFAULT", "POLICIES", "Joined", "Observed", "driver_order"]
+__all__ = ["DEFAULT", "POLICIES", "JoinFacts", "Observed", "driver_order"]
 
 DEFAULT = "initial_output_size"
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinFacts:
     """All queries that join just these inputs, and how many results they have had together."""
 
     inputs: tuple[str, ...]
@@ -44,7 +44,7 @@ class Observed:
     oldest: Mapping[str, int] = field(default_factory=dict)
     stored: Mapping[str, int] = field(default_factory=dict)
     arrived: Mapping[str, int] = field(default_factory=dict)
-    joins: tuple[Joined, ...] = ()
+    joins: tuple[JoinFacts, ...] = ()
     estimated: frozenset[str] = frozenset()
 
     @property
@@ -52,7 +52,7 @@ class Observed:
         """The inputs, sorted."""
         return tuple(sorted(self.rows))
 
-    def selectivity(self, join: Joined) -> float:
+    def selectivity(self, join: JoinFacts) -> float:
         """σ_MJoin: results per combination of tuples.
 
         A join that has had no result counts as one with a single result, so that it is not forgotten beside others.
@@ -116,7 +116,7 @@ def _greedy(seen: Observed, score: Callable[[str, float], float]) -> tuple[str, 
     return tuple(order)
 
 
-def _results_per_tuple(name: str, tables: Mapping[str, int], joins: list[tuple[Joined, float]]) -> float:
+def _results_per_tuple(name: str, tables: Mapping[str, int], joins: list[tuple[JoinFacts, float]]) -> float:
     """σ_MJoin · Π |ht_l| over the other inputs of a join, summed over all joins of an input."""
     return sum(
         selectivity * math.prod(float(tables[other]) for other in join.inputs if other != name)

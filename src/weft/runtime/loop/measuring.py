@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.bucket.bounds import Bounds
 from weft.runtime.log.values import Runs
-from weft.runtime.loop.known_before import next_rows_per_byte
+from weft.runtime.loop.batch_facts import next_rows_per_byte
 from weft.runtime.loop.ordered_output import Gathered
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.model.batch_order import ENDED

@@ -14,17 +14,17 @@ from weft.logical.expr import aliases
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.ports.source import Part
 from weft.runtime.log.values import Inputs, Manifest
-from weft.runtime.loop.driver import Joined, Observed
+from weft.runtime.loop.driver import JoinFacts, Observed
 from weft.runtime.observe.metrics import BatchMetrics, StoreMetrics
 from weft.runtime.observe.progress import History
 from weft.runtime.task.reports import PartRead
 
-__all__ = ["known_before", "next_rows_per_byte", "stored_tuples"]
+__all__ = ["facts_of_batch", "next_rows_per_byte", "stored_tuples"]
 
 _ROW_BYTES = 64  # of a row, while nothing has been read that tells
 
 
-def known_before(graph: PhysicalGraph, history: History, before: Manifest, inputs: Inputs) -> Observed:
+def facts_of_batch(graph: PhysicalGraph, history: History, before: Manifest, inputs: Inputs) -> Observed:
     """What is known of the batch after a manifest, which takes these parts."""
     streams = {one.alias: one.stream.name for member in graph.members for one in member.query.inputs}
     parts = {alias: inputs.get(streams[alias], ()) for alias in graph.aliases}
@@ -58,12 +58,12 @@ def _oldest(parts: Sequence[Part], newest: int | None) -> int | None:
     return min((time for time in times if time is not None), default=None)
 
 
-def _joins(graph: PhysicalGraph, results: Mapping[str, int]) -> tuple[Joined, ...]:
+def _joins(graph: PhysicalGraph, results: Mapping[str, int]) -> tuple[JoinFacts, ...]:
     found: dict[tuple[str, ...], int] = {}
     for member in graph.members:
         names = member.query.aliases
         found[names] = found.get(names, 0) + results.get(member.name, 0)
-    return tuple(Joined(names, count) for names, count in found.items())
+    return tuple(JoinFacts(names, count) for names, count in found.items())
 
 
 def _stored(
