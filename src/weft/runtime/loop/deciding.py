@@ -16,9 +16,9 @@ from weft.errors import StateError
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.loop.batch_facts import facts_of_batch
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver import driver_order
-from weft.runtime.loop.batch_facts import facts_of_batch
 from weft.runtime.loop.migrated_manifest import facts_of
 from weft.runtime.loop.wake_ups import WakeUps
 from weft.runtime.model.batch_order import ENDED, BatchOrder
