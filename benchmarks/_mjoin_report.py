@@ -1,7 +1,7 @@
 """The figures of `weft bench mjoin`, beside those of the paper's Tables 4 and 5.
 
 Guarantees: figures are pure functions of the runs. As in the paper, time is measured in the time that the policy
-`timestamp` takes for the same batch in the same round, over the last 80 % of the batches.
+`timestamp` takes for the same batch, over the last 80 % of the batches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ __all__ = [
     "Figures",
     "averages",
     "figures_of",
-    "median_of",
     "shown",
     "verdicts",
     "write_csv",
@@ -113,11 +112,6 @@ def figures_of(run: Run, reference: Run) -> Figures:
         run.state,
         max(mine.peak for mine, _ in pairs),
     )
-
-
-def median_of(rounds: Sequence[Figures]) -> Figures:
-    """Of every figure, the median of several rounds."""
-    return Figures(*(statistics.median(getattr(one, name) for one in rounds) for name in Figures.__slots__))
 
 
 Found = Mapping[tuple[int, str, str], Figures]  # by number of batches, data set and contender

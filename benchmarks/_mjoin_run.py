@@ -32,16 +32,16 @@ PORTION = 1 << 20  # bytes of matches that are made at a time, so that it is see
 class Batch:
     """A batch: how long it took, its tuples and driver order, and what happened in it.
 
-    ``given`` are pairs of a time since its beginning and of how many results were handed over then. ``begun`` says when
-    the processing of each input began, by input. ``peak`` is the most memory of Arrow's there was when results were
-    handed over, beyond what was there at the beginning.
+    ``given`` are pairs of a time since its beginning and of how many results were handed over then. ``done`` says when
+    each input had been processed: it has probed and is stored. ``peak`` is the most memory of Arrow's there was when
+    results were handed over, beyond what was there at the beginning.
     """
 
     seconds: float
     rows: Mapping[str, int]
     order: tuple[str, ...] = ()
     given: tuple[tuple[float, int], ...] = ()
-    begun: Mapping[str, float] = field(default_factory=dict)
+    done: Mapping[str, float] = field(default_factory=dict)
     peak: int = 0
 
     @property
@@ -55,11 +55,7 @@ class Batch:
 
     def waiting(self, span: float) -> float:
         """How many of its tuples were not processed yet, on average over so many seconds from its beginning."""
-        total = 0.0
-        for name, rows in self.rows.items():
-            later = [begun for begun in self.begun.values() if begun > self.begun.get(name, -1.0)]
-            total += rows * min(span, min(later, default=self.seconds) if name in self.begun else 0.0)
-        return total / span
+        return sum(rows * min(span, self.done.get(name, 0.0)) for name, rows in self.rows.items()) / span
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +64,12 @@ class Run:
 
     batches: Sequence[Batch]
     state: int
+
+    @classmethod
+    def fastest(cls, runs: Sequence[Run]) -> Run:
+        """Of several runs over the same batches, every batch as it was when it was fastest: others use the machine."""
+        rounds = zip(*(one.batches for one in runs), strict=True)
+        return cls([min(some, key=lambda batch: batch.seconds) for some in rounds], runs[-1].state)
 
     @property
     def results(self) -> int:
@@ -117,12 +119,12 @@ class _Clocked:
 
 
 @contextmanager
-def _watching(begun: dict[str, float]) -> Iterator[None]:
-    """A context in which it is noted when the tuples of each input have been stored: then it begins to probe."""
+def _watching(done: dict[str, float]) -> Iterator[None]:
+    """A context in which it is noted when the tuples of each input have been stored, which comes after its probes."""
     add = FileState.add
 
     def noted(self: FileState, plan: object, start: str, run: object) -> None:
-        begun.setdefault(start, time.process_time())
+        done[start] = time.process_time()
         add(self, plan, start, run)  # type: ignore[arg-type]
 
     with patch.object(FileState, "add", noted):
@@ -151,10 +153,10 @@ def _runner(policy: str) -> LocalRunner:
 def _batch(runner: LocalRunner, sink: _Clocked, tables: Mapping[str, pa.Table], slices: int) -> Batch:
     """Run one batch."""
     sink.given, sink.peak = [], 0
-    held, begun = pa.total_allocated_bytes(), dict[str, float]()
+    held, done = pa.total_allocated_bytes(), dict[str, float]()
     pieces = _sliced(tables, slices) if slices > 1 else [tables]
     began = time.process_time()
-    with _watching(begun):
+    with _watching(done):
         for piece in pieces:
             for name, table in piece.items():
                 source = runner.loop.config.sources[name]
@@ -167,7 +169,7 @@ def _batch(runner: LocalRunner, sink: _Clocked, tables: Mapping[str, pa.Table], 
         {name: table.num_rows for name, table in tables.items()},
         runner.metrics[-1].order,
         tuple((moment - began, count) for moment, count in sink.given),
-        {name: moment - began for name, moment in begun.items()},
+        {name: moment - began for name, moment in done.items()},
         max(0, sink.peak - held),
     )
 
