@@ -77,7 +77,8 @@ def test_without_statistics_the_oldest_time_is_not_known(tmp_path: Path, options
 def test_parts_of_a_large_parquet_file_know_their_own_rows_also_after_a_restart(tmp_path: Path) -> None:
     """Of a file that is taken in part, the rest is offered by row groups, which the file is looked up for."""
     pq.write_table(table(20_000), tmp_path / "a.parquet", row_group_size=3_000, compression="none")
-    of, blobs, state, seen = files("parquet", str(tmp_path)).resolve(), MemoryBlobs(), {}, []
+    of, blobs = files("parquet", str(tmp_path)).resolve(), MemoryBlobs()
+    state, seen = dict[str, Any](), list[int]()
     while True:
         cursor = of.open(place(state, blobs, most_bytes=200_000))
         offer = cursor.look(time.time())
@@ -87,7 +88,7 @@ def test_parts_of_a_large_parquet_file_know_their_own_rows_also_after_a_restart(
             batch = of.read("s", part).batch
             assert part.rows == batch.num_rows
             assert part.oldest == batch.column("ts").cast(pa.int64()).to_numpy().min()
-            seen.append(part.rows)
+            seen.append(batch.num_rows)
         cursor.take(offer.parts[:1])
         state = json.loads(json.dumps(cursor.state()))
     assert sum(seen) == 20_000
