@@ -53,6 +53,18 @@ class Batch:
         """How many results it had given after so many seconds."""
         return sum(count for moment, count in self.given if moment <= deadline)
 
+    def results_after(self, part: float) -> float:
+        """How many results it had given when this part of its tuples was processed; no clock has a say in that.
+
+        Within an input results are taken to come evenly.
+        """
+        left, found, before = part * sum(self.rows.values()), 0.0, 0.0
+        for name, done in sorted(self.done.items(), key=lambda one: one[1]):
+            mine = sum(count for moment, count in self.given if before < moment <= done)
+            found += mine * min(1.0, left / max(1, self.rows[name]))
+            left, before = max(0.0, left - self.rows[name]), done
+        return found
+
     def waiting(self, span: float) -> float:
         """How many of its tuples were not processed yet, on average over so many seconds from its beginning."""
         return sum(rows * min(span, self.done.get(name, 0.0)) for name, rows in self.rows.items()) / span

@@ -4,7 +4,8 @@ Three streams are joined on one key, without windows, over the paper's six data 
 with every quarter, a sine, and bursts by a b-model of 20 % to 80 %. What arrives in a period of 0.1M or 1M time units
 is one batch. Every policy runs over the same batches, in this process; figures are the paper's: running time (Table 4)
 and the part of the results that is there after half of the time (Table 5), both in the time that `timestamp` takes for
-the same batch, and memory: the tuples of a batch that still wait, and the most that a batch needs beside the stores.
+the same batch; and memory: the tuples of a batch that still wait, and the most that a batch needs beside the stores.
+Table 5 is also shown by tuples: what is there when half of a batch's tuples are processed, which no clock has a say in.
 
 What differs from the paper: Weft stores and probes whole columns, all tuples of an input and then all of the next,
 under every policy. The paper's timestamp-based and round-robin policies go from tuple to tuple, so they change the

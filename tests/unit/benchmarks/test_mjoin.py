@@ -75,7 +75,8 @@ class TestFigures:
         reference = Run([self.batch(4.0, (3.9, 8))] * 5, 9)
         mine = Run([self.batch(99.0)] + [self.batch(3.0, (1.0, 2), (2.5, 6))] * 4, 9)
         found = figures_of(mine, reference)
-        assert found == Figures(3.0, 0.75, 0.25, (10 * 1 + 30 * 3) / 4 / 40, 9, 7)
+        by_half = (2 + 6 * 10 / 30) / 8  # 20 of 40 tuples: all of s1, a third of s2
+        assert found == Figures(3.0, 0.75, 0.25, by_half, (10 * 1 + 30 * 3) / 4 / 40, 9, 7)
         assert figures_of(reference, reference).running == 1
 
     def test_the_fastest_of_several_rounds_counts_batch_by_batch(self) -> None:
@@ -85,7 +86,9 @@ class TestFigures:
     def test_averages_are_over_what_the_paper_has(self) -> None:
         """Its consumption rate was measured on data sets V and VI alone: 0.768 with large batches."""
         names = [dataset.name for dataset in DATASETS]
-        same = {(FEW, name, policy): Figures(1, 0.5, 0.5, 0, 0, 0) for name in names for policy in CONTENDERS}
+        same = {
+            (FEW, name, policy): Figures(1, 0.5, 0.5, 0.5, 0, 0, 0) for name in names for policy in CONTENDERS
+        }
         found = averages(same, lambda one: one.running, PAPER, FEW)
         assert found["consumption_rate"] == pytest.approx((0.5, 0.768))
         assert found["initial_output_size"] == pytest.approx((0.5, 0.714), abs=0.001)
