@@ -39,20 +39,26 @@ class Part:
     """A piece of input that one task reads in one go.
 
     ``what`` is plain JSON that says which piece: a file with its size, a range of offsets. ``bytes`` is about how much
-    memory its rows take, by which parts are spread over tasks and batches are kept small enough.
+    memory its rows take, by which parts are spread over tasks and batches are kept small enough. Where the source can
+    tell without reading the rows, ``rows`` is how many records there are, good or bad, and ``oldest`` a time that no
+    record is older than, in microseconds; None where it cannot.
     """
 
     what: Mapping[str, Any]
     bytes: int = 0
+    rows: int | None = None
+    oldest: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for the plan of a batch."""
-        return {"what": dict(self.what), "bytes": self.bytes}
+        known = {"rows": self.rows, "oldest": self.oldest}
+        told = {name: value for name, value in known.items() if value is not None}
+        return {"what": dict(self.what), "bytes": self.bytes, **told}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Part:
-        """What `to_dict` made."""
-        return cls(data["what"], data["bytes"])
+        """What `to_dict` made, also in an older version, which did not know the rows."""
+        return cls(data["what"], data["bytes"], data.get("rows"), data.get("oldest"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ class Place:
 
     ``folder`` is a directory of the stream's own inside the checkpoint; nothing in it is deleted by others. ``spark``
     is the session of Spark's, None where there is none. No more than ``most_bytes`` are wanted of a part or an offer.
+    ``event_time`` is the column that has the times of the stream's tuples, None if there is none.
     """
 
     stream: str
@@ -102,6 +109,7 @@ class Place:
     folder: Path
     spark: Any = None
     most_bytes: int = 1 << 30
+    event_time: str | None = None
 
 
 class Cursor(Protocol):

@@ -199,9 +199,8 @@ class FileCursor:
                 file.unfinished = why_incomplete(file.path, self._format, status.size)
                 file.checked = True
             if waited or (file.unfinished is None and settled):
-                self._set_parts(
-                    name, parts_of(file.path, self._format, status, self._place.most_bytes), file.bytes
-                )
+                most, event_time = self._place.most_bytes, self._place.event_time
+                self._set_parts(name, parts_of(file.path, self._format, status, most, event_time), file.bytes)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -243,7 +242,7 @@ class FileCursor:
 
     def _wait_for_rest(self, name: str, entry: Mapping[str, Any]) -> None:
         """Let those row groups of a file wait that were not taken."""
-        parts = remaining_parts(entry["what"], entry["taken"])
+        parts = remaining_parts(entry["what"], entry["taken"], self._place.event_time)
         status = FileStatus(entry["what"]["size"], entry["what"]["modified"], 0, 0)
         total = sum(part.bytes for part in parts)
         self._add(name, _Waiting(entry["what"]["file"], status, 0.0, total, parts, begun=True))

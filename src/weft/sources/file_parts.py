@@ -3,7 +3,8 @@
 Guarantees: a part says which file it means by its path, its size and a checksum of its last bytes, so a file that was
 deleted, replaced or changed since is noticed when the part is read, and nothing of it is used; the time of its last
 change is noted but does not matter. A Parquet file whose rows take more memory than is wanted is cut into parts of some
-row groups each. A file that cannot be decompressed, and one that is empty, is set aside as a whole.
+row groups each. Parts of Parquet and Arrow files know how many rows they have. A file that cannot be decompressed, and
+one that is empty, is set aside as a whole.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from weft.errors import SourceError
 from weft.ports.source import Part
@@ -26,13 +26,15 @@ from weft.sources.csv_records import CsvOptions
 from weft.sources.decode import decode
 from weft.sources.parquet import DAMAGE, decode_parquet_file
 from weft.sources.records import Decoded, SourceFile, Target
+from weft.sources.row_facts import RowFacts, arrow_facts, parquet_facts, parquet_footer
 
 __all__ = ["FileStatus", "estimate_bytes", "parts_of", "read_part", "remaining_parts"]
 
 _TAIL = 1024
+_FOOTER = 8192  # bytes at the end of a Parquet file that mostly hold its metadata
 _IN_MEMORY = {"parquet": 5, "arrow": 2, "json": 2, "csv": 2}  # bytes of rows for a byte of file, about
 _COMPRESSED_TEXT = 6
-_SMALL = 1 << 16  # bytes of a Parquet file that is not worth opening to know how large its rows are
+_SMALL = 1 << 16  # bytes of a Parquet file that is not worth cutting
 _BY_PIECES = 32 << 20  # bytes from which on a Parquet file is not read as a whole
 _MOST_INFLATED = 1032  # the largest factor by which deflate can make data smaller
 
@@ -59,19 +61,26 @@ def estimate_bytes(path: str, format_: str, size: int) -> int:
     return size * (_COMPRESSED_TEXT if compressed else _IN_MEMORY[format_])
 
 
-def parts_of(path: str, format_: str, status: FileStatus, most: int) -> list[Part] | None:
+def parts_of(
+    path: str, format_: str, status: FileStatus, most: int, event_time: str | None = None
+) -> list[Part] | None:
     """The parts of a file, each of at most so many bytes in memory if that can be; None if it is just changing."""
+    size = status.size
     with open(path, "rb") as file:
-        file.seek(max(0, status.size - _TAIL))
-        tail = file.read(_TAIL)
-        if os.fstat(file.fileno()).st_size != status.size:
+        file.seek(max(0, size - _FOOTER))
+        end = file.read(_FOOTER)
+        footer = parquet_footer(file, size, end) if format_ == "parquet" else None
+        facts = arrow_facts(file, size) if format_ == "arrow" else RowFacts()
+        if os.fstat(file.fileno()).st_size != size:
             return None
-    what = {"file": path, "size": status.size, "modified": status.modified, "tail": zlib.crc32(tail)}
-    if format_ == "parquet" and status.size > _SMALL:
-        return list(_by_row_groups(what, path, most)) or [
-            Part(what, estimate_bytes(path, format_, status.size))
-        ]
-    return [Part(what, _refined(path, format_, status.size, tail))]
+    what = {"file": path, "size": size, "modified": status.modified, "tail": zlib.crc32(end[-_TAIL:])}
+    estimate = _refined(path, format_, size, end)
+    if footer is None:
+        return [Part(what, estimate, facts.rows, facts.oldest)]
+    if size > _SMALL and footer.num_row_groups:
+        return list(_by_row_groups(what, footer, most, event_time))
+    facts = parquet_facts(footer, range(footer.num_row_groups), event_time)
+    return [Part(what, estimate, facts.rows, facts.oldest)]
 
 
 def _refined(path: str, format_: str, size: int, tail: bytes) -> int:
@@ -83,21 +92,19 @@ def _refined(path: str, format_: str, size: int, tail: bytes) -> int:
     return estimate
 
 
-def _by_row_groups(what: Mapping[str, Any], path: str, most: int) -> Iterator[Part]:
-    """The parts of a Parquet file; none if it does not tell its row groups, or has none."""
-    try:
-        metadata = pq.read_metadata(path)
-    except DAMAGE:
-        return
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+def _by_row_groups(what: Mapping[str, Any], footer: Any, most: int, event_time: str | None) -> Iterator[Part]:
+    """The parts of a Parquet file with row groups."""
+    total = footer.num_row_groups
+    groups = [footer.row_group(group) for group in range(total)]
     sizes = [max(2 * group.total_byte_size, 12 * group.num_rows * group.num_columns) for group in groups]
-    if sum(sizes) <= most or len(groups) == 1:
-        if groups:
-            yield Part(what, sum(sizes))
+    if sum(sizes) <= most or total == 1:
+        facts = parquet_facts(footer, range(total), event_time)
+        yield Part(what, sum(sizes), facts.rows, facts.oldest)
         return
     for first, count in _runs(sizes, most):
-        named = {**what, "row_groups": [first, count], "of": len(groups)}
-        yield Part(named, sum(sizes[first : first + count]))
+        named = {**what, "row_groups": [first, count], "of": total}
+        facts = parquet_facts(footer, range(first, first + count), event_time)
+        yield Part(named, sum(sizes[first : first + count]), facts.rows, facts.oldest)
 
 
 def _runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
@@ -111,12 +118,34 @@ def _runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
     yield first, len(sizes) - first
 
 
-def remaining_parts(what: Mapping[str, Any], taken: Sequence[Sequence[int]]) -> list[Part]:
-    """What is left of a file of which some row groups were taken, one part for each row group."""
+def remaining_parts(
+    what: Mapping[str, Any], taken: Sequence[Sequence[int]], event_time: str | None = None
+) -> list[Part]:
+    """What is left of a file of which some row groups were taken, one part for each row group.
+
+    The parts are the same whether the file is still there or not, but for what is known of their rows.
+    """
     done = {group for first, count in taken for group in range(first, first + count)}
     each = _IN_MEMORY["parquet"] * what["size"] // max(1, what["of"])
     left = [group for group in range(what["of"]) if group not in done]
-    return [Part({**what, "row_groups": [group, 1]}, each) for group in left]
+    footer = _footer_of(what)
+    facts = [RowFacts() if footer is None else parquet_facts(footer, [group], event_time) for group in left]
+    return [
+        Part({**what, "row_groups": [group, 1]}, each, one.rows, one.oldest)
+        for group, one in zip(left, facts, strict=True)
+    ]
+
+
+def _footer_of(what: Mapping[str, Any]) -> Any:
+    """The metadata of a Parquet file; None if it is not there any more as it was."""
+    try:
+        with open(what["file"], "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _FOOTER))
+            footer = parquet_footer(file, size, file.read(_FOOTER)) if size == what["size"] else None
+    except OSError:
+        return None
+    return footer if footer is not None and footer.num_row_groups == what["of"] else None
 
 
 def read_part(

@@ -73,6 +73,11 @@ class _Timestamps:
     jitter: int
     type: DataType = DataType("timestamp")  # noqa: RUF009
 
+    def oldest(self, row: int, per_second: int) -> int:
+        """The time that no row from a number on is older than."""
+        whole, part = divmod(row, per_second)
+        return self.start + whole * 1_000_000 + part * 1_000_000 // per_second - self.jitter
+
     def values(self, rows: Numbers, words: Numbers, per_second: int) -> Any:
         whole, part = np.divmod(rows.astype(np.int64), per_second)
         times = self.start + whole * 1_000_000 + part * 1_000_000 // per_second
@@ -157,7 +162,12 @@ class RateSource:
 
     def open(self, place: Place) -> RateCursor:
         """A cursor that continues after the rows that were taken."""
-        return RateCursor(self.rows_per_second, 16 * len(self.columns), place)
+        times = dict(self.columns).get(place.event_time or "")
+
+        def oldest(row: int) -> int | None:
+            return times.oldest(row, self.rows_per_second) if isinstance(times, _Timestamps) else None
+
+        return RateCursor(self.rows_per_second, 16 * len(self.columns), place, oldest)
 
     def read(
         self,

@@ -6,7 +6,7 @@ after the start or a restart: the time between two runs brings no rows. Rows tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.ports.source import Offer, Part, Place
@@ -17,12 +17,22 @@ _MOST_ROWS = 1 << 15  # in one part
 
 
 class RateCursor:
-    """The number of the next row, and how many the clock has brought."""
+    """The number of the next row, and how many the clock has brought.
 
-    def __init__(self, rows_per_second: int, bytes_per_row: int, place: Place) -> None:
+    ``oldest`` says before which time no row from a number on can be; None: that is not known.
+    """
+
+    def __init__(
+        self,
+        rows_per_second: int,
+        bytes_per_row: int,
+        place: Place,
+        oldest: Callable[[int], int | None] = lambda _: None,
+    ) -> None:
         self._rate, self._row_bytes, self._most_bytes = rows_per_second, bytes_per_row, place.most_bytes
         self._position = self._start = self._end = int(place.state.get("position", 0))
         self._began: float | None = None
+        self._oldest = oldest
 
     def look(self, now: float) -> Offer:
         """The rows that the clock has brought and that were not taken."""
@@ -32,7 +42,7 @@ class RateCursor:
         waiting = self._end - self._position
         most = min(waiting, max(1, self._most_bytes // self._row_bytes))
         parts = [
-            Part({"first": first, "rows": rows}, rows * self._row_bytes)
+            Part({"first": first, "rows": rows}, rows * self._row_bytes, rows, self._oldest(first))
             for first in range(self._position, self._position + most, _MOST_ROWS)
             if (rows := min(_MOST_ROWS, self._position + most - first))
         ]

@@ -14,8 +14,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weft.errors import SourceError
+from weft.kernels.expr.arrow import TIMESTAMP
 from weft.logical.schema import Schema
 from weft.ports.source import Offer, Part, Place
 from weft.sources.parquet import decode_table
@@ -68,10 +70,10 @@ class TableSource:
         target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
         return decode_table(SourceFile(stream, f"table {number}", b""), target.needed(), table)
 
-    def waiting(self, position: int) -> list[tuple[int, int]]:
-        """The tables from a number on: their numbers and bytes."""
+    def waiting(self, position: int) -> list[tuple[int, pa.Table]]:
+        """The tables from a number on, with their numbers."""
         with self._lock:
-            return [(at, self._tables[at].nbytes) for at in range(position, self._end) if at in self._tables]
+            return [(at, self._tables[at]) for at in range(position, self._end) if at in self._tables]
 
     def drop(self, numbers: Collection[int]) -> None:
         """Forget tables."""
@@ -94,18 +96,24 @@ class TableCursor:
     """The number of the next table."""
 
     def __init__(self, source: TableSource, place: Place) -> None:
-        self._source, self._most_bytes = source, place.most_bytes
+        self._source, self._most_bytes, self._event_time = source, place.most_bytes, place.event_time
         self._position = int(place.state.get("position", 0))
+        self._parts: dict[int, Part] = {}  # of the tables that wait, so that each is looked at once
 
     def look(self, now: float) -> Offer:  # noqa: ARG002
         """The tables that were not taken."""
-        waiting, parts, room = self._source.waiting(self._position), list[Part](), self._most_bytes
-        for number, size in waiting:
-            if parts and size > room:
+        waiting, room = self._source.waiting(self._position), self._most_bytes
+        self._parts = {
+            number: self._parts.get(number) or _part(number, table, self._event_time)
+            for number, table in waiting
+        }
+        offered = list[Part]()
+        for part in self._parts.values():
+            if offered and part.bytes > room:
                 break
-            parts.append(Part({"table": number}, size))
-            room -= size
-        return Offer(tuple(parts), backlog=(len(waiting), sum(size for _, size in waiting)))
+            offered.append(part)
+            room -= part.bytes
+        return Offer(tuple(offered), backlog=(len(waiting), sum(part.bytes for part in self._parts.values())))
 
     def take(self, parts: Sequence[Part]) -> None:
         """Go on behind these tables, which are the first that were offered."""
@@ -127,3 +135,12 @@ class TableCursor:
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
+
+
+def _part(number: int, table: pa.Table, event_time: str | None) -> Part:
+    """The part that a table is; it is read by a task, so a table that has no such times is no error here."""
+    place = -1 if event_time is None else table.schema.get_field_index(event_time)
+    oldest = None
+    if place >= 0 and pa.types.is_timestamp(table.schema.field(place).type):
+        oldest = pc.min(table.column(place)).cast(TIMESTAMP, safe=False).value
+    return Part({"table": number}, table.nbytes, table.num_rows, oldest)

@@ -1,11 +1,12 @@
 """One hop of a graph in one partition (design, D10).
 
-Guarantees: pure but for the additions to the state it is given. Rules run in the order of the graph, so a store has
-this batch's additions before it is probed. A probe on behalf of an input sees every run of earlier batches, and this
-batch's additions made by inputs that come before it in the driver order, and so finds each result exactly once: on
-behalf of its last tuple (design, D5). A tuple whose key is NULL is not sent, since it joins nothing, except to stores
-from which rows are closed. Where there are many queries, a tuple is sent over an edge iff some query that it is for
-uses the edge, and a result goes to just those queries that it is for (design, D7).
+Guarantees: pure but for the additions to the state it is given. Inputs are processed one after the other, in the driver
+order: each first probes and is then stored. A probe on behalf of an input sees every run of earlier batches, and this
+batch's additions made by inputs that come before it in the driver order, all of which are there by then; so it finds
+each result exactly once: on behalf of its last tuple (design, D5). What it finds has left the task before anything is
+done with the next input. A tuple whose key is NULL is not sent, since it joins nothing, except to stores from which
+rows are closed. Where there are many queries, a tuple is sent over an edge iff some query that it is for uses the edge,
+and a result goes to just those queries that it is for (design, D7).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from weft.kernels.expr.user_functions import current
 from weft.kernels.route.heavy import heavy_rows
-from weft.plan.rules import ProbeRule, StoreRule
+from weft.plan.rules import ProbeRule, Rule, StoreRule
 from weft.runtime.hop.census import count_keys
 from weft.runtime.hop.closing import close_rows
 from weft.runtime.hop.outcome import HopOptions, Outcome
@@ -53,11 +54,8 @@ def run_hop(
         for rider in program.piggybacked[name]:
             here[rider] = [*_riding(program, rider, here[name]), *here.get(rider, ())]
     rules = program.hops[hop] if hop < len(program.hops) else ()
-    later = [rule.store for rule in rules if isinstance(rule, StoreRule)]
-    probes = Probes(program, state, batch_order, outcome, here, later)
-    for rule in rules:
-        if isinstance(rule, StoreRule):
-            later.remove(rule.store)
+    probes = Probes(program, state, batch_order, outcome, here)
+    for rule in _in_driver_order(program, rules, batch_order):
         batches = [batch for batch in here.pop(rule.edge, ()) if batch.num_rows]
         if not batches or not outcome.options.uses(rule.edge):
             continue
@@ -72,6 +70,15 @@ def run_hop(
     if closes:
         _close(program, state, batch_order, partition, outcome)
     return outcome.with_calls(current())
+
+
+def _in_driver_order(program: ExecutableGraph, rules: Sequence[Rule], batch_order: BatchOrder) -> list[Rule]:
+    """Rules by the inputs whose tuples they are for, in the driver order; the probes of an input before its stores.
+
+    No probe needs what its own input adds in this batch, so results need not wait until tuples are stored.
+    """
+    ranks = {alias: rank for rank, alias in enumerate(batch_order.order)}
+    return sorted(rules, key=lambda rule: (ranks[program.starts[rule.edge]], isinstance(rule, StoreRule)))
 
 
 def _count(program: ExecutableGraph, here: Here, state: State, outcome: Outcome) -> None:

@@ -2,9 +2,9 @@
 
 Guarantees: what `weft.runtime.hop.interpret` says of probes. Neither all that arrives for a probe nor all that it finds
 is held at once (design, D14): a portion of matches becomes results, leaves for other partitions and goes through the
-probes that follow in the same task before the next portion is made. There are two exceptions: matches that probe a
-store which this hop still adds to wait for that, and matches that are to be stored in this partition wait for their
-rule. Matches that are only counted are not made where ranges of an index say how many they are.
+probes that follow in the same task before the next portion is made. Only matches that are to be stored in this
+partition wait for their rule. Matches that are only counted are not made where ranges of an index say how many they
+are.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Here = dict[str, list[pa.RecordBatch]]  # what has arrived in a task, by edge
 class Probes:
     """The probes of a hop.
 
-    ``here`` are the batches in the task that wait for their rule, by edge. ``later`` are the stores that rules still to
-    run add to; the caller removes them as their rules run.
+    ``here`` are the batches in the task that wait for their rule, by edge. When an input probes, all that the inputs
+    before it in the driver order add to stores in this hop is there.
     """
 
     program: ExecutableGraph
@@ -46,7 +46,6 @@ class Probes:
     batch_order: BatchOrder
     outcome: Outcome
     here: Here
-    later: list[str]
     _path: list[Probe] = field(
         default_factory=list, init=False
     )  # the probes that are under way, the first one first
@@ -127,7 +126,7 @@ class Probes:
                     self.batch_order,
                     self.outcome,
                 )
-            elif isinstance(after, ProbeRule) and after.store not in self.later:
+            elif isinstance(after, ProbeRule):
                 self._probe(after, matches)
             else:
                 self.here.setdefault(name, []).append(matches)

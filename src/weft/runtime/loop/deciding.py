@@ -16,8 +16,9 @@ from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.adapter import Situation
+from weft.runtime.loop.batch_facts import facts_of_batch
 from weft.runtime.loop.config import RunConfig
-from weft.runtime.loop.driver import driver_order, expected
+from weft.runtime.loop.driver import driver_order
 from weft.runtime.loop.migrated_manifest import facts_of
 from weft.runtime.loop.wake_ups import WakeUps
 from weft.runtime.model.batch_order import ENDED, BatchOrder
@@ -97,7 +98,7 @@ class Decider:
         program, batch_order = self.active_queries.program, None
         if program is not None:
             ended = self.ending and not any(inputs.values())  # else input that fails could not be taken back
-            batch_order = self._order(program, number, before, ended=ended).to_dict()
+            batch_order = self._order(program, before, inputs, ended=ended).to_dict()
         return BatchPlan(
             number,
             self._now(before),
@@ -141,11 +142,17 @@ class Decider:
         known = [before.marks[name] for name in untimed if name in before.marks]
         return max([self.clock(), *known])
 
-    def _order(self, program: ExecutableGraph, number: int, before: Manifest, *, ended: bool) -> BatchOrder:
+    def _order(
+        self,
+        program: ExecutableGraph,
+        before: Manifest,
+        inputs: Mapping[str, tuple[Part, ...]],
+        *,
+        ended: bool,
+    ) -> BatchOrder:
         """The batch's place in the total order: the driver order that the policy chooses, and the clocks of queries."""
-        results = sum(before.results.values())
-        seen = expected(number, program.graph, self.history.last, before.arrived, results)
+        seen = facts_of_batch(program.graph, self.history, before, inputs)
         times = clocks(program.graph, Watermarks(before.marks), before.closed, ended=ended)
         return BatchOrder(
-            number, driver_order(self.config.driver, seen), self.config.partitions, clocks=times
+            seen.batch, driver_order(self.config.driver, seen), self.config.partitions, clocks=times
         )

@@ -1,10 +1,12 @@
 """In which order the inputs of a batch are processed (MJoin driver selection, section 3.2).
 
-Guarantees: a policy is a pure function of what was observed; its order has every input once, ties broken by name.
-The results are the same whatever the order; what differs is how early they come, and when memory is needed.
+Guarantees: a policy is a pure function of what is known; its order has every input once, ties broken by name. The
+results are the same whatever the order; what differs is how early they come, and when memory is needed.
 
 A batch is processed input by input: all tuples of one, then all of the next. For `timestamp` and `round_robin`, which
-the paper states tuple by tuple, that means: by the oldest tuple of each input, and in turns from batch to batch.
+the paper states tuple by tuple, that means: by the oldest tuple of each input, and in turns from batch to batch. The
+paper has one join over all inputs. Here there may be many queries, each over some inputs; what an input gives is then
+the sum over all joins that it is part of.
 """
 
 from __future__ import annotations
@@ -14,21 +16,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from weft.errors import ConfigError, nearest
-from weft.plan.graph import PhysicalGraph
-from weft.runtime.observe.metrics import BatchMetrics
 
-__all__ = ["DEFAULT", "POLICIES", "Observed", "driver_order", "expected"]
+__all__ = ["DEFAULT", "POLICIES", "JoinFacts", "Observed", "driver_order"]
 
 DEFAULT = "initial_output_size"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFacts:
+    """All queries that join just these inputs, and how many results they have had together."""
+
+    inputs: tuple[str, ...]
+    results: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What is known when a batch begins, by input.
 
-    ``rows`` is how many tuples are in the batch (the paper's buffer), and ``oldest`` the first time among them.
-    ``stored`` is how many are in the input's store (its hash table), and ``arrived`` how many came in earlier batches.
-    ``results`` is how many results all queries have had.
+    ``rows`` is how many tuples are in the batch (the paper's buffer), before any filter of a query; for inputs in
+    ``estimated`` it is an estimate. ``oldest`` is the first time among them, in microseconds, where that is known.
+    ``stored`` is how many tuples are stored (the paper's hash table), and ``arrived`` how many came in earlier batches.
     """
 
     batch: int
@@ -36,34 +44,25 @@ class Observed:
     oldest: Mapping[str, int] = field(default_factory=dict)
     stored: Mapping[str, int] = field(default_factory=dict)
     arrived: Mapping[str, int] = field(default_factory=dict)
-    results: int = 0
+    joins: tuple[JoinFacts, ...] = ()
+    estimated: frozenset[str] = frozenset()
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The inputs, sorted."""
         return tuple(sorted(self.rows))
 
-    @property
-    def selectivity(self) -> float:
-        """σ of the whole join: results per combination of tuples; 1 before anything is known."""
-        combinations = math.prod(max(1, self.arrived.get(name, 0)) for name in self.inputs)
-        return self.results / combinations if self.results else 1.0
+    def selectivity(self, join: JoinFacts) -> float:
+        """σ_MJoin: results per combination of tuples.
 
+        A join that has had no result counts as one with a single result, so that it is not forgotten beside others.
+        """
+        combinations = math.prod(max(1, self.arrived.get(name, 0)) for name in join.inputs)
+        return max(1, join.results) / combinations
 
-def expected(
-    number: int, graph: PhysicalGraph, last: BatchMetrics | None, arrived: Mapping[str, int], results: int
-) -> Observed:
-    """What is known before a batch is read, which is expected to be like the last one; ``arrived`` is by stream."""
-    inputs = last.inputs if last else {}
-    held = last.stores if last else {}
-    return Observed(
-        number,
-        {alias: inputs[alias].rows if alias in inputs else 1 for alias in graph.aliases},
-        {a: inputs[a].oldest or 0 for a in graph.aliases if a in inputs and inputs[a].oldest is not None},
-        {alias: held[alias].rows for alias in graph.aliases if alias in held},
-        {alias: arrived.get(graph.input(alias).stream.name, 0) for alias in graph.aliases},
-        results,
-    )
+    def results_of(self, name: str) -> int:
+        """How many results the joins have had that an input is part of."""
+        return sum(join.results for join in self.joins if name in join.inputs)
 
 
 Policy = Callable[[Observed], tuple[str, ...]]
@@ -71,8 +70,7 @@ Policy = Callable[[Observed], tuple[str, ...]]
 
 def timestamp(seen: Observed) -> tuple[str, ...]:
     """The input with the oldest tuple first."""
-    last = max(seen.oldest.values(), default=0)
-    return _sorted(seen, lambda name: seen.oldest.get(name, last))
+    return _sorted(seen, lambda name: seen.oldest.get(name, math.inf))
 
 
 def round_robin(seen: Observed) -> tuple[str, ...]:
@@ -84,17 +82,17 @@ def round_robin(seen: Observed) -> tuple[str, ...]:
 
 def consumption_rate(seen: Observed) -> tuple[str, ...]:
     """The most selective input first: ascending σ_Sj = |MJoin| / |S_j|."""
-    return _sorted(seen, lambda name: seen.results / max(1, seen.arrived.get(name, 0)))
+    return _sorted(seen, lambda name: seen.results_of(name) / max(1, seen.arrived.get(name, 0)))
 
 
 def initial_output_size(seen: Observed) -> tuple[str, ...]:
     """The input that gives most results next: |buffer_j| · σ_MJoin · Π |ht_l|, equation (1)."""
-    return _greedy(seen, lambda name, others: seen.rows[name] * seen.selectivity * others)
+    return _greedy(seen, lambda name, per_tuple: seen.rows[name] * per_tuple)
 
 
 def output_rate(seen: Observed) -> tuple[str, ...]:
     """The input that gives most results per tuple next: equation (1) over |buffer_j|."""
-    return _greedy(seen, lambda name, others: seen.selectivity * others if seen.rows[name] else 0.0)
+    return _greedy(seen, lambda name, per_tuple: per_tuple if seen.rows[name] else 0.0)
 
 
 def _sorted(seen: Observed, key: Callable[[str], float]) -> tuple[str, ...]:
@@ -102,20 +100,29 @@ def _sorted(seen: Observed, key: Callable[[str], float]) -> tuple[str, ...]:
 
 
 def _greedy(seen: Observed, score: Callable[[str, float], float]) -> tuple[str, ...]:
-    """The input with the best score first, and so on; tuples that have been processed count as stored."""
+    """The input with the best score first, and so on; tuples that have been processed count as stored.
+
+    ``score`` is given an input and how many results one of its tuples is expected to give.
+    """
     tables = {name: seen.stored.get(name, 0) for name in seen.inputs}
+    joins = [(join, seen.selectivity(join)) for join in seen.joins]
     order: list[str] = []
     while len(order) < len(tables):
         left = [name for name in tables if name not in order]
-        scores = {name: score(name, _product(tables, name)) for name in left}
-        best = max(left, key=lambda name: (scores[name], [-ord(char) for char in name]))
+        scores = {name: score(name, _results_per_tuple(name, tables, joins)) for name in left}
+        best = max(left, key=scores.__getitem__)  # the first by name, of those that score alike
         tables[best] += seen.rows[best]
         order.append(best)
     return tuple(order)
 
 
-def _product(tables: Mapping[str, int], but: str) -> float:
-    return math.prod(float(size) for name, size in tables.items() if name != but)
+def _results_per_tuple(name: str, tables: Mapping[str, int], joins: list[tuple[JoinFacts, float]]) -> float:
+    """σ_MJoin · Π |ht_l| over the other inputs of a join, summed over all joins of an input."""
+    return sum(
+        selectivity * math.prod(float(tables[other]) for other in join.inputs if other != name)
+        for join, selectivity in joins
+        if name in join.inputs
+    )
 
 
 POLICIES: dict[str, Policy] = {

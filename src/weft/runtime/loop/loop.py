@@ -150,7 +150,8 @@ class Loop:
 
     def _place(self, stream: str, state: Mapping[str, Any]) -> Place:
         folder = Path() if self.log.root is None else self.log.root / "streams" / stream
-        return Place(stream, state, self.log, folder, self.config.spark, self.config.batch_bytes)
+        config, event_time = self.config, self.config.streams[stream].event_time
+        return Place(stream, state, self.log, folder, config.spark, config.batch_bytes, event_time)
 
     # One batch
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.bucket.bounds import Bounds
 from weft.runtime.log.values import Runs
+from weft.runtime.loop.batch_facts import next_rows_per_byte
 from weft.runtime.loop.ordered_output import Gathered
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.model.batch_order import ENDED
@@ -68,6 +69,9 @@ def measure_batch(
         keys=next_keys(keys, reports.work.census, ended),
         punctuated=_last_punctuations(ordered),
         held={query: count for query, one in ordered.items() if (count := one.rows_waiting)},
+        rows_per_byte=next_rows_per_byte(
+            known.rows_per_byte if known else {}, plan.inputs, reports.read.reads
+        ),
     )
 
 

@@ -135,7 +135,8 @@ class BatchMetrics:
     were read. By query, ``closed`` is how many results were closed rows and not found by probes, ``keys`` are the keys
     of a query on one key, ``punctuated`` is its last punctuation, and ``held`` how many results wait for the
     watermarks. ``functions`` are users' functions by name, ``conditions`` those that call them by `predicate_name`, and
-    ``heavy`` the shares of common values of keys, as far as they are known by now.
+    ``heavy`` the shares of common values of keys, as far as they are known by now. ``rows_per_byte`` is by stream, of
+    the parts that it is read in.
     """
 
     number: int
@@ -159,6 +160,7 @@ class BatchMetrics:
     heavy: HeavyShares = field(default_factory=dict)
     punctuated: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     held: Mapping[str, int] = field(default_factory=dict)
+    rows_per_byte: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

@@ -26,7 +26,7 @@ __all__ = ["GraphIndex"]
 class GraphIndex:
     """A graph with indexes over it.
 
-    ``members`` are its queries by name, ``edges`` by name, ``order`` its rules in the order in which they run and
+    ``members`` are its queries by name, ``edges`` by name, ``order`` its rules in an order in which they could run and
     ``rules`` the same by edge. ``words`` is how many 64-bit words a query-set has, 0 where tuples carry none, and
     ``sets`` are the columns with them. ``view`` is what all queries see together. ``starts`` says of every edge from
     which input its tuples set out, ``limits`` what windows have to be checked on results, by edge, and ``piggybacked``
@@ -51,7 +51,7 @@ class GraphIndex:
 
     @cached_property
     def hops(self) -> tuple[tuple[Rule, ...], ...]:
-        """The rules of every hop, in the order in which they run."""
+        """The rules of every hop, in the order of the graph."""
         found: list[list[Rule]] = [[] for _ in range(1 + self.graph.hops)]
         for rule in self.order:
             found[self.edges[rule.edge].hop].append(rule)
