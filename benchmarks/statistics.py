@@ -23,10 +23,10 @@ from statistics import median
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks._chart import Chart, write_chart
 from benchmarks._data import SCHEMA, Shape, write_streams
 from benchmarks._estimates import BANDS, KEYS, Trial, comparisons, trials
 from benchmarks._pair_run import STREAMS, run_pair
+from benchmarks._plot import Plot, draw
 from benchmarks._process import say
 from benchmarks._report import percentile
 from rich.console import Console
@@ -130,22 +130,15 @@ def costs_table(costs: Sequence[Cost]) -> Table:
     return table
 
 
-def chart_of(found: Sequence[Trial]) -> Chart:
+def plotted(found: Sequence[Trial]) -> Plot:
     """The p95 of the errors of equalities by the size of samples, a line for each shape of keys."""
     lines = {}
     for shape in KEYS:
         mine = [one for one in found if one.what == "selectivity" and one.shape == shape]
         offs = [sorted(one.off for one in mine if one.kept == kept) for kept in KEPT]
-        lines[shape] = [max(0.1, 100 * percentile(off, 0.95)) for off in offs]
+        lines[shape] = KEPT, [max(0.1, 100 * percentile(off, 0.95)) for off in offs]
     title = "Selectivity of an equality, estimated from samples"
-    return Chart(
-        title,
-        "sampled values K",
-        "error, p95 (%; 0.1 stands for less)",
-        tuple(map(str, KEPT)),
-        lines,
-        log=True,
-    )
+    return Plot(title, "sampled values K", "error, p95 (%; 0.1 stands for less)", lines, log_y=True)
 
 
 def _estimates(options: argparse.Namespace) -> list[Trial]:
@@ -199,7 +192,7 @@ def main(arguments: list[str]) -> int:
     if costs:
         console.print(costs_table(costs))
     if options.png:
-        write_chart(Path(options.png), chart_of(found))
+        draw(Path(options.png), [plotted(found)])
     if options.json:
         data = {"trials": list(map(asdict, found)), "costs": list(map(asdict, costs))}
         Path(options.json).write_text(json.dumps(data), encoding="utf-8")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks._chart import HEIGHT, WIDTH, Chart, write_chart
 from benchmarks._estimates import BANDS, KEYS, Trial, comparisons, trials
-from benchmarks.statistics import KEPT, Cost, chart_of, main, verdicts
+from benchmarks._plot import Plot, draw
+from benchmarks.statistics import KEPT, Cost, main, plotted, verdicts
 
 pytestmark = pytest.mark.bench
 
@@ -43,13 +44,15 @@ def test_verdicts_say_what_was_measured() -> None:
     found = [Trial("selectivity", shape, kept, 1.1, 1.0, 0.2) for shape in KEYS for kept in KEPT]
     costs = [Cost(1_000, 0.004, 0.02, 3_000), Cost(9_000, 0.001, 0.1, 9_000)]
     assert [reached for _, reached in verdicts(found, costs)] == [True, False, False]
-    assert chart_of(found).lines["uniform"] == pytest.approx([10.0] * 3)
+    assert plotted(found).lines["uniform"][1] == pytest.approx([10.0] * 3)
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_charts_are_images(tmp_path: Path, log: bool) -> None:
-    """With a header that says how large they are, and something drawn."""
-    write_chart(tmp_path / "a.png", Chart("a title", "x", "y", ("1", "2", "3"), {"α": [1, 5, 2]}, log=log))
-    data = (tmp_path / "a.png").read_bytes()
-    assert struct.unpack(">II", data[16:24]) == (WIDTH, HEIGHT)
-    assert len(data) > 2_000
+def test_plots_are_images(tmp_path: Path) -> None:
+    """Several below each other, in one file."""
+    plot = Plot("a title", "x", "y", {"α": ([1, 2, 3], [1, 5, 2])}, {"here": 2.0})
+    draw(tmp_path / "one.png", [plot])
+    draw(tmp_path / "two.png", [plot, replace(plot, log_y=True)])
+    heights = [
+        struct.unpack(">II", (tmp_path / name).read_bytes()[16:24])[1] for name in ("one.png", "two.png")
+    ]
+    assert heights[1] == pytest.approx(2 * heights[0], rel=0.05)
