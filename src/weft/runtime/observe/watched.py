@@ -1,0 +1,242 @@
+"""What the metrics of batches tell of one query's predicates, worked out once from its part of the graph that runs.
+
+Guarantees: plain values, under the names that batches' metrics have: those of the graph that all queries share. Bounds
+on event times are no predicates here, since they count as part of the windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from weft.logical.expr import BOOLEAN, Expr, make_call
+from weft.logical.horizon import is_time_bound, time_bounds
+from weft.logical.query import Query
+from weft.logical.user_functions import has_user_call
+from weft.plan.derive import filters_of
+from weft.plan.graph import PhysicalGraph
+from weft.plan.join_plan import Names
+from weft.plan.part import QueryPart
+from weft.plan.rules import ProbeRule
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.observed import probe_copies, store_copies
+from weft.stats.known import PredicateSet
+from weft.stats.predicate_sets import PredicateSets
+from weft.stats.statistics import predicate_name
+
+__all__ = ["Counter", "Reach", "WatchedFilters", "WatchedInput", "WatchedQuery", "WatchedStep", "watch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """Counts the tuples that probe over an edge, or the matches that they find there."""
+
+    edge: str
+    copies: float = 1.0
+    matches: bool = False
+
+    def count(self, batch: BatchMetrics) -> float:
+        """How many there were in a batch."""
+        step = batch.steps.get(self.edge)
+        if step is None:
+            return 0.0
+        return float(step.matches) if self.matches else step.tuples / self.copies
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedInput:
+    """An input, its stream, whether that has event times, and the store of its tuples, if it is stored."""
+
+    alias: str
+    stream: str
+    timed: bool
+    store: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFilters:
+    """The filters of an input; the tuples that pass them are those that probe first, if the query probes."""
+
+    alias: str
+    names: PredicateSet
+    passed: Counter | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How many seconds the ``other`` tuple of a pair may be ``before`` the tuple that probes, or ``after`` it.
+
+    A tuple that probes sees tuples of its own batch only if their input comes first in the driver order, and then also
+    those that are after it. So if batches are not much shorter than windows, one input finds most of the pairs.
+    """
+
+    other: str
+    before: float
+    after: float
+
+    def part(self, seconds: float, sees_batch: bool) -> float:
+        """The pairs that a probe finds in a batch of so many seconds, by those that are before it."""
+        if not (self.before > 0 and self.after >= 0 and seconds > 0):
+            return 1.0
+        if sees_batch:
+            later = self.after - self.after**2 / (2 * seconds) if self.after <= seconds else seconds / 2
+            return 1 + later / self.before
+        if self.before <= seconds:
+            return self.before / (2 * seconds)
+        return 1 - seconds / (2 * self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedStep:
+    """A step that probes a store, and the predicates that it checks.
+
+    ``adds`` says, for each input of the store, how tuples added on its behalf are counted. ``joined`` are the
+    predicates of all inputs that are joined after the step, if they are more than two, and if every one of these inputs
+    has steps that join just them: only all of them together find each combination once. ``place``, ``known`` and
+    ``inside`` are what the estimates know the step by: the number of the input that started, and the masks of the
+    inputs that are joined before it and that are stored.
+    """
+
+    probes: Counter
+    start: str
+    store: str
+    store_copies: float
+    adds: tuple[tuple[str, tuple[Counter, ...]], ...]
+    checked: PredicateSet
+    joined: PredicateSet
+    place: int
+    known: int
+    inside: int
+    reach: Reach | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it joins two inputs, so that no predicate has been checked before."""
+        return (self.known | self.inside).bit_count() == 2
+
+    @property
+    def identity(self) -> tuple[str, PredicateSet, PredicateSet]:
+        """What makes it the same step in several queries that share it."""
+        return self.probes.edge, self.checked, self.joined
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedQuery:
+    """All that is watched for a query.
+
+    ``exact`` are the conditions that are counted one by one, as they call functions, ``conditions`` by name those that
+    may be checked together.
+    """
+
+    name: str
+    query: Query
+    inputs: tuple[WatchedInput, ...]
+    filters: tuple[WatchedFilters, ...]
+    steps: tuple[WatchedStep, ...]
+    exact: tuple[str, ...]
+    conditions: Mapping[str, Expr]
+
+
+def watch(name: str, part: QueryPart) -> WatchedQuery:
+    """What can be watched for a query, by its part of the graph that batches run by."""
+    return _Watcher(name, part).watched()
+
+
+class _Watcher:
+    def __init__(self, name: str, part: QueryPart) -> None:
+        self._name, self._graph = name, part.graph
+        self._aliases = {own: shared for shared, own in part.aliases.items()}
+        self._edges = {own: shared for shared, own in part.edges.items()}
+        self._stores = {own: shared for shared, own in part.stores.items()}
+        self._sets = PredicateSets(part.graph.query)
+        self._places = {alias: place for place, alias in enumerate(part.graph.query.aliases)}
+        self._bounds = time_bounds(part.graph.query)
+        rules = [rule for rule in part.graph.rules if isinstance(rule, ProbeRule)]
+        self._starts = {
+            self._joins(rule): {r.start for r in rules if self._joins(r) == self._joins(rule)}
+            for rule in rules
+        }
+
+    def watched(self) -> WatchedQuery:
+        query = self._graph.query
+        rules = [r for r in self._graph.rules if isinstance(r, ProbeRule) and r.edge in self._edges]
+        checked = {rule.edge: checked_by(self._graph, rule) for rule in rules}
+        filters = {alias: filters_of(query, alias) for alias in query.aliases}
+        every = [p for found in (*checked.values(), *filters.values()) for p in found]
+        return WatchedQuery(
+            self._name,
+            query,
+            tuple(self._input(alias) for alias in query.aliases),
+            tuple(
+                WatchedFilters(self._aliases[alias], self._names(found), self._passed(alias))
+                for alias, found in filters.items()
+                if found and (len(query.aliases) == 1 or self._passed(alias))
+            ),
+            tuple(self._step(rule, checked[rule.edge]) for rule in rules if checked[rule.edge]),
+            tuple(sorted({predicate_name(query, p) for p in query.conditions if has_user_call(p)})),
+            {predicate_name(query, p): p for p in every},
+        )
+
+    def _names(self, predicates: Sequence[Expr]) -> PredicateSet:
+        return tuple(sorted(predicate_name(self._graph.query, p) for p in predicates))
+
+    def _input(self, alias: str) -> WatchedInput:
+        input_ = self._graph.query.input(alias)
+        stores = [s.name for s in self._graph.stores if s.aliases == (alias,) and s.name in self._stores]
+        store = self._stores[stores[0]] if stores else None
+        return WatchedInput(self._aliases[alias], input_.stream.name, input_.event_time is not None, store)
+
+    def _passed(self, alias: str) -> Counter | None:
+        """Counts the tuples of an input that passed its filters, by its first probe."""
+        rules = (rule for rule in self._graph.probes(alias) if rule.known == (alias,))
+        first = next((rule for rule in rules if rule.edge in self._edges), None)
+        return None if first is None else self._probes(first)
+
+    def _probes(self, rule: ProbeRule) -> Counter:
+        return Counter(self._edges[rule.edge], probe_copies(self._graph, rule))
+
+    def _step(self, rule: ProbeRule, checked: Sequence[Expr]) -> WatchedStep:
+        inside = self._graph.store(rule.store).aliases
+        known, stored = (self._mask(names) for names in (rule.known, inside))
+        both = self._joins(rule)
+        is_whole = len(both) > 2 and self._starts[both] == set(both)
+        return WatchedStep(
+            self._probes(rule),
+            self._aliases[rule.start],
+            self._stores[rule.store],
+            float(store_copies(self._graph, rule.store)),
+            tuple((self._aliases[other], self._adds(inside, other)) for other in inside),
+            self._names(checked),
+            self._sets.names(known | stored) if is_whole else (),
+            self._places[rule.start],
+            known,
+            stored,
+            self._reach(rule.start, inside[0]) if len(both) == 2 else None,
+        )
+
+    def _reach(self, start: str, other: str) -> Reach | None:
+        before, after = self._bounds.get((start, other)), self._bounds.get((other, start))
+        if before is None or after is None:
+            return None
+        return Reach(self._aliases[other], before.total_seconds(), after.total_seconds())
+
+    def _mask(self, names: Names) -> int:
+        return sum(1 << self._places[name] for name in names)
+
+    def _adds(self, aliases: Names, start: str) -> tuple[Counter, ...]:
+        """Counts the tuples that are added to a store of some inputs on behalf of one of them."""
+        if len(aliases) == 1:
+            passed = self._passed(start)
+            return () if passed is None else (passed,)
+        lasts = [r for r in self._graph.probes(start) if self._joins(r) == aliases and r.edge in self._edges]
+        return tuple(Counter(self._edges[rule.edge], matches=True) for rule in lasts)
+
+    def _joins(self, rule: ProbeRule) -> Names:
+        return tuple(sorted((*rule.known, *self._graph.store(rule.store).aliases)))
+
+
+def checked_by(graph: PhysicalGraph, rule: ProbeRule) -> tuple[Expr, ...]:
+    """The predicates that a step checks."""
+    equal = [make_call("=", (e.probe, e.stored), BOOLEAN) for e in rule.equalities]
+    theta = [p for p in rule.predicates if not is_time_bound(graph.query, p)]
+    return tuple(sorted({*equal, *theta}, key=str))
