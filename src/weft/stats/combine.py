@@ -23,7 +23,9 @@ from weft.stats.statistics import Statistics
 
 __all__ = ["Observed", "Sampled", "combined", "observed_figures", "sampled_enough"]
 
-ENOUGH = 16.0  # so much evidence makes a sampled figure better than a given one
+ENOUGH = (
+    16.0  # so much evidence makes a sampled figure better than a given one, so many matches tell of a set
+)
 ERRORS = 4.0  # a set is correlated if it differs from the product by more than so many standard errors
 FACTOR = 0.2  # and by more than this part of the product
 
@@ -66,7 +68,7 @@ def combined(given: Statistics, known: Known, sampled: Sampled | None = None) ->
     streams = {name: replace(found.stream(name), rate=rate) for name, rate in rates.items()}
     costs = {name: one.seconds / one.rows for name, one in known.calls.items() if one.rows}
     seen = {name: figure.value for name, figure in observed.selectivities.items()}
-    if not (streams or costs or seen):
+    if not (streams or costs or seen or observed.factors):
         return found
     return replace(
         found,
@@ -151,15 +153,18 @@ def _correlated(
     sets |= {names: (one.checked, one.independent) for names, one in known.joint.items()}
     figures, factors = {}, {}
     for names, (checked, independent) in sorted(sets.items()):
-        factor = checked.selectivity / independent if independent > 0 else 1.0
-        if abs(factor - 1) > max(FACTOR, ERRORS * _error(names, checked, independent, alone)):
+        expected = checked.compared * independent
+        if max(expected, checked.matched) < ENOUGH or expected <= 0:
+            continue
+        factor = checked.selectivity / independent
+        if abs(factor - 1) > max(FACTOR, ERRORS * _error(names, expected, alone)):
             figures[names], factors[names] = _figure(checked), factor
     return figures, factors
 
 
-def _error(names: PredicateSet, checked: Checked, independent: float, alone: Mapping[str, Figure]) -> float:
-    """The relative standard error of a factor: of the matches that were seen or expected, and of the single figures."""
-    variance = 1 / max(checked.matched, checked.compared * independent, 0.5)
+def _error(names: PredicateSet, expected: float, alone: Mapping[str, Figure]) -> float:
+    """The relative standard error of a factor, where so many matches are expected by the single figures of the set."""
+    variance = 1 / expected
     for figure in (alone[name] for name in names if name in alone):
         counted = figure.evidence * (figure.value if figure.source == "observed" else 1.0)
         variance += 1 / max(counted, 0.5)

@@ -12,6 +12,7 @@ Predicates go by the texts of `weft.stats.statistics.predicate_name`, a set of t
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
@@ -246,11 +247,14 @@ class Known:
                 int(data["batch"]),
                 float(data["moment"]),
                 {name: _stream_sums(one) for name, one in data["streams"].items()},
-                {name: Checked(**one) for name, one in data["exact"].items()},
-                {tuple(names): Checked(**one) for names, one in data["first"]},
-                {tuple(names): Checked(**one) for names, one in data["later"]},
-                {tuple(names): _joint_sums(one) for names, one in data["joint"]},
-                {name: CallSums(**one) for name, one in data["calls"].items()},
+                {name: _checked(one) for name, one in data["exact"].items()},
+                {_names(names): _checked(one) for names, one in data["first"]},
+                {_names(names): _checked(one) for names, one in data["later"]},
+                {_names(names): _joint_sums(one) for names, one in data["joint"]},
+                {
+                    name: CallSums(**_floats(one), batch=int(one["batch"]))
+                    for name, one in data["calls"].items()
+                },
                 {name: float(guess) for name, guess in data["guesses"].items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -290,9 +294,27 @@ def _plain(sums: Mapping[str, Any]) -> dict[str, Any]:
     return {name: asdict(one) for name, one in sums.items()}
 
 
+def _names(names: Any) -> PredicateSet:
+    return tuple(map(str, names))
+
+
+def _floats(data: Mapping[str, Any], *others: str) -> dict[str, float]:
+    """The fields of sums that are finite numbers, all but the number of the batch and ``others``."""
+    found = {name: float(value) for name, value in data.items() if name not in ("batch", *others)}
+    if not all(map(math.isfinite, found.values())):
+        raise ValueError(f"{data} has no finite sums")
+    return found
+
+
+def _checked(data: Mapping[str, Any]) -> Checked:
+    return Checked(**_floats(data), batch=int(data["batch"]))
+
+
 def _stream_sums(data: Mapping[str, Any]) -> StreamSums:
-    return StreamSums(**{**data, "clocks": tuple(data["clocks"])})
+    newest = None if data["newest"] is None else int(data["newest"])
+    rest: dict[str, Any] = {"newest": newest, "clocks": _names(data["clocks"]), "batch": int(data["batch"])}
+    return StreamSums(**_floats(data, "newest", "clocks"), **rest)
 
 
 def _joint_sums(data: Mapping[str, Any]) -> JointSums:
-    return JointSums(Checked(**data["checked"]), float(data["independent"]))
+    return JointSums(_checked(data["checked"]), float(data["independent"]))

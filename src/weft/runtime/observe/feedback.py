@@ -138,14 +138,13 @@ class Folding:
             list(zip(batches, each, strict=True)), known.moment if known.batch >= 0 else None
         )
         found = self._with_tuples(known.faded(before), seen, newest or {})
-        new = [query for query in self.queries if query.name not in self._expected]
-        found = self._with_guesses(found, new, statistics)
+        found = self._with_guesses(found, statistics)
         steps = seen.steps(self.queries)
-        self._estimate(new, statistics, found)
+        self._estimate(statistics(found))
         found = self._with_pairs(found, steps, seen)
-        self._estimate(new, statistics, found)
+        self._estimate(statistics(found))
         found = self._with_sets(found, steps, seen)
-        self._estimate(self.queries, statistics, found)
+        self._estimate(statistics(found))
         return self._with_independent(found, steps)
 
     def _with_tuples(self, known: Known, seen: WeightedBatches, newest: Mapping[str, int]) -> Known:
@@ -160,28 +159,21 @@ class Folding:
             calls=seen.add_calls(known.calls),
         )
 
-    def _with_guesses(
-        self, known: Known, queries: Sequence[WatchedQuery], statistics: Callable[[Known], Statistics]
-    ) -> Known:
-        if not queries:
+    def _with_guesses(self, known: Known, statistics: Callable[[Known], Statistics]) -> Known:
+        """With what is thought of the conditions of queries that are new."""
+        new = [query for query in self.queries if query.name not in self._expected]
+        if not new:
             return known
         nothing = statistics(Known())
-        found = {n: nothing.selectivity(q.query, p) for q in queries for n, p in q.conditions.items()}
+        found = {n: nothing.selectivity(q.query, p) for q in new for n, p in q.conditions.items()}
         return replace(known, guesses={**known.guesses, **found})
 
-    def _estimate(
-        self, queries: Sequence[WatchedQuery], statistics: Callable[[Known], Statistics], known: Known
-    ) -> None:
+    def _estimate(self, statistics: Statistics) -> None:
         """Estimate queries anew, unless what their estimates rest on has hardly moved."""
-        if not queries:
-            return
-        now = statistics(known)
-        for query in queries:
-            figures, old = _figures(query, now), self._expected.get(query.name)
-            if old is None or any(
-                abs(a - b) > MOVED * abs(b) for a, b in zip(figures, old.figures, strict=True)
-            ):
-                self._expected[query.name] = _Expectation(figures, Estimator(query.query, now))
+        for query in self.queries:
+            figures, old = _figures(query, statistics), self._expected.get(query.name)
+            if old is None or _has_moved(old.figures, figures):
+                self._expected[query.name] = _Expectation(figures, Estimator(query.query, statistics))
 
     def _with_pairs(self, known: Known, steps: Sequence[CountedStep], seen: WeightedBatches) -> Known:
         """With what steps between two inputs checked."""
@@ -223,3 +215,7 @@ def _figures(query: WatchedQuery, statistics: Statistics) -> list[float]:
     rates = [statistics.stream(one.stream).rate for one in query.inputs]
     chances = [statistics.selectivities.get(name, -1.0) for name in query.conditions]
     return rates + chances + [statistics.joint.get(step.joined, 1.0) for step in query.steps]
+
+
+def _has_moved(old: Sequence[float], new: Sequence[float]) -> bool:
+    return any(abs(a - b) > MOVED * abs(b) for a, b in zip(new, old, strict=True))
