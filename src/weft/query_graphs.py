@@ -88,4 +88,4 @@ class QueryGraphs:
     def measured(self, statistics: Statistics, sampled: Sampled | None = None) -> Statistics:
         """Statistics with what samples tell, and what the batches measured, where recent ones count most."""
         history = self.loop.history if self.loop else None
-        return self.recent.statistics(statistics, history, self.registered.requests, sampled)
+        return self.recent.statistics(statistics, history, sampled)

@@ -23,9 +23,8 @@ from weft.stats.statistics import Statistics
 
 __all__ = ["Observed", "Sampled", "combined", "observed_figures", "sampled_enough"]
 
-ENOUGH = (
-    16.0  # so much evidence makes a sampled figure better than a given one, so many matches tell of a set
-)
+# So much evidence makes a sampled figure better than a given one, and so many matches tell of a set of predicates.
+ENOUGH = 16.0
 ERRORS = 4.0  # a set is correlated if it differs from the product by more than so many standard errors
 FACTOR = 0.2  # and by more than this part of the product
 

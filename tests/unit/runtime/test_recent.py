@@ -163,8 +163,7 @@ def test_a_new_run_goes_on_with_what_is_known() -> None:
     again = RecentStatistics(HalfLife(), Known.from_json(known.to_json()))
     assert again.known == known
     assert streams.run is not None
-    requests = streams.session._registered.requests
-    assert again.statistics(Statistics(), streams.run._loop.history, requests) == before
+    assert again.statistics(Statistics(), streams.run._loop.history) == before
     assert again.known == known
 
 

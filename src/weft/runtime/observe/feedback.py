@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.plan.graph import PhysicalGraph
-from weft.plan.part import QueryPart
 from weft.runtime.observe.counts import CountedStep, SeenBatch, WeightedBatches, plus
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.watched import WatchedQuery, WatchedStep, watch
@@ -43,14 +42,11 @@ FOREVER = HalfLife(math.inf, math.inf)
 def measured(
     statistics: Statistics, graph: PhysicalGraph, metrics: Sequence[BatchMetrics], last: int | None = None
 ) -> Statistics:
-    """The statistics, updated by a query's batches, or by the ``last`` of them, where all weigh the same.
+    """The statistics, updated by the batches of a graph of one query, or the ``last`` of them; all weigh the same.
 
     If the batches cover no time or have no tuples, only the costs of functions are updated.
     """
-    names = {alias: alias for alias in graph.query.aliases}
-    edges = {edge.name: edge.name for edge in graph.edges}
-    stores = {store.name: store.name for store in graph.stores}
-    query = watch(graph.members[0].name, QueryPart(graph, names, edges, stores))
+    query = watch(graph, graph.members[0].name)
     first = len(metrics) - min(last or len(metrics), len(metrics))
     if metrics and first == 0 and metrics[0].number > 0:
         first = 1  # it is not known what was stored before the first of these batches

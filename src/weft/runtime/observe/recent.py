@@ -7,15 +7,14 @@ not before. Of each graph, the largest queries are watched. It can be asked by s
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from itertools import groupby
 
+from weft.plan.graph import PhysicalGraph
 from weft.runtime.observe.counts import SeenBatch
 from weft.runtime.observe.feedback import Folding, heavy_known
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import History
 from weft.runtime.observe.watched import watch
-from weft.runtime.queries.request import QueryRequest
 from weft.stats.combine import Sampled, combined
 from weft.stats.known import HalfLife, Known
 from weft.stats.statistics import Statistics
@@ -40,23 +39,16 @@ class RecentStatistics:
         self,
         given: Statistics,
         history: History | None,
-        requests: Mapping[str, QueryRequest],
         sampled: Sampled | None = None,
     ) -> Statistics:
         """What queries are planned by: the ``given`` figures, with what samples and all batches so far tell."""
         with self._guard:
             if history is not None:
-                self._follow(history, requests, given, sampled)
+                self._follow(history, given, sampled)
             found = combined(given, self.known, sampled)
             return found if sampled is not None else heavy_known(found, history.last if history else None)
 
-    def _follow(
-        self,
-        history: History,
-        requests: Mapping[str, QueryRequest],
-        given: Statistics,
-        sampled: Sampled | None,
-    ) -> None:
+    def _follow(self, history: History, given: Statistics, sampled: Sampled | None) -> None:
         """Fold in the batches that were added since the last time."""
         if self._history is not history:
             self._history, self._foldings, self._last = history, {}, -1
@@ -65,7 +57,7 @@ class RecentStatistics:
         for graph, places in groupby(new, key=lambda place: batches[place][0]):
             seen = [_seen(batches, place) for place in places]
             if graph in graphs:
-                folding = self._folding(graph, history, requests)
+                folding = self._folding(graph, graphs[graph])
                 self.known = folding.fold(self.known, seen, lambda known: combined(given, known, sampled))
             self._last = seen[-1].metrics.number
         self._foldings = {graph: one for graph, one in self._foldings.items() if graph in graphs}
@@ -76,12 +68,10 @@ class RecentStatistics:
             return one.number > self._last
         return one.number > self.known.batch or one.started > self.known.moment
 
-    def _folding(self, number: int, history: History, requests: Mapping[str, QueryRequest]) -> Folding:
+    def _folding(self, number: int, graph: PhysicalGraph) -> Folding:
         if number not in self._foldings:
-            members = sorted(history.graphs[number].members, key=lambda member: -len(member.query.inputs))
-            names = {m.name: requests[m.name].names if m.name in requests else () for m in members}
-            parts = {m.name: history.part(number, m.name, names[m.name]) for m in members[:TELLING]}
-            watched = [watch(name, part) for name, part in parts.items() if part is not None]
+            members = sorted(graph.members, key=lambda member: -len(member.query.inputs))
+            watched = [watch(graph, member.name) for member in members[:TELLING]]
             self._foldings[number] = Folding(watched, self.half_life)
         return self._foldings[number]
 

@@ -1,6 +1,6 @@
-"""What the metrics of batches tell of one query's predicates, worked out once from its part of the graph that runs.
+"""What the metrics of batches tell of one query's predicates, worked out once from the graph that runs.
 
-Guarantees: plain values, under the names that batches' metrics have: those of the graph that all queries share. Bounds
+Guarantees: plain values, under the names that batches' metrics have: those of the graph, which queries may share. Bounds
 on event times are no predicates here, since they count as part of the windows.
 """
 
@@ -16,7 +16,6 @@ from weft.logical.user_functions import has_user_call
 from weft.plan.derive import filters_of
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Names
-from weft.plan.part import QueryPart
 from weft.plan.rules import ProbeRule
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observed import probe_copies, store_copies
@@ -137,80 +136,78 @@ class WatchedQuery:
     conditions: Mapping[str, Expr]
 
 
-def watch(name: str, part: QueryPart) -> WatchedQuery:
-    """What can be watched for a query, by its part of the graph that batches run by."""
-    return _Watcher(name, part).watched()
+def watch(graph: PhysicalGraph, name: str) -> WatchedQuery:
+    """What can be watched for one query of a graph."""
+    return _Watcher(graph, name).watched()
 
 
 class _Watcher:
-    def __init__(self, name: str, part: QueryPart) -> None:
-        self._name, self._graph = name, part.graph
-        self._aliases = {own: shared for shared, own in part.aliases.items()}
-        self._edges = {own: shared for shared, own in part.edges.items()}
-        self._stores = {own: shared for shared, own in part.stores.items()}
-        self._sets = PredicateSets(part.graph.query)
-        self._places = {alias: place for place, alias in enumerate(part.graph.query.aliases)}
-        self._bounds = time_bounds(part.graph.query)
-        rules = [rule for rule in part.graph.rules if isinstance(rule, ProbeRule)]
-        self._starts = {
-            self._joins(rule): {r.start for r in rules if self._joins(r) == self._joins(rule)}
-            for rule in rules
-        }
+    def __init__(self, graph: PhysicalGraph, name: str) -> None:
+        self._name, self._graph, self._query = name, graph, graph.member(name).query
+        self._rules = [r for r in graph.rules if isinstance(r, ProbeRule) and name in r.users]
+        self._sets, self._bounds = PredicateSets(self._query), time_bounds(self._query)
+        self._places = {alias: place for place, alias in enumerate(self._query.aliases)}
+        self._starts: dict[Names, set[str]] = {}
+        for rule in self._rules:
+            self._starts.setdefault(self._joins(rule), set()).add(rule.start)
 
     def watched(self) -> WatchedQuery:
-        query = self._graph.query
-        rules = [r for r in self._graph.rules if isinstance(r, ProbeRule) and r.edge in self._edges]
-        checked = {rule.edge: checked_by(self._graph, rule) for rule in rules}
+        query = self._query
+        checked = [(rule, self._checked(rule)) for rule in self._rules]
         filters = {alias: filters_of(query, alias) for alias in query.aliases}
-        every = [p for found in (*checked.values(), *filters.values()) for p in found]
+        every = [p for found in (*(found for _, found in checked), *filters.values()) for p in found]
         return WatchedQuery(
             self._name,
             query,
             tuple(self._input(alias) for alias in query.aliases),
             tuple(
-                WatchedFilters(self._aliases[alias], self._names(found), self._passed(alias))
+                WatchedFilters(alias, self._names(found), self._passed(alias))
                 for alias, found in filters.items()
                 if found and (len(query.aliases) == 1 or self._passed(alias))
             ),
-            tuple(self._step(rule, checked[rule.edge]) for rule in rules if checked[rule.edge]),
+            tuple(self._step(rule, found) for rule, found in checked if found),
             tuple(sorted({predicate_name(query, p) for p in query.conditions if has_user_call(p)})),
             {predicate_name(query, p): p for p in every},
         )
 
+    def _checked(self, rule: ProbeRule) -> tuple[Expr, ...]:
+        """The predicates that a step checks."""
+        equal = [make_call("=", (e.probe, e.stored), BOOLEAN) for e in rule.equalities]
+        theta = [p for p in rule.predicates if not is_time_bound(self._query, p)]
+        return tuple(sorted({*equal, *theta}, key=str))
+
     def _names(self, predicates: Sequence[Expr]) -> PredicateSet:
-        return tuple(sorted(predicate_name(self._graph.query, p) for p in predicates))
+        return tuple(sorted(predicate_name(self._query, p) for p in predicates))
 
     def _input(self, alias: str) -> WatchedInput:
-        input_ = self._graph.query.input(alias)
-        stores = [s.name for s in self._graph.stores if s.aliases == (alias,) and s.name in self._stores]
-        store = self._stores[stores[0]] if stores else None
-        return WatchedInput(self._aliases[alias], input_.stream.name, input_.event_time is not None, store)
+        input_ = self._query.input(alias)
+        stores = [s.name for s in self._graph.stores if s.aliases == (alias,) and self._name in s.users]
+        return WatchedInput(
+            alias, input_.stream.name, input_.event_time is not None, stores[0] if stores else None
+        )
 
     def _passed(self, alias: str) -> Counter | None:
         """Counts the tuples of an input that passed its filters, by its first probe."""
-        rules = (rule for rule in self._graph.probes(alias) if rule.known == (alias,))
-        first = next((rule for rule in rules if rule.edge in self._edges), None)
+        first = next((rule for rule in self._rules if rule.known == (alias,)), None)
         return None if first is None else self._probes(first)
 
     def _probes(self, rule: ProbeRule) -> Counter:
-        return Counter(self._edges[rule.edge], probe_copies(self._graph, rule))
+        return Counter(rule.edge, probe_copies(self._graph, rule))
 
     def _step(self, rule: ProbeRule, checked: Sequence[Expr]) -> WatchedStep:
-        inside = self._graph.store(rule.store).aliases
-        known, stored = (self._mask(names) for names in (rule.known, inside))
-        both = self._joins(rule)
+        inside, both = self._graph.store(rule.store).aliases, self._joins(rule)
         is_whole = len(both) > 2 and self._starts[both] == set(both)
         return WatchedStep(
             self._probes(rule),
-            self._aliases[rule.start],
-            self._stores[rule.store],
+            rule.start,
+            rule.store,
             float(store_copies(self._graph, rule.store)),
-            tuple((self._aliases[other], self._adds(inside, other)) for other in inside),
+            tuple((other, self._adds(inside, other)) for other in inside),
             self._names(checked),
-            self._sets.names(known | stored) if is_whole else (),
+            self._sets.names(self._mask(both)) if is_whole else (),
             self._places[rule.start],
-            known,
-            stored,
+            self._mask(rule.known),
+            self._mask(inside),
             self._reach(rule.start, inside[0]) if len(both) == 2 else None,
         )
 
@@ -218,7 +215,7 @@ class _Watcher:
         before, after = self._bounds.get((start, other)), self._bounds.get((other, start))
         if before is None or after is None:
             return None
-        return Reach(self._aliases[other], before.total_seconds(), after.total_seconds())
+        return Reach(other, before.total_seconds(), after.total_seconds())
 
     def _mask(self, names: Names) -> int:
         return sum(1 << self._places[name] for name in names)
@@ -228,15 +225,8 @@ class _Watcher:
         if len(aliases) == 1:
             passed = self._passed(start)
             return () if passed is None else (passed,)
-        lasts = [r for r in self._graph.probes(start) if self._joins(r) == aliases and r.edge in self._edges]
-        return tuple(Counter(self._edges[rule.edge], matches=True) for rule in lasts)
+        lasts = [rule for rule in self._rules if rule.start == start and self._joins(rule) == aliases]
+        return tuple(Counter(rule.edge, matches=True) for rule in lasts)
 
     def _joins(self, rule: ProbeRule) -> Names:
         return tuple(sorted((*rule.known, *self._graph.store(rule.store).aliases)))
-
-
-def checked_by(graph: PhysicalGraph, rule: ProbeRule) -> tuple[Expr, ...]:
-    """The predicates that a step checks."""
-    equal = [make_call("=", (e.probe, e.stored), BOOLEAN) for e in rule.equalities]
-    theta = [p for p in rule.predicates if not is_time_bound(graph.query, p)]
-    return tuple(sorted({*equal, *theta}, key=str))
