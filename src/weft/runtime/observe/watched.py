@@ -1,7 +1,7 @@
 """What the metrics of batches tell of one query's predicates, worked out once from the graph that runs.
 
-Guarantees: plain values, under the names that batches' metrics have: those of the graph, which queries may share. Bounds
-on event times are no predicates here, since they count as part of the windows.
+Guarantees: plain values, under the names that batches' metrics have: those of the graph, which queries may share.
+Bounds on event times are no predicates here, since they count as part of the windows.
 """
 
 from __future__ import annotations
