@@ -225,10 +225,16 @@ class Known:
         return advanced if advanced > 0 or not mine.batches else mine.wall / mine.batches
 
     def rate(self, stream: str) -> float | None:
-        """The tuples per second of a stream, before any filter; None if it is not known."""
+        """The tuples per second of a stream, before any filter; None if it is not known.
+
+        It is 0 only if others brought tuples while this stream brought none.
+        """
         found = self.streams.get(stream)
-        seconds = self.seconds_per_batch(stream) if found else 0.0
-        return found.rows / found.batches / seconds if found and seconds > 0 and found.batches else None
+        if found is None:
+            return None
+        others = [self.streams[name] for name in found.clocks if name in self.streams]
+        seconds, rows = self.seconds_per_batch(stream), max(one.rows for one in (found, *others))
+        return found.rows / found.batches / seconds if seconds > 0 and rows >= LEAST else None
 
     def to_json(self) -> str:
         """As JSON on one line."""
@@ -312,8 +318,9 @@ def _checked(data: Mapping[str, Any]) -> Checked:
 
 def _stream_sums(data: Mapping[str, Any]) -> StreamSums:
     newest = None if data["newest"] is None else int(data["newest"])
-    rest: dict[str, Any] = {"newest": newest, "clocks": _names(data["clocks"]), "batch": int(data["batch"])}
-    return StreamSums(**_floats(data, "newest", "clocks"), **rest)
+    rest = {"newest": newest, "clocks": _names(data["clocks"]), "batch": int(data["batch"])}
+    sums: dict[str, Any] = {**_floats(data, "newest", "clocks"), **rest}
+    return StreamSums(**sums)
 
 
 def _joint_sums(data: Mapping[str, Any]) -> JointSums:

@@ -165,6 +165,10 @@ def test_a_new_run_goes_on_with_what_is_known() -> None:
     assert streams.run is not None
     assert again.statistics(Statistics(), streams.run._loop.history) == before
     assert again.known == known
+    again.restore("nonsense")
+    assert again.known == known
+    again.restore(None)
+    assert again.known == Known()
 
 
 def predicted(session: Session, sql: str, statistics: Statistics, names: tuple[str, ...]) -> float:

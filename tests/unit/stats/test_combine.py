@@ -13,7 +13,7 @@ from weft.errors import StatisticsError
 from weft.stats.combine import combined, observed_figures
 from weft.stats.estimate import Estimator
 from weft.stats.figure import Figure
-from weft.stats.known import CallSums, Checked, JointSums, Known, StreamSums
+from weft.stats.known import CallSums, Checked, JointSums, Known, PredicateSet, StreamSums
 from weft.stats.predicate_sets import PredicateSets
 from weft.stats.skew import HeavyShares
 from weft.stats.statistics import Statistics, StreamStatistics
@@ -102,8 +102,8 @@ def test_a_set_is_correlated_if_chance_does_not_explain_it(
     pairs = {("a",): checked(1e6, 1e5), ("b",): checked(1e6, 1e5), ("a", "b"): checked(compared, matched)}
     found = combined(Statistics(), Known(3, 30.0, {}, {}, pairs)).joint
     assert found == ({} if factor is None else {("a", "b"): pytest.approx(factor)})
-    later = {("a", "b"): JointSums(checked(compared, matched), 0.01)}
-    singles = {names: one for names, one in pairs.items() if len(names) == 1}
+    later: dict[PredicateSet, JointSums] = {("a", "b"): JointSums(checked(compared, matched), 0.01)}
+    singles: dict[PredicateSet, Checked] = {names: one for names, one in pairs.items() if len(names) == 1}
     known = Known(3, 30.0, {}, {}, singles, joint=later)
     assert combined(Statistics(), known).joint == pytest.approx(found)
 

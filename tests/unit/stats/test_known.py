@@ -63,7 +63,7 @@ def example() -> Known:
         7,
         70.5,
         {
-            "r": StreamSums(10.0, 2.0, 2.5, 2.0, 5, ("r", "s"), 80.0, 10.0, 7, 70.5),
+            "r": StreamSums(1000.0, 2.0, 2.5, 2.0, 5, ("r", "s"), 80.0, 10.0, 7, 70.5),
             "s": StreamSums(batches=2.0),
         },
         {"f(r.a)": checked},
@@ -93,7 +93,7 @@ def test_what_is_no_such_value_is_refused(text: str) -> None:
 def test_figures_stay_while_their_evidence_fades() -> None:
     """Until there is so little of it that it is forgotten."""
     before, after = example(), example().faded(1 / 16)
-    assert after.rate("r") == before.rate("r") == pytest.approx(10 / 2.5)
+    assert after.rate("r") == before.rate("r") == pytest.approx(1000 / 2.5)
     name = ("r.a = s.a",)
     assert after.first[name].selectivity == pytest.approx(before.first[name].selectivity)
     assert after.first[name].compared == 5.0
@@ -109,6 +109,14 @@ def test_rates_are_by_the_stream_that_advances_most() -> None:
     assert (known.rate("r"), known.rate("s")) == (10, 10)
     alone = Known(9, 9.0, {"r": replace(turns, clocks=(), wall=20.0)})
     assert (alone.rate("r"), alone.rate("other")) == (5, None)
+
+
+def test_silence_tells_nothing_unless_others_speak() -> None:
+    """A session that waits for its first tuples must not be planned as if none would ever come."""
+    silent = StreamSums(rows=0, batches=5, wall=5, clocks=("r", "s"))
+    assert Known(4, 4.0, {"r": silent, "s": silent}).rate("r") is None
+    known = Known(4, 4.0, {"r": silent, "s": replace(silent, rows=10, advance=5)})
+    assert (known.rate("r"), known.rate("s")) == (0, 2)
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))

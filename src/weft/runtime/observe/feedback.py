@@ -104,7 +104,7 @@ class _Expectation:
 
     def independent(self, step: WatchedStep) -> float:
         """The part of combinations that would fulfil all predicates after a step if they were independent."""
-        return self.estimator.independent_selectivity(step.known | step.inside)
+        return min(1.0, self.estimator.independent_selectivity(step.known | step.inside))
 
 
 @dataclass
@@ -200,8 +200,8 @@ class Folding:
         """With what the sets that were observed just now would let through by today's single selectivities."""
         joint = dict(known.joint)
         for one in steps:
-            if one.step.joined in joint:
-                alone = self._expected[one.query].independent(one.step)
+            alone = self._expected[one.query].independent(one.step) if one.step.joined in joint else 0.0
+            if alone > 0:
                 joint[one.step.joined] = replace(joint[one.step.joined], independent=alone)
         return replace(known, joint=joint)
 

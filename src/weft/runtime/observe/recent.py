@@ -6,9 +6,11 @@ not before. Of each graph, the largest queries are watched. It can be asked by s
 
 from __future__ import annotations
 
+import logging
 import threading
 from itertools import groupby
 
+from weft.errors import StatisticsError
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.observe.counts import SeenBatch
 from weft.runtime.observe.feedback import Folding, heavy_known
@@ -20,6 +22,8 @@ from weft.stats.known import HalfLife, Known
 from weft.stats.statistics import Statistics
 
 __all__ = ["RecentStatistics"]
+
+_LOG = logging.getLogger("weft")
 
 TELLING = 16  # how many queries, the largest, statistics are measured from
 
@@ -34,6 +38,13 @@ class RecentStatistics:
         self._last = -1  # the last batch of this history that has been folded in
         self._foldings: dict[int, Folding] = {}  # by graph of this history
         self._guard = threading.Lock()
+
+    def restore(self, text: str | None) -> None:
+        """Go on with what an earlier run knew (`Known.to_json`); a text that is none is ignored, with a warning."""
+        try:
+            self.known = Known() if text is None else Known.from_json(text)
+        except StatisticsError as error:
+            _LOG.warning("what was known of the data is measured again: %s", error)
 
     def statistics(
         self,
