@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from weft.stats.figure import Figure
-from weft.stats.known import Checked, Known, PredicateSet, bounded
+from weft.stats.known import Checked, Known, PredicateSet, bounded, plus
 from weft.stats.skew import HeavyShares
 from weft.stats.statistics import Statistics
 
@@ -149,7 +149,9 @@ def _correlated(
     """The sets that are not independent: their selectivities, and by what factor these differ from the product."""
     pairs = {names: one for names, one in known.first.items() if len(names) > 1}
     sets = {names: (one, math.prod(alone[n].value for n in names)) for names, one in pairs.items()}
-    sets |= {names: (one.checked, one.independent) for names, one in known.joint.items()}
+    for (names, _), one in sorted(known.joint.items(), key=lambda item: item[1].checked.batch):
+        old = sets.get(names)
+        sets[names] = plus(old[0] if old else None, one.whole), one.independent  # the newest is the last
     figures, factors = {}, {}
     for names, (checked, independent) in sorted(sets.items()):
         expected = checked.compared * independent

@@ -28,6 +28,7 @@ __all__ = [
     "PredicateSet",
     "StreamSums",
     "bounded",
+    "plus",
     "weights",
 ]
 
@@ -133,19 +134,27 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class JointSums:
-    """How many combinations of tuples were checked for a whole set of predicates, and how many fulfilled all of them.
+    """What was checked where, in the end, a whole set of predicates is fulfilled, and another set had been before.
 
-    A combination counts as checked if windows let it be considered, also where one predicate of the set had ruled it
-    out before another was looked at. ``independent`` is what part of them would fulfil the set if its predicates were
-    independent, by what was known when the set was last observed.
+    ``passed`` is what part of all combinations of tuples fulfils that other set, and ``independent`` what part would
+    fulfil the whole if its predicates were independent; both by what was known when the set was last observed.
     """
 
     checked: Checked
+    passed: float
     independent: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.independent <= 1:
-            raise StatisticsError(f"the selectivity {self.independent} is not above 0 and at most 1")
+        if not (0 < self.passed <= 1 and 0 < self.independent <= 1):
+            raise StatisticsError(
+                f"selectivities of {self.passed} and {self.independent} are not above 0 and at most 1"
+            )
+
+    @property
+    def whole(self) -> Checked:
+        """The combinations of tuples that were checked for the whole set, also those that failed before."""
+        there, inside = self.checked.there / self.passed, self.checked.inside / self.passed
+        return replace(self.checked, there=there, inside=inside)
 
     def faded(self, weight: float) -> JointSums:
         """The same some time later."""
@@ -153,9 +162,8 @@ class JointSums:
 
     @property
     def matters(self) -> bool:
-        """Whether enough matches were seen, or would have to be, to say anything."""
-        found = self.checked
-        return found.matters and max(found.matched, found.compared * self.independent) >= LEAST
+        """Whether there is enough evidence to say anything."""
+        return self.checked.matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +192,8 @@ class Known:
     ``exact`` has the conditions that were counted one by one. ``first`` has the sets of conditions that were checked
     together before any other: the filters of an input, and the predicates between two inputs. ``later`` has those that
     were checked for tuples that had fulfilled other predicates before. ``joint`` has whole sets over three inputs and
-    more. ``guesses`` are the selectivities that were thought of conditions before any was observed; what several
-    conditions let through together is shared out among them by it.
+    more, each with the set that had been fulfilled before. ``guesses`` are the selectivities that were thought of
+    conditions before any was observed; what several conditions let through together is shared out by them.
     """
 
     batch: int = -1
@@ -194,7 +202,7 @@ class Known:
     exact: Mapping[str, Checked] = field(default_factory=dict)
     first: Mapping[PredicateSet, Checked] = field(default_factory=dict)
     later: Mapping[PredicateSet, Checked] = field(default_factory=dict)
-    joint: Mapping[PredicateSet, JointSums] = field(default_factory=dict)
+    joint: Mapping[tuple[PredicateSet, PredicateSet], JointSums] = field(default_factory=dict)
     calls: Mapping[str, CallSums] = field(default_factory=dict)
     guesses: Mapping[str, float] = field(default_factory=dict)
 
@@ -241,7 +249,7 @@ class Known:
         data = {"batch": self.batch, "moment": self.moment, "guesses": dict(self.guesses)}
         data |= {name: _plain(getattr(self, name)) for name in ("streams", "exact", "calls")}
         sets = {name: getattr(self, name) for name in ("first", "later", "joint")}
-        data |= {name: [[list(k), asdict(v)] for k, v in part.items()] for name, part in sets.items()}
+        data |= {name: [[key, asdict(one)] for key, one in part.items()] for name, part in sets.items()}
         return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -256,7 +264,7 @@ class Known:
                 {name: _checked(one) for name, one in data["exact"].items()},
                 {_names(names): _checked(one) for names, one in data["first"]},
                 {_names(names): _checked(one) for names, one in data["later"]},
-                {_names(names): _joint_sums(one) for names, one in data["joint"]},
+                {(_names(whole), _names(first)): _joint_sums(one) for (whole, first), one in data["joint"]},
                 {
                     name: CallSums(**_floats(one), batch=int(one["batch"]))
                     for name, one in data["calls"].items()
@@ -274,6 +282,15 @@ _Key = TypeVar("_Key")
 def bounded(matched: float, compared: float) -> float:
     """Matched by compared, at most 1; if nothing matched, as if half a tuple had, and 1 if nothing was compared."""
     return min(1.0, max(matched, min(0.5, compared)) / compared) if compared > 0 else 1.0
+
+
+def plus(old: Checked | None, new: Checked) -> Checked:
+    """The sums of both; the second is the newer one."""
+    if old is None:
+        return new
+    return replace(
+        new, there=old.there + new.there, inside=old.inside + new.inside, matched=old.matched + new.matched
+    )
 
 
 def weights(
@@ -324,4 +341,4 @@ def _stream_sums(data: Mapping[str, Any]) -> StreamSums:
 
 
 def _joint_sums(data: Mapping[str, Any]) -> JointSums:
-    return JointSums(_checked(data["checked"]), float(data["independent"]))
+    return JointSums(_checked(data["checked"]), float(data["passed"]), float(data["independent"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -12,12 +13,17 @@ import pyarrow as pa
 import pytest
 
 import weft
+from weft.logical.window import Range
+from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
+from weft.plan.lower import lower
 from weft.runtime.observe.recent import RecentStatistics
 from weft.session import Session
 from weft.stats.estimate import Estimator
 from weft.stats.known import HalfLife, Known
 from weft.stats.statistics import Statistics
+from weft.testing.cases import random_case
+from weft.testing.local import LocalRunner
 from weft.testing.run import LocalRun
 
 SCHEMA = "a long, b long, ts timestamp"
@@ -237,6 +243,34 @@ def test_independent_predicates_are_not_called_correlated(seed: int) -> None:
     )
     streams.batches(24, independent(12, 15))
     assert streams.session.measured().joint == {}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_joins_are_predicted_as_they_were_observed(seed: int) -> None:
+    """Any join graph, predicates of all kinds, intermediate results or none: the results per second come out right."""
+    case = random_case(seed, least=2, most=3)
+    window = Range(timedelta(seconds=3))
+    query = replace(case.query, inputs=tuple(replace(one, window=window) for one in case.query.inputs))
+    options = Options(partitions=2, strategy=("flat", "left_deep", "auto")[seed % 3])
+    runner = LocalRunner(lower(optimise(query, case.statistics, options)))
+    recent, rng, results = RecentStatistics(HalfLife(8, 1000)), np.random.default_rng(seed), 0
+    for second in range(32):
+        begin, data = second * 1_000_000, {}
+        for stream in sorted({one.stream.name for one in query.inputs}):
+            times = np.sort(rng.integers(begin, begin + 1_000_000, 30))
+            columns = {f"c{place}": rng.integers(0, 6, 30) for place in range(4)}
+            data[stream] = pa.table({**columns, "ts": pa.array(times).cast(pa.timestamp("us", "UTC"))})
+        found = runner.process_all(data, now=begin)
+        results += sum(table.num_rows for table in found.values()) if second >= 16 else 0
+        if second % 5 == 4:
+            recent.statistics(case.statistics, runner.loop.history)
+    statistics = recent.statistics(case.statistics, runner.loop.history)
+    assert all(0 < value <= 1 for value in statistics.selectivities.values())
+    assert Known.from_json(recent.known.to_json()) == recent.known
+    estimator = Estimator(query, statistics)
+    expected = estimator.rate(estimator.mask(query.aliases))
+    if results > 160:
+        assert results / 16 == pytest.approx(expected, rel=0.4), query
 
 
 def test_folding_costs_little() -> None:

@@ -102,7 +102,11 @@ def test_a_set_is_correlated_if_chance_does_not_explain_it(
     pairs = {("a",): checked(1e6, 1e5), ("b",): checked(1e6, 1e5), ("a", "b"): checked(compared, matched)}
     found = combined(Statistics(), Known(3, 30.0, {}, {}, pairs)).joint
     assert found == ({} if factor is None else {("a", "b"): pytest.approx(factor)})
-    later: dict[PredicateSet, JointSums] = {("a", "b"): JointSums(checked(compared, matched), 0.01)}
+    half = JointSums(checked(compared / 20, matched / 2), 0.1, 0.01)
+    later: dict[tuple[PredicateSet, PredicateSet], JointSums] = {
+        (("a", "b"), ("a",)): half,
+        (("a", "b"), ("b",)): half,
+    }
     singles: dict[PredicateSet, Checked] = {names: one for names, one in pairs.items() if len(names) == 1}
     known = Known(3, 30.0, {}, {}, singles, joint=later)
     assert combined(Statistics(), known).joint == pytest.approx(found)

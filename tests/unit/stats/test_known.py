@@ -69,7 +69,7 @@ def example() -> Known:
         {"f(r.a)": checked},
         {("r.a = s.a",): checked, ("r.a = s.a", "r.b < s.b"): checked},
         {("s.b = t.b",): checked},
-        {("r.a = s.a", "s.b = t.b"): JointSums(checked, 0.5)},
+        {(("r.a = s.a", "s.b = t.b"), ("r.a = s.a",)): JointSums(checked, 0.5, 0.2)},
         {"f": CallSums(10.0, 0.5, 7, 70.5)},
         {"r.a = s.a": 0.1},
     )

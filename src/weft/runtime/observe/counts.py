@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StoreMetrics
 from weft.runtime.observe.watched import WatchedFilters, WatchedInput, WatchedQuery, WatchedStep
-from weft.stats.known import CallSums, Checked, Known, PredicateSet, StreamSums
+from weft.stats.known import CallSums, Checked, Known, PredicateSet, StreamSums, plus
 
-__all__ = ["CountedStep", "SeenBatch", "WeightedBatches", "plus"]
+__all__ = ["CountedStep", "SeenBatch", "WeightedBatches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,6 @@ class CountedStep:
     there: float
     probes: float
     matched: float
-
-
-def plus(old: Checked | None, new: Checked) -> Checked:
-    """The sums of both; the second is the newer one."""
-    if old is None:
-        return new
-    return replace(
-        new, there=old.there + new.there, inside=old.inside + new.inside, matched=old.matched + new.matched
-    )
 
 
 @dataclass(frozen=True, slots=True)

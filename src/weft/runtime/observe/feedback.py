@@ -9,8 +9,8 @@ estimates (`weft.stats.estimate`) can express it. Statistics that batches do not
 - A *join predicate*'s selectivity is matches over compared pairs, summed over all steps that check it: which of two
   inputs finds a pair depends on batches and driver order, the sum does not. The pairs that count as compared are those
   that windows and time bounds let a probe meet, at the measured rates, and never more than were stored.
-- A *set* of predicates over three inputs and more is measured by every step that completes it: by the pairs that it
-  compared, times the combinations of tuples for each of which such a pair is what earlier predicates left over.
+- A *set* of predicates over three inputs and more is measured by all steps that complete it: by the pairs that they
+  compared, and by what part of all combinations of tuples the predicates fulfilled before had left over.
 - Conditions that call users' functions are counted one by one, where they are checked.
 - The *cost* of a user's function is the seconds that all its calls took, by the rows that they computed.
 
@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.plan.graph import PhysicalGraph
-from weft.runtime.observe.counts import CountedStep, SeenBatch, WeightedBatches, plus
+from weft.runtime.observe.counts import CountedStep, SeenBatch, WeightedBatches
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.watched import WatchedQuery, WatchedStep, watch
 from weft.stats.combine import combined
 from weft.stats.estimate import Estimator
-from weft.stats.known import HalfLife, JointSums, Known, weights
+from weft.stats.known import Checked, HalfLife, JointSums, Known, plus, weights
 from weft.stats.statistics import Statistics
 
 __all__ = ["Folding", "heavy_known", "measured"]
@@ -100,7 +100,7 @@ class _Expectation:
 
     def passed_before(self, step: WatchedStep) -> float:
         """The part of combinations that fulfil the predicates which are checked before a step."""
-        return self.estimator.selectivity(step.known) * self.estimator.selectivity(step.inside)
+        return min(1.0, self.estimator.selectivity(step.known) * self.estimator.selectivity(step.inside))
 
     def independent(self, step: WatchedStep) -> float:
         """The part of combinations that would fulfil all predicates after a step if they were independent."""
@@ -136,12 +136,13 @@ class Folding:
         found = self._with_tuples(known.faded(before), seen, newest or {})
         found = self._with_guesses(found, statistics)
         steps = seen.steps(self.queries)
+        for inputs in sorted(
+            {one.step.inputs for one in steps}
+        ):  # estimates of large joins rest on those of small ones
+            self._estimate(statistics(found))
+            found = self._with_steps(found, [one for one in steps if one.step.inputs == inputs], seen)
         self._estimate(statistics(found))
-        found = self._with_pairs(found, steps, seen)
-        self._estimate(statistics(found))
-        found = self._with_sets(found, steps, seen)
-        self._estimate(statistics(found))
-        return self._with_independent(found, steps)
+        return self._with_sets(found, steps, seen)
 
     def _with_tuples(self, known: Known, seen: WeightedBatches, newest: Mapping[str, int]) -> Known:
         """With what was counted of single tuples: of streams, filters and functions."""
@@ -171,39 +172,27 @@ class Folding:
             if old is None or _has_moved(old.figures, figures):
                 self._expected[query.name] = _Expectation(figures, Estimator(query.query, statistics))
 
-    def _with_pairs(self, known: Known, steps: Sequence[CountedStep], seen: WeightedBatches) -> Known:
-        """With what steps between two inputs checked."""
-        first = dict(known.first)
+    def _with_steps(self, known: Known, steps: Sequence[CountedStep], seen: WeightedBatches) -> Known:
+        """With what steps checked that join equally many inputs."""
+        first, later = dict(known.first), dict(known.later)
         for one in steps:
-            if one.step.is_first:
-                checked = seen.checked(one, self._expected[one.query].met(one.step))
-                first[one.step.checked] = plus(first.get(one.step.checked), checked)
-        return replace(known, first=first)
+            found, names = first if one.step.inputs == 2 else later, one.step.checked
+            found[names] = plus(found.get(names), self._checked(one, seen))
+        return replace(known, first=first, later=later)
 
     def _with_sets(self, known: Known, steps: Sequence[CountedStep], seen: WeightedBatches) -> Known:
-        """With what steps checked that join more inputs, and with the whole sets that were fulfilled after them."""
-        later, joint = dict(known.later), dict(known.joint)
-        for one in steps:
-            names, expected = one.step.joined, self._expected[one.query]
-            if one.step.is_first:
-                continue
-            checked = seen.checked(one, expected.met(one.step))
-            later[one.step.checked] = plus(later.get(one.step.checked), checked)
-            passed, alone = expected.passed_before(one.step), expected.independent(one.step)
-            if names and passed > 0 and alone > 0:
-                whole = replace(checked, there=checked.there / passed, inside=checked.inside / passed)
-                old = joint[names].checked if names in joint else None
-                joint[names] = JointSums(plus(old, whole), alone)
-        return replace(known, later=later, joint=joint)
-
-    def _with_independent(self, known: Known, steps: Sequence[CountedStep]) -> Known:
-        """With what the sets that were observed just now would let through by today's single selectivities."""
+        """With the whole sets of predicates that are fulfilled after steps."""
         joint = dict(known.joint)
-        for one in steps:
-            alone = self._expected[one.query].independent(one.step) if one.step.joined in joint else 0.0
-            if alone > 0:
-                joint[one.step.joined] = replace(joint[one.step.joined], independent=alone)
+        for one in (one for one in steps if one.step.joined):
+            expected, key = self._expected[one.query], (one.step.joined, one.step.fulfilled)
+            passed, alone = expected.passed_before(one.step), expected.independent(one.step)
+            if passed > 0 and alone > 0:
+                old = joint[key].checked if key in joint else None
+                joint[key] = JointSums(plus(old, self._checked(one, seen)), passed, alone)
         return replace(known, joint=joint)
+
+    def _checked(self, one: CountedStep, seen: WeightedBatches) -> Checked:
+        return seen.checked(one, self._expected[one.query].met(one.step))
 
 
 def _figures(query: WatchedQuery, statistics: Statistics) -> list[float]:

@@ -91,9 +91,9 @@ class WatchedStep:
 
     ``adds`` says, for each input of the store, how tuples added on its behalf are counted. ``joined`` are the
     predicates of all inputs that are joined after the step, if they are more than two, and if every one of these inputs
-    has steps that join just them: only all of them together find each combination once. ``place``, ``known`` and
-    ``inside`` are what the estimates know the step by: the number of the input that started, and the masks of the
-    inputs that are joined before it and that are stored.
+    has steps that join just them: only all of them together find each combination once. ``fulfilled`` are those of them
+    that are fulfilled before the step. ``place``, ``known`` and ``inside`` are what the estimates know the step by: the
+    number of the input that started, and the masks of the inputs that are joined before it and that are stored.
     """
 
     probes: Counter
@@ -103,15 +103,16 @@ class WatchedStep:
     adds: tuple[tuple[str, tuple[Counter, ...]], ...]
     checked: PredicateSet
     joined: PredicateSet
+    fulfilled: PredicateSet
     place: int
     known: int
     inside: int
     reach: Reach | None = None
 
     @property
-    def is_first(self) -> bool:
-        """Whether it joins two inputs, so that no predicate has been checked before."""
-        return (self.known | self.inside).bit_count() == 2
+    def inputs(self) -> int:
+        """How many inputs are joined after it; if they are two, no predicate has been checked before."""
+        return (self.known | self.inside).bit_count()
 
     @property
     def identity(self) -> tuple[str, PredicateSet, PredicateSet]:
@@ -205,6 +206,9 @@ class _Watcher:
             tuple((other, self._adds(inside, other)) for other in inside),
             self._names(checked),
             self._sets.names(self._mask(both)) if is_whole else (),
+            tuple(
+                sorted(name for part in (rule.known, inside) for name in self._sets.names(self._mask(part)))
+            ),
             self._places[rule.start],
             self._mask(rule.known),
             self._mask(inside),
