@@ -17,7 +17,8 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.part import part_of
 from weft.planning import Planner
 from weft.registered import Registered
-from weft.runtime.observe.feedback import heavy_known, measured
+from weft.runtime.observe.recent import RecentStatistics
+from weft.stats.combine import Sampled
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:  # looking at plans needs no kernels
@@ -27,15 +28,16 @@ if TYPE_CHECKING:  # looking at plans needs no kernels
 __all__ = ["QueryGraphs"]
 
 
-TELLING = 16  # how many queries, the largest, statistics are measured from
-
-
 @dataclass
 class QueryGraphs:
-    """The graphs of the queries of a session; ``loop`` is what runs or ran last, None before the first start."""
+    """The graphs of the queries of a session; ``loop`` is what runs or ran last, None before the first start.
+
+    ``recent`` keeps what batches measured, also of loops and graphs before.
+    """
 
     registered: Registered
     loop: Loop | None = None
+    recent: RecentStatistics = field(default_factory=RecentStatistics)
     _parts: dict[str, tuple[tuple[PhysicalGraph, Statistics, Options], PhysicalGraph]] = field(
         default_factory=dict
     )
@@ -79,15 +81,11 @@ class QueryGraphs:
             None,
         )
 
-    def observed_batches(
-        self, most: int | None = None
-    ) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
-        """The graph that each query runs by, and its batches since then; of at most ``most`` queries, the largest."""
-        return self.loop.history.since_planned(self.registered.requests, most) if self.loop else {}
+    def observed_batches(self) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
+        """The graph that each query runs by, and its batches since then."""
+        return self.loop.history.since_planned(self.registered.requests) if self.loop else {}
 
-    def measured(self, statistics: Statistics) -> Statistics:
-        """Statistics with what the queries have measured since they began."""
-        known = heavy_known(statistics, self.loop.history.last if self.loop else None)
-        for graph, batches in self.observed_batches(most=TELLING).values():
-            known = measured(known, graph, batches)
-        return known
+    def measured(self, statistics: Statistics, sampled: Sampled | None = None) -> Statistics:
+        """Statistics with what samples tell, and what the batches measured, where recent ones count most."""
+        history = self.loop.history if self.loop else None
+        return self.recent.statistics(statistics, history, sampled)

@@ -43,7 +43,7 @@ _FIGURES = (
         "backlog",
         "seconds",
     ),
-    *("µs/row", "lets through"),
+    *("µs/row", "lets through", "value", "batches ago", "seconds ago", "evidence"),
     *("of best", "hops", "stored", "probes/s", "shipped/s", "latency"),
 )
 

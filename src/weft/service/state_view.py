@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.plan.figures import number
+from weft.statistics_report import HEADS, report_cells
 
 if TYPE_CHECKING:
     from weft.runtime.observe.inspect import CheckpointState, QueryState, StoreState, StreamState
@@ -66,6 +67,7 @@ def state_tables(state: CheckpointState, console: Console) -> None:
         console.print(Text(f"  {_query(query)}"), soft_wrap=True)
         console.print(Text(f"    {query.text}", style="dim"), soft_wrap=True)
     _show(console, "Stopped", ("query", "why"), state.stopped.items())
+    _show(console, "Statistics", HEADS, map(report_cells, state.statistics))
 
 
 def _show(console: Console, title: str, heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
@@ -126,7 +128,17 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
     return table
 
 
-_FIGURES = ("arrived", "rows", "bytes", "runs", "partitions")
+_FIGURES = (
+    "arrived",
+    "rows",
+    "bytes",
+    "runs",
+    "partitions",
+    "value",
+    "batches ago",
+    "seconds ago",
+    "evidence",
+)
 
 
 def _time(micros: int | None) -> str:

@@ -9,6 +9,9 @@ that came before. Over a horizon H the latter averages, for u unbounded partners
 unbounded throughout that is the factor 1/2, 1/3, … by which CLASH's 5.5 counts only partners that came first, and
 with bounded windows it is 1. An event-time band between two inputs that were both there before counts by how much of
 their common time it covers.
+
+Predicates are taken to be independent, but for the sets that `Statistics.joint` knows: the factors of sets within the
+inputs asked for are applied, the largest sets first, and of sets that have two inputs in common only the first.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from weft.logical.limits import Range as Band
 from weft.logical.limits import bounds, ranges
 from weft.logical.query import Key, Query
 from weft.logical.window import Range, Rows
-from weft.stats.statistics import DEFAULTS, Statistics
+from weft.stats.predicate_sets import PredicateSets
+from weft.stats.statistics import DEFAULTS, Statistics, predicate_name
 
 __all__ = ["Estimator", "bits"]
 
@@ -101,11 +105,35 @@ class Estimator:
         """The part of all combinations over the inputs of ``mask`` that the join predicates let through."""
         found = self._selectivities.get(mask)
         if found is None:
-            names = frozenset(self.query.aliases[i] for i in bits(mask))
-            found = math.prod(self._key_selectivity(key, names) for key in self.query.keys)
-            found *= math.prod(f for predicate, f in self._theta if predicate <= names)
+            found = self.independent_selectivity(mask)
+            if self.statistics.joint:
+                found = min(1.0, found * self._correlation(mask))
             self._selectivities[mask] = found
         return found
+
+    def independent_selectivity(self, mask: int) -> float:
+        """The same as `selectivity`, if all predicates were independent."""
+        names = frozenset(self.query.aliases[i] for i in bits(mask))
+        found = math.prod(self._key_selectivity(key, names) for key in self.query.keys)
+        return found * math.prod(f for predicate, f in self._theta if predicate <= names)
+
+    def _correlation(self, mask: int) -> float:
+        """How many times as many combinations match as if predicates were independent.
+
+        Two inputs in common are what sets of predicates can have a predicate in common by.
+        """
+        taken: list[int] = []
+        product = 1.0
+        for inside, factor in self._correlated:
+            if inside & mask == inside and all((inside & one).bit_count() < 2 for one in taken):
+                taken.append(inside)
+                product *= factor
+        return product
+
+    @cached_property
+    def _correlated(self) -> list[tuple[int, float]]:
+        """The sets of inputs whose predicates are not independent, the largest first, with their factors."""
+        return PredicateSets(self.query).correlated(self.statistics.joint)
 
     @cached_property
     def _theta(self) -> list[tuple[frozenset[str], float]]:
@@ -159,7 +187,11 @@ class Estimator:
 
     def _filter_selectivity(self, alias: str) -> float:
         filters = [f for f in self.query.filters if aliases(f) == {alias}]
-        return math.prod(self.statistics.selectivity(self.query, f) for f in filters)
+        found = math.prod(self.statistics.selectivity(self.query, f) for f in filters)
+        if self.statistics.joint and len(filters) > 1:
+            names = tuple(sorted(predicate_name(self.query, f) for f in filters))
+            found = min(1.0, found * self.statistics.joint.get(names, 1.0))
+        return found
 
     def _rate(self, i: int, alias: str) -> float:
         return self.statistics.stream(self.query.input(alias).stream.name).rate * self._passed[i]

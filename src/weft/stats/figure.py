@@ -17,10 +17,12 @@ SOURCES = ("observed", "sampled", "given", "default")
 class Figure:
     """A value; ``evidence`` is how many tuples or pairs it rests on, where older ones weigh less.
 
-    ``batch`` is the last batch that contributed to it; None if no batch did.
+    ``batch`` is the last batch that contributed to it, and ``moment`` when that began, in seconds since 1970; both are
+    None if no batch did.
     """
 
     value: float
     source: str = "default"
     evidence: float = 0.0
     batch: int | None = None
+    moment: float | None = None

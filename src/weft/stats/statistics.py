@@ -15,6 +15,7 @@ from weft.errors import StatisticsError
 from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, conjuncts, rename, to_sql
 from weft.logical.limits import Range
 from weft.logical.query import Query
+from weft.stats.known import PredicateSet
 from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy, fits
 
 __all__ = ["DEFAULTS", "Defaults", "Statistics", "StreamStatistics", "predicate_name"]
@@ -65,7 +66,9 @@ class Statistics:
     """Figures per stream and per predicate; predicates go by the text of `predicate_name`.
 
     Of users' functions, ``costs`` are the seconds that they take for a row, and ``likely`` the part of rows for which
-    those that are conditions are thought to be true; both by name.
+    those that are conditions are thought to be true; both by name. ``joint`` has the sets of predicates that are known
+    not to be independent, each as the sorted tuple of their names, and how many times as many combinations fulfil all
+    of them as would if they were independent.
     """
 
     streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
@@ -74,6 +77,7 @@ class Statistics:
     origin: str = "default"
     costs: Mapping[str, float] = field(default_factory=dict)
     likely: Mapping[str, float] = field(default_factory=dict)
+    joint: Mapping[PredicateSet, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, seconds in self.costs.items():
@@ -86,6 +90,12 @@ class Statistics:
                 raise StatisticsError(
                     f"the selectivity {selectivity} of {name} is not between 0 and 1",
                     hint="it is the part of all pairs that match",
+                )
+        for names, factor in self.joint.items():
+            if not (factor > 0 and math.isfinite(factor)):
+                raise StatisticsError(
+                    f"{' and '.join(names)} cannot match {factor} times as often together",
+                    hint="use 1 for independent predicates, and more than 0 for others",
                 )
         if self.horizon <= timedelta(0):
             raise StatisticsError(f"a horizon of {self.horizon} makes no sense")

@@ -27,6 +27,8 @@ from weft.runtime.log.checkpoint import BUCKETS, FORMAT, Checkpoint
 from weft.runtime.log.record import read_record, write_record
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.observe.inspect import Files, QueryState, StoreState, StreamState, inspect
+from weft.stats.known import Checked, Known
+from weft.stats.report import StatisticsRow
 
 
 def test_a_checkpoint_is_shown_as_its_last_manifest_says(tmp_path: Path) -> None:
@@ -174,4 +176,18 @@ def test_a_manifest_that_vanishes_while_it_is_read_is_tried_again(
     monkeypatch.setattr(Checkpoint, "manifest", vanishing)
     made_last = inspect(tmp_path).last_batch
     assert made_last == 3
+    made.close()
+
+
+def test_statistics_are_shown_if_they_can_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They are no part of what a batch leaves, so that nothing depends on them."""
+    made = checkpoint(tmp_path)
+    assert inspect(tmp_path).statistics == ()
+    known = Known(9, 1.0, first={("v.vid = w.vid",): Checked(100.0, 100.0, 5.0, 8, 0.5)})
+    made.write_statistics(known.to_json())
+    row = StatisticsRow("v.vid = w.vid", "selectivity", 0.05, "observed", 100.0, 1, 0.5)
+    assert inspect(tmp_path).statistics == (row,)
+    made.write_statistics('{"other": 1}')
+    assert inspect(tmp_path).statistics == ()
+    assert "not shown" in caplog.text
     made.close()

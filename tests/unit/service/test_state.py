@@ -13,6 +13,7 @@ from tests.unit.service.command import weft
 from weft.runtime.log.checkpoint import FORMAT
 from weft.runtime.observe.inspect import CheckpointState, Files, QueryState, StoreState
 from weft.service.state_view import state_tables
+from weft.stats.report import StatisticsRow
 
 
 def test_state_shows_streams_stores_and_queries(tmp_path: Path) -> None:
@@ -46,6 +47,17 @@ def test_state_of_a_hundred_queries_is_readable(capsys: pytest.CaptureFixture[st
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 2 * len(names) + 10
     assert next(line for line in lines if "scattered" in line).rstrip().endswith("100 queries")
+
+
+def test_state_shows_what_is_known_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each figure with its source, age and evidence."""
+    row = StatisticsRow("v.vid = w.vid", "selectivity", 0.05, "observed", 100.0, 1, 0.5)
+    nothing = Files(0, 0)
+    state = CheckpointState("ck", FORMAT, 2, 7, (), (), (), {}, nothing, nothing, 0, (row,))
+    state_tables(state, Console(highlight=False, width=200))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "of what value source batches ago seconds ago evidence" in lines
+    assert "v.vid = w.vid selectivity 0.05 observed 1 0.5 100" in lines
 
 
 def test_state_as_json_is_read_by_other_tools(tmp_path: Path) -> None:

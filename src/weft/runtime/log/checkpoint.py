@@ -13,12 +13,15 @@ log belongs to. An entry that is missing or damaged is made again exactly where 
     blobs/H              bytes that the state of a cursor names, under the hash of the content
     state/buckets/       the files of state
     stops.json           queries that were asked to stop, with the reason and a fingerprint of each
+    statistics.json      what was known of the data, as JSON; without it, it is measured again
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import logging
 import math
 import os
 import shutil
@@ -34,6 +37,8 @@ from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.storage.storage import LocalDisk, Memory, Storage
 
 __all__ = ["BUCKETS", "FORMAT", "Checkpoint"]
+
+_LOG = logging.getLogger("weft")
 
 KEPT = 2  # manifests: the last one, and the one that a repetition of the last batch starts from
 
@@ -291,6 +296,19 @@ class Checkpoint:
         found = self.stops()
         if found.pop(name, None) is not None:
             write_record(self.storage, "stops.json", found)
+
+    def write_statistics(self, text: str) -> None:
+        """Keep what is known of the data (JSON), in place of what was kept before."""
+        write_record(self.storage, "statistics.json", json.loads(text), flush=False)
+
+    def statistics(self) -> str | None:
+        """What `write_statistics` kept last; None if there is nothing, or, with a warning, if it is damaged."""
+        try:
+            found = read_record(self.storage, "statistics.json", "delete it: it is measured again")
+        except StateError as error:
+            _LOG.warning("statistics are measured again: %s", error)
+            return None
+        return None if found is None else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
     def _numbers(self, kind: str) -> list[int]:
         found = (name.removesuffix(".json") for name in self.storage.list(kind))

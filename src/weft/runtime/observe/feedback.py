@@ -1,7 +1,7 @@
 """Statistics for the optimiser, measured in batches: rates, selectivities, costs of functions and heavy values.
 
-Guarantees: pure. If a query is planned again with the measured statistics, what it did is predicted for it, as far as
-the estimates (`weft.stats.estimate`) can express it. Statistics that batches do not measure stay as they were.
+Guarantees: if a query is planned again with the measured statistics, what it did is predicted for it, as far as the
+estimates (`weft.stats.estimate`) can express it. Statistics that batches do not measure stay as they were.
 
 - A stream's *rate* is that of its tuples before filters.
 - A *filter*'s selectivity is how many of an input's tuples went on to their first probe. Tuples whose key is NULL do
@@ -9,60 +9,54 @@ the estimates (`weft.stats.estimate`) can express it. Statistics that batches do
 - A *join predicate*'s selectivity is matches over compared pairs, summed over all steps that check it: which of two
   inputs finds a pair depends on batches and driver order, the sum does not. The pairs that count as compared are those
   that windows and time bounds let a probe meet, at the measured rates, and never more than were stored.
+- A *set* of predicates over three inputs and more is measured by all steps that complete it: by the pairs that they
+  compared, and by what part of all combinations of tuples the predicates fulfilled before had left over.
 - Conditions that call users' functions are counted one by one, where they are checked.
 - The *cost* of a user's function is the seconds that all its calls took, by the rows that they computed.
 
-Where conditions are only ever checked together, their common selectivity is shared out among them: the more selective a
-condition was estimated to be, the more of it. Conditions that let nothing through count as letting through half a
-tuple, since a selectivity of 0 would give all plans the same cost.
+Sums are kept, in which older batches weigh less (`weft.stats.known`); `weft.stats.combine` makes figures of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from weft.logical.expr import BOOLEAN, Expr, make_call
-from weft.logical.horizon import is_time_bound
-from weft.plan.derive import filters_of
 from weft.plan.graph import PhysicalGraph
-from weft.plan.join_plan import Names
-from weft.plan.rules import ProbeRule
-from weft.runtime.observe.metrics import BatchMetrics, StepMetrics
-from weft.runtime.observe.observed import called_pairs, observed, probe_copies, store_copies
+from weft.runtime.observe.counts import CountedStep, SeenBatch, WeightedBatches
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.watched import WatchedQuery, WatchedStep, watch
+from weft.stats.combine import combined
 from weft.stats.estimate import Estimator
-from weft.stats.statistics import Statistics, predicate_name
+from weft.stats.known import Checked, HalfLife, JointSums, Known, plus, weights
+from weft.stats.statistics import Statistics
 
-__all__ = ["heavy_known", "measured"]
+__all__ = ["Folding", "heavy_known", "measured"]
 
-Batches = Sequence[BatchMetrics]
-Before = Sequence[BatchMetrics | None]  # for each batch, the metrics of the batch before it
-Pairs = dict[str, tuple[float, float]]  # compared and matched, by `predicate_name`
+MOVED = 0.03  # estimates are made anew when a figure that they rest on has moved by this part
+
+FOREVER = HalfLife(math.inf, math.inf)
 
 
 def measured(
-    statistics: Statistics, graph: PhysicalGraph, metrics: Batches, last: int | None = None
+    statistics: Statistics, graph: PhysicalGraph, metrics: Sequence[BatchMetrics], last: int | None = None
 ) -> Statistics:
-    """The statistics, updated by a query's batches, or by the ``last`` of them.
+    """The statistics, updated by the batches of a graph of one query, or the ``last`` of them; all weigh the same.
 
     If the batches cover no time or have no tuples, only the costs of functions are updated.
     """
-    statistics = _with_costs(statistics, metrics[-last:] if last else metrics)
-    before: Before = [None, *metrics[:-1]]
-    if metrics and metrics[0].number > 0:  # it is not known what was stored before the first of these batches
-        before, last = before[1:], min(last or len(metrics), len(metrics) - 1)
-    if last == 0:
-        return statistics
-    seen = observed(graph, metrics, last)
-    if not seen.seconds or not any(one.rows for one in seen.inputs.values()):
-        return statistics
-    recent = metrics[-seen.batches :]
-    rows = {graph.query.input(alias).stream.name: one.rows for alias, one in seen.inputs.items()}
-    exact = called_pairs(graph, recent)
-    entered = statistics.measured(seen.seconds, rows, exact | _filters(statistics, graph, recent, exact))
-    pairs = _predicates(entered, graph, recent, before[-seen.batches :], exact)
-    return entered.measured(seen.seconds, rows, pairs)
+    query = watch(graph, graph.members[0].name)
+    first = len(metrics) - min(last or len(metrics), len(metrics))
+    if metrics and first == 0 and metrics[0].number > 0:
+        first = 1  # it is not known what was stored before the first of these batches
+    earlier = [BatchMetrics(-1, (), {}, {}, {}, 0), *metrics]
+    seen = [SeenBatch(one, before.stores) for one, before in zip(metrics, earlier, strict=False)]
+    newest = _newest(query, metrics[:first])
+    known = Folding((query,), FOREVER).fold(
+        Known(), seen[first:], lambda found: combined(statistics, found), newest
+    )
+    return combined(statistics, known)
 
 
 def heavy_known(statistics: Statistics, last: BatchMetrics | None) -> Statistics:
@@ -76,153 +70,137 @@ def heavy_known(statistics: Statistics, last: BatchMetrics | None) -> Statistics
     return statistics.with_heavy(found)
 
 
-def _with_costs(statistics: Statistics, metrics: Batches) -> Statistics:
-    rows: dict[str, int] = {}
-    seconds: dict[str, float] = {}
+def _newest(query: WatchedQuery, metrics: Iterable[BatchMetrics]) -> dict[str, int]:
+    """The newest event time of every stream in some batches."""
+    found: dict[str, int] = {}
     for batch in metrics:
-        for name, one in batch.functions.items():
-            rows[name] = rows.get(name, 0) + one.rows
-            seconds[name] = seconds.get(name, 0.0) + one.seconds
-    found = {name: seconds[name] / count for name, count in rows.items() if count}
-    return replace(statistics, costs={**statistics.costs, **found}) if found else statistics
-
-
-def _filters(statistics: Statistics, graph: PhysicalGraph, metrics: Batches, exact: Pairs) -> Pairs:
-    found: Pairs = {}
-    for source in graph.sources:
-        rows = float(sum(b.inputs[source.alias].rows for b in metrics if source.alias in b.inputs))
-        filters, known = _split_counted(graph, filters_of(graph.query, source.alias), exact)
-        rows *= math.prod(known)
-        if filters and rows:
-            passed = sum(_passed(graph, source.alias, batch) for batch in metrics)
-            found |= _shared(statistics, graph, filters, rows, min(passed, rows))
+        for one in query.inputs:
+            time = batch.inputs[one.alias].newest if one.alias in batch.inputs else None
+            if time is not None:
+                found[one.stream] = max(time, found.get(one.stream, time))
     return found
 
 
-def _split_counted(
-    graph: PhysicalGraph, checked: Sequence[Expr], exact: Pairs
-) -> tuple[list[Expr], list[float]]:
-    """The conditions that were not counted one by one, and the selectivities of those that were."""
-    names = {p: predicate_name(graph.query, p) for p in checked}
-    known = [passed / rows for rows, passed in (exact[name] for name in names.values() if name in exact)]
-    return [p for p, name in names.items() if name not in exact], known
+@dataclass
+class _Expectation:
+    """The estimates for a query, and the figures that they rest on."""
+
+    figures: Sequence[float]
+    estimator: Estimator
+
+    def met(self, step: WatchedStep) -> float | None:
+        """How many stored tuples a probe meets within windows and time bounds; None if these bound nothing."""
+        estimator, both = self.estimator, step.known | step.inside
+        names = [alias for place, alias in enumerate(estimator.query.aliases) if step.inside >> place & 1]
+        start = estimator.query.aliases[step.place]
+        unbounded = any(estimator.content(start, other)[1] for other in names)
+        if unbounded or not estimator.tuples(step.place, step.known) * estimator.selectivity(both):
+            return None
+        return estimator.tuples_met(step.place, step.known, step.inside)
+
+    def passed_before(self, step: WatchedStep) -> float:
+        """The part of combinations that fulfil the predicates which are checked before a step."""
+        return min(1.0, self.estimator.selectivity(step.known) * self.estimator.selectivity(step.inside))
+
+    def independent(self, step: WatchedStep) -> float:
+        """The part of combinations that would fulfil all predicates after a step if they were independent."""
+        return min(1.0, self.estimator.independent_selectivity(step.known | step.inside))
 
 
-def _passed(graph: PhysicalGraph, alias: str, batch: BatchMetrics) -> float:
-    """How many tuples of an input passed its filters in a batch, as counted by its first probe."""
-    first = next((rule for rule in graph.probes(alias) if rule.known == (alias,)), None)
-    if first is None:
-        return float(batch.results)  # a query of one input
-    step = batch.steps.get(first.edge)
-    return step.tuples / probe_copies(graph, first) if step else 0.0
+@dataclass
+class Folding:
+    """Adds what batches counted by one graph to what is known; estimates are remembered between calls."""
+
+    queries: Sequence[WatchedQuery]
+    half_life: HalfLife
+    _expected: dict[str, _Expectation] = field(default_factory=dict)
+
+    def fold(
+        self,
+        known: Known,
+        batches: Sequence[SeenBatch],
+        statistics: Callable[[Known], Statistics],
+        newest: Mapping[str, int] | None = None,
+    ) -> Known:
+        """What is known after some more batches; ``statistics`` makes of what is known what estimates rest on.
+
+        ``newest`` are event times of streams that are known from still earlier batches.
+        """
+        if not batches:
+            return known
+        moments = [(one.metrics.number, one.metrics.started) for one in batches]
+        before, *each = weights(self.half_life, (known.batch, known.moment), moments)
+        seen = WeightedBatches(
+            list(zip(batches, each, strict=True)), known.moment if known.batch >= 0 else None
+        )
+        found = self._with_tuples(known.faded(before), seen, newest or {})
+        found = self._with_guesses(found, statistics)
+        steps = seen.steps(self.queries)
+        for inputs in sorted(
+            {one.step.inputs for one in steps}
+        ):  # estimates of large joins rest on those of small ones
+            self._estimate(statistics(found))
+            found = self._with_steps(found, [one for one in steps if one.step.inputs == inputs], seen)
+        self._estimate(statistics(found))
+        return self._with_sets(found, steps, seen)
+
+    def _with_tuples(self, known: Known, seen: WeightedBatches, newest: Mapping[str, int]) -> Known:
+        """With what was counted of single tuples: of streams, filters and functions."""
+        return replace(
+            known,
+            batch=seen.last.number,
+            moment=seen.last.started,
+            streams=seen.add_streams(known, self.queries, newest),
+            exact=seen.add_exact(known.exact, self.queries),
+            first=seen.add_filters(known.first, self.queries),
+            calls=seen.add_calls(known.calls),
+        )
+
+    def _with_guesses(self, known: Known, statistics: Callable[[Known], Statistics]) -> Known:
+        """With what is thought of the conditions of queries that are new."""
+        new = [query for query in self.queries if query.name not in self._expected]
+        if not new:
+            return known
+        nothing = statistics(Known())
+        found = {n: nothing.selectivity(q.query, p) for q in new for n, p in q.conditions.items()}
+        return replace(known, guesses={**known.guesses, **found})
+
+    def _estimate(self, statistics: Statistics) -> None:
+        """Estimate queries anew, unless what their estimates rest on has hardly moved."""
+        for query in self.queries:
+            figures, old = _figures(query, statistics), self._expected.get(query.name)
+            if old is None or _has_moved(old.figures, figures):
+                self._expected[query.name] = _Expectation(figures, Estimator(query.query, statistics))
+
+    def _with_steps(self, known: Known, steps: Sequence[CountedStep], seen: WeightedBatches) -> Known:
+        """With what steps checked that join equally many inputs."""
+        first, later = dict(known.first), dict(known.later)
+        for one in steps:
+            found, names = first if one.step.inputs == 2 else later, one.step.checked
+            found[names] = plus(found.get(names), self._checked(one, seen))
+        return replace(known, first=first, later=later)
+
+    def _with_sets(self, known: Known, steps: Sequence[CountedStep], seen: WeightedBatches) -> Known:
+        """With the whole sets of predicates that are fulfilled after steps."""
+        joint = dict(known.joint)
+        for one in (one for one in steps if one.step.joined):
+            expected, key = self._expected[one.query], (one.step.joined, one.step.fulfilled)
+            passed, alone = expected.passed_before(one.step), expected.independent(one.step)
+            if passed > 0 and alone > 0:
+                old = joint[key].checked if key in joint else None
+                joint[key] = JointSums(plus(old, self._checked(one, seen)), passed, alone)
+        return replace(known, joint=joint)
+
+    def _checked(self, one: CountedStep, seen: WeightedBatches) -> Checked:
+        return seen.checked(one, self._expected[one.query].met(one.step))
 
 
-def _predicates(
-    statistics: Statistics, graph: PhysicalGraph, metrics: Batches, before: Before, exact: Pairs
-) -> Pairs:
-    """How many pairs each predicate compared and matched, where those that steps check together share the result.
-
-    Steps over few inputs come first, since their selectivities are used for steps that check more.
-    """
-    found: Pairs = dict(exact)
-    for checked, rules in _groups(graph):
-        known = [p for p in checked if predicate_name(graph.query, p) in found]
-        unknown = [p for p in checked if p not in known]
-        now = statistics.measured(1.0, {}, found)
-        compared = _compared(Estimator(graph.query, now), graph, rules, metrics, before)
-        compared *= math.prod(now.selectivity(graph.query, p) for p in known)
-        matches = sum(step.matches for rule in rules for step in _steps(rule, metrics))
-        if unknown and compared:
-            found |= _shared(statistics, graph, unknown, compared, min(matches, compared))
-    return found
+def _figures(query: WatchedQuery, statistics: Statistics) -> list[float]:
+    """The figures that estimates for a query rest on."""
+    rates = [statistics.stream(one.stream).rate for one in query.inputs]
+    chances = [statistics.selectivities.get(name, -1.0) for name in query.conditions]
+    return rates + chances + [statistics.joint.get(step.joined, 1.0) for step in query.steps]
 
 
-def _groups(graph: PhysicalGraph) -> list[tuple[tuple[Expr, ...], list[ProbeRule]]]:
-    """The steps grouped by the predicates they check, those over few inputs and with few predicates first."""
-    steps: dict[tuple[Expr, ...], list[ProbeRule]] = {}
-    for rule in graph.rules:
-        if isinstance(rule, ProbeRule) and (checked := _checked(graph, rule)):
-            steps.setdefault(checked, []).append(rule)
-    sizes = {checked: min(len(_joined(graph, rule)) for rule in rules) for checked, rules in steps.items()}
-    return sorted(steps.items(), key=lambda item: (sizes[item[0]], len(item[0]), *map(str, item[0])))
-
-
-def _joined(graph: PhysicalGraph, rule: ProbeRule) -> Names:
-    return tuple(sorted((*rule.known, *graph.store(rule.store).aliases)))
-
-
-def _steps(rule: ProbeRule, metrics: Batches) -> list[StepMetrics]:
-    return [batch.steps[rule.edge] for batch in metrics if rule.edge in batch.steps]
-
-
-def _checked(graph: PhysicalGraph, rule: ProbeRule) -> tuple[Expr, ...]:
-    """The predicates that a step checks, without bounds on event times, which count as part of the windows."""
-    equal = [make_call("=", (e.probe, e.stored), BOOLEAN) for e in rule.equalities]
-    theta = [p for p in rule.predicates if not is_time_bound(graph.query, p)]
-    return tuple(sorted({*equal, *theta}, key=str))
-
-
-def _compared(
-    estimator: Estimator,
-    graph: PhysicalGraph,
-    rules: Sequence[ProbeRule],
-    metrics: Batches,
-    before: Before,
-) -> float:
-    """How many pairs windows let steps compare, and at most as many as there were."""
-    there = sum(_stored_pairs(graph, rule, metrics, before) for rule in rules)
-    inside = [_window_pairs(estimator, graph, rule, metrics) for rule in rules]
-    bounded = [pairs for pairs in inside if pairs is not None]
-    return min(there, sum(bounded)) if len(bounded) == len(inside) else there
-
-
-def _window_pairs(
-    estimator: Estimator, graph: PhysicalGraph, rule: ProbeRule, metrics: Batches
-) -> float | None:
-    """Probes times the tuples that each meets within windows and time bounds; None if these bound nothing."""
-    inside = graph.store(rule.store).aliases
-    unbounded = any(estimator.content(rule.start, other)[1] for other in inside)
-    known, store = estimator.mask(rule.known), estimator.mask(inside)
-    start = estimator.query.aliases.index(rule.start)
-    if unbounded or not estimator.tuples(start, known) * estimator.selectivity(known | store):
-        return None
-    return (
-        estimator.tuples_met(start, known, store)
-        * sum(step.tuples for step in _steps(rule, metrics))
-        / probe_copies(graph, rule)
-    )
-
-
-def _stored_pairs(graph: PhysicalGraph, rule: ProbeRule, metrics: Batches, before: Before) -> float:
-    """Probes times the stored tuples that they saw: of earlier batches, and of inputs that came first in this one."""
-    total = 0.0
-    for batch, earlier in zip(metrics, before, strict=True):
-        if rule.edge not in batch.steps:
-            continue
-        held = earlier.stores.get(rule.store) if earlier else None
-        visible = held.rows / store_copies(graph, rule.store) if held else 0.0
-        for other in graph.store(rule.store).aliases:
-            if batch.order.index(other) < batch.order.index(rule.start):
-                visible += _added(graph, rule.store, other, batch)
-        total += visible * batch.steps[rule.edge].tuples / probe_copies(graph, rule)
-    return total
-
-
-def _added(graph: PhysicalGraph, store: str, start: str, batch: BatchMetrics) -> float:
-    """How many tuples were added to a store on behalf of an input in a batch."""
-    aliases = graph.store(store).aliases
-    if len(aliases) == 1:
-        return _passed(graph, start, batch)
-    lasts = [rule for rule in graph.probes(start) if _joined(graph, rule) == aliases]
-    return sum(step.matches for rule in lasts for step in _steps(rule, [batch]))
-
-
-def _shared(
-    statistics: Statistics, graph: PhysicalGraph, checked: Sequence[Expr], compared: float, matched: float
-) -> Pairs:
-    """Share out what several conditions compared and matched together, as if each had been checked alone."""
-    thought = {p: min(1.0, max(1e-12, statistics.selectivity(graph.query, p))) for p in checked}
-    logs = {p: -math.log(selectivity) for p, selectivity in thought.items()}
-    total, together = sum(logs.values()), max(matched, min(0.5, compared)) / compared
-    parts: Mapping[Expr, float] = {p: log / total if total else 1 / len(logs) for p, log in logs.items()}
-    return {predicate_name(graph.query, p): (compared, compared * together ** parts[p]) for p in checked}
+def _has_moved(old: Sequence[float], new: Sequence[float]) -> bool:
+    return any(abs(a - b) > MOVED * abs(b) for a, b in zip(new, old, strict=True))

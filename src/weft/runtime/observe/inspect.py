@@ -8,20 +8,25 @@ missing or damaged, the queries and the users of stores are not known, and the r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.errors import StateError, WeftError
+from weft.errors import StateError, StatisticsError, WeftError
 from weft.logical.window import Rows
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import store_name
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.queries.request import QueryRequest
+from weft.stats.known import Known
+from weft.stats.report import StatisticsRow, observed_rows
 
 __all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "StreamState", "inspect"]
+
+_LOG = logging.getLogger("weft")
 
 _TRIES = 5  # a running session may delete files while they are read
 
@@ -88,7 +93,8 @@ class CheckpointState:
 
     ``partitions`` is None if it has not been claimed by a session yet. ``last_batch`` is the last committed batch, -1
     if there is none. ``stopped`` are the queries that ran before, and why they stopped. ``live`` are the files of state
-    that manifests name, ``unnamed`` all others; ``dead_letters`` counts the records that were set aside.
+    that manifests name, ``unnamed`` all others; ``dead_letters`` counts the records that were set aside. ``statistics``
+    are the figures that batches have told, as of when they were last written down.
     """
 
     directory: str
@@ -102,6 +108,7 @@ class CheckpointState:
     live: Files
     unnamed: Files
     dead_letters: int
+    statistics: tuple[StatisticsRow, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -157,6 +164,7 @@ def inspect(root: Path) -> CheckpointState:
         live=_sum(size for name, size in files.items() if name in named),
         unnamed=_sum(size for name, size in files.items() if name not in named),
         dead_letters=_dead_letters(root / "dead_letters"),
+        statistics=_statistics(root),
     )
 
 
@@ -269,6 +277,16 @@ def _store(identity: str, manifest: Manifest, sketch: _Sketch) -> StoreState:
 def _sum(sizes: Iterable[int]) -> Files:
     every = list(sizes)
     return Files(len(every), sum(every))
+
+
+def _statistics(root: Path) -> tuple[StatisticsRow, ...]:
+    """The figures that were written down; none if there are none, or they are damaged."""
+    text = Checkpoint.at(root).statistics()
+    try:
+        return () if text is None else tuple(observed_rows(Known.from_json(text)))
+    except StatisticsError as error:
+        _LOG.warning("the statistics of %s are not shown: %s", root, error)
+        return ()
 
 
 def _dead_letters(folder: Path) -> int:

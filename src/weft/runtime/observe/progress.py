@@ -139,18 +139,14 @@ class History:
         return self.part(max(self.graphs, default=-1), name, names)
 
     def since_planned(
-        self, requests: Mapping[str, QueryRequest], most: int | None = None
+        self, requests: Mapping[str, QueryRequest]
     ) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
-        """By query, its part of the graph that runs, and its own metrics of the batches that ran by this graph.
-
-        With ``most``, only of so many queries, those with the most inputs.
-        """
+        """By query, its part of the graph that runs, and its own metrics of the batches that ran by this graph."""
         batches = self.batches  # read once: another thread may add a batch of another graph meanwhile
         last = batches[-1][0] if batches else -1
         graph, recent = self.graphs.get(last), [metrics for number, metrics in batches if number == last]
         found = {}
-        members = sorted(graph.members, key=lambda m: -len(m.query.inputs)) if graph else []
-        for member in members[:most]:
+        for member in graph.members if graph else ():
             names = requests[member.name].names if member.name in requests else ()
             part = self.part(last, member.name, names)
             if part is not None:
