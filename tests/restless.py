@@ -26,5 +26,5 @@ def made_restless(
     session: weft.Session, rng: random.Random, columns: Mapping[str, Sequence[str]]
 ) -> weft.Session:
     """The session, planning by statistics that are drawn anew whenever they are asked for."""
-    session._planner.statistics = lambda: random_statistics(rng, columns)
+    session._planner.statistics = lambda _: random_statistics(rng, columns)
     return session

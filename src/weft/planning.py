@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -42,9 +42,12 @@ if TYPE_CHECKING:  # planning a session that does not run needs no kernels, and 
     from weft.runtime.queries.active import ActiveQueries, Decision, Samples
     from weft.runtime.queries.visibility import StateFacts
 
-__all__ = ["Planner", "StartPlan"]
+__all__ = ["KnownFor", "Planner", "StartPlan"]
 
 _LOG = logging.getLogger("weft")
+
+# What is known of the data that matters for some queries.
+KnownFor = Callable[[Collection[Query]], Statistics]
 
 # So many times the share of an average partition is enough of a value for the optimiser to scatter it.
 HEAVY = 1.5 * min(BOUNDS)
@@ -87,7 +90,7 @@ class _Planned:
 class Planner:
     """Plans a session's queries by its options and by what is known of the data at that moment."""
 
-    def __init__(self, statistics: Callable[[], Statistics], options: Options, method: str = "auto") -> None:
+    def __init__(self, statistics: KnownFor, options: Options, method: str = "auto") -> None:
         self.statistics, self._options, self._method = statistics, options, method
         self._start: StartPlan | None = None
         self._known: dict[str, Workspace] = {}
@@ -95,7 +98,7 @@ class Planner:
 
     def start_plan(self, requests: Mapping[str, QueryRequest]) -> StartPlan:
         """The plan by which queries begin where none runs; it is made once for the same queries and statistics."""
-        statistics, known = self.statistics(), self._start
+        statistics, known = self.statistics(_cores(requests)), self._start
         if known is None or known.requests != requests or known.statistics != statistics:
             planned = self._planned(_Running(), requests, statistics, {})
             answers = sorted(planned.plan.answers, key=lambda answer: answer.name)
@@ -135,7 +138,7 @@ class Planner:
             return Decision(start.plan, start.graph, StateMigration(), 0)
         before = active_queries.program
         running = _Running(active_queries.plan, before.graph if before else None, active_queries.fresh)
-        statistics = self.statistics()
+        statistics = self.statistics(_cores(requests))
         if running.plan is not None and not afresh:
             statistics = _as_laid_out(statistics, running.plan)
         planned = self._planned(running, requests, statistics, self._known, samples, afresh=afresh)
@@ -153,7 +156,7 @@ class Planner:
     ) -> tuple[WorkloadPlan, tuple[Expr, ...]]:
         """The best plan that is found for queries that run, and the ranking of their predicates."""
         before = _Running(running, lower_workload(running))
-        planned = self._planned(before, requests, self.statistics(), {}, samples, afresh=True)
+        planned = self._planned(before, requests, self.statistics(_cores(requests)), {}, samples, afresh=True)
         return planned.plan, planned.ranks
 
     def _remember(self, results: Mapping[str, JointResult]) -> None:
@@ -288,6 +291,11 @@ def _groups(
         measured = Measured(samples.names, samples.sets, Estimated(queries, statistics))
         return separate_groups(queries, measured, statistics), True
     return {n: stay[n] if n in stay else closest_group(q, queries, stay) for n, q in queries.items()}, False
+
+
+def _cores(requests: Mapping[str, QueryRequest]) -> list[Query]:
+    """The parts of queries that are optimised."""
+    return [core_and_closing(request.query)[0] for request in requests.values()]
 
 
 def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:

@@ -6,11 +6,14 @@ then its part of the one that runs, or ran last. A part is worked out again only
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from weft.errors import QueryError, nearest
+from weft.logical.catalog import Catalog
 from weft.logical.outer import core_and_closing
+from weft.logical.query import Query
 from weft.optimizer.expected_cost import with_estimates
 from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
@@ -18,7 +21,9 @@ from weft.plan.part import part_of
 from weft.planning import Planner
 from weft.registered import Registered
 from weft.runtime.observe.recent import RecentStatistics
-from weft.stats.combine import Sampled
+from weft.statistics_report import StatisticsReport, statistics_report
+from weft.stats.known import Known
+from weft.stats.sampled import SampledStatistics, sampled_statistics
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:  # looking at plans needs no kernels
@@ -38,6 +43,7 @@ class QueryGraphs:
     registered: Registered
     loop: Loop | None = None
     recent: RecentStatistics = field(default_factory=RecentStatistics)
+    _written: Known | None = None  # what is in the log
     _parts: dict[str, tuple[tuple[PhysicalGraph, Statistics, Options], PhysicalGraph]] = field(
         default_factory=dict
     )
@@ -85,7 +91,38 @@ class QueryGraphs:
         """The graph that each query runs by, and its batches since then."""
         return self.loop.history.since_planned(self.registered.requests) if self.loop else {}
 
-    def measured(self, statistics: Statistics, sampled: Sampled | None = None) -> Statistics:
-        """Statistics with what samples tell, and what the batches measured, where recent ones count most."""
-        history = self.loop.history if self.loop else None
-        return self.recent.statistics(statistics, history, sampled)
+    def follow(self, loop: Loop) -> None:
+        """Know what the batches of a loop tell, and what those of earlier sessions over its log told."""
+        loop.history.samples.half_life = self.recent.half_life.batches
+        self.recent.restore(loop.log.statistics())
+        self.loop, self._written = loop, self.recent.known
+
+    def measured(self, statistics: Statistics, queries: Collection[Query]) -> Statistics:
+        """Statistics with what samples tell about queries, and what batches measured, where recent ones count most.
+
+        What was measured is written into the log, so that a later session knows it.
+        """
+        if self.loop is None:
+            return self.recent.statistics(statistics, None, None)
+        found = self.recent.statistics(statistics, self.loop.history, self._sampled(queries))
+        if self.recent.known is not self._written:
+            self._written = self.recent.known
+            self.loop.log.write_statistics(self._written.to_json())
+        return found
+
+    def _sampled(self, queries: Collection[Query]) -> SampledStatistics | None:
+        return sampled_statistics(self.loop.history.samples.merged(), queries) if self.loop else None
+
+    def report(self, statistics: Statistics, catalog: Catalog) -> StatisticsReport:
+        """What is known of streams and of the queries over them: each figure, its source, age and evidence."""
+        queries = [core_and_closing(request.query)[0] for request in self.registered.requests.values()]
+        self.measured(statistics, queries)
+        last = self.loop.history.last if self.loop else None
+        return statistics_report(
+            statistics,
+            self.recent.known,
+            [stream.name for stream in catalog.streams],
+            queries,
+            sampled=self._sampled(queries),
+            heavy=last.heavy if last else {},
+        )

@@ -28,6 +28,7 @@ from weft.progress_bar import progress_bar
 from weft.query_graphs import QueryGraphs
 from weft.registered import Registered, request_of
 from weft.runtime.loop.driver import DEFAULT
+from weft.runtime.observe.recent import RecentStatistics
 from weft.session_views import SessionViews
 from weft.settings import Settings
 from weft.sinks.describe import sink_for
@@ -35,6 +36,7 @@ from weft.sources.dead_letter import DeadLetterLimit
 from weft.sql.bind import parse_query
 from weft.sql.builder import Builder
 from weft.starting import start_run
+from weft.stats.known import HalfLife
 from weft.stats.statistics import Statistics
 from weft.validation import (
     check,
@@ -110,9 +112,12 @@ class Session(SessionViews):
         )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
-        self._planner = Planner(self.measured, self.options, joint)
+        self._planner = Planner(self._known_for, self.options, joint)
         self._registered = Registered()
-        self._graphs = QueryGraphs(self._registered)
+        half_life = HalfLife(
+            self._settings.adaptation.half_life_batches, self._settings.adaptation.half_life_seconds
+        )
+        self._graphs = QueryGraphs(self._registered, recent=RecentStatistics(half_life))
         self._current_run: Running | None = None
         self._last_run: Running | None = None  # also when it is over
         self._ends = False  # whether the input is taken to end, some day
@@ -125,7 +130,7 @@ class Session(SessionViews):
     @options.setter
     def options(self, options: Options) -> None:
         self._settings = replace(self._settings, options=options)
-        self._planner = Planner(self.measured, self.options, self._settings.joint)
+        self._planner = Planner(self._known_for, self.options, self._settings.joint)
 
     def stream(
         self,
@@ -251,7 +256,8 @@ class Session(SessionViews):
         self._registered.check_runnable(self._registered.requests, ends=ends)
         given = (self._settings, self.catalog, self._registered, self._planner)
         self._current_run = self._last_run = start_run(*given, available_now=available_now)
-        self._ends, self._graphs.loop = ends, self._current_run.loop
+        self._ends = ends
+        self._graphs.follow(self._current_run.loop)
         self._registered.restore(self._current_run.loop, self, self.options.strategy)
 
     def end(self) -> None:

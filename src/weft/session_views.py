@@ -5,10 +5,12 @@ Guarantees: looking changes nothing. All of it can be asked before the start, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from weft.errors import ConfigError, QueryError
+from weft.logical.catalog import Catalog
+from weft.logical.outer import core_and_closing
 from weft.logical.query import Query
 from weft.optimizer.single.strategies import costs_of
 from weft.plan.explain import compare
@@ -21,6 +23,7 @@ from weft.registered import Registered
 from weft.runtime.observe.plan_changes import PlanChange, history_text
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
+from weft.statistics_report import StatisticsReport
 from weft.stats.statistics import Statistics
 from weft.validation import check
 
@@ -34,6 +37,7 @@ __all__ = ["SessionViews"]
 class SessionViews:
     """The part of a session that shows what it does; ``_last_run`` is what runs, or ran last."""
 
+    catalog: Catalog
     statistics: Statistics
     _settings: Settings
     _planner: Planner
@@ -61,8 +65,20 @@ class SessionViews:
         return self._last_run.loop.intake.unfinished() if self._last_run else {}
 
     def measured(self) -> Statistics:
-        """The statistics given, with what the queries measured since they began; queries are planned by it."""
-        return self._graphs.measured(self.statistics)
+        """The statistics given, with what was sampled and measured lately; queries are planned by it."""
+        requests = self._registered.requests.values()
+        return self._known_for([core_and_closing(request.query)[0] for request in requests])
+
+    def _known_for(self, queries: Collection[Query]) -> Statistics:
+        """What is known of the data that matters for some queries."""
+        return self._graphs.measured(self.statistics, queries)
+
+    def statistics_report(self) -> StatisticsReport:
+        """What is known of every stream and predicate: value, source, age and evidence; as text, a table.
+
+        The sources are observed, sampled, given and default, the most trusted first.
+        """
+        return self._graphs.report(self.statistics, self.catalog)
 
     @property
     def plan_history(self) -> tuple[PlanChange, ...]:

@@ -118,7 +118,7 @@ class _Drive:
 
     def __init__(self, workload: Workload, setting: Setting) -> None:
         self.workload, self.setting = workload, setting
-        self.decide = Planner(setting.statistics, setting.options, setting.method)
+        self.decide = Planner(lambda _: setting.statistics(), setting.options, setting.method)
         self.active_queries = ActiveQueries()
         self.rng = random.Random(setting.seed)
         self.runner: LocalRunner | None = None

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +181,7 @@ class World:
         config = RunConfig(
             {name: session.catalog.stream(name) for name in FORMATS},
             dict(session._registered.sources),
-            Planner(session.measured, self.options, self.method),
+            Planner(lambda _: session.measured(), self.options, self.method),
             make_sink,
             portable_description,
             self.partitions,
@@ -206,8 +205,8 @@ class World:
             return StaticPlan()
         rng, columns = random.Random(self._files), dict.fromkeys(FORMATS, ("k", "g"))
         adaptation = restless(rng)["adaptation"]
-        draw = partial(random_statistics, rng, columns)
-        return AdaptivePlan(ForegroundPlanner(), draw, self.options, self.method, adaptation, always=True)
+        finder, draw = ForegroundPlanner(), lambda _: random_statistics(rng, columns)
+        return AdaptivePlan(finder, draw, self.options, self.method, adaptation, always=True)
 
     def stop(self) -> None:
         """The session ends, or its process does."""

@@ -65,7 +65,7 @@ def check(seed: int) -> Counter[str]:
 
 def _planned(case: Case, method: str) -> Counter[str]:
     now = iter(case.statistics)
-    planner, active_queries = Planner(lambda: next(now), case.options, method), ActiveQueries()
+    planner, active_queries = Planner(lambda _: next(now), case.options, method), ActiveQueries()
     met: Counter[str] = Counter()
     for number, names in enumerate(case.running):
         requests = {name: QueryRequest(case.queries[name], (), case.strategies.get(name)) for name in names}

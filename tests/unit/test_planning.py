@@ -65,7 +65,7 @@ APART = {"v": {0b011: 50.0, 0b100: 50.0}, "w": {0b011: 50.0, 0b100: 50.0}}
 
 def test_queries_that_would_lose_by_sharing_get_stores_of_their_own() -> None:
     """Else every probe meets tuples that are for others only, and query-sets are computed to be empty."""
-    planner = Planner(lambda: weft.Statistics(), weft.Options(partitions=2))
+    planner = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))
     first = requests("v.x < 5 AND w.x < 5")
     one = planner(ActiveQueries(), first, StateFacts())
     many = requests("v.x < 5 AND w.x < 5", "v.x < 5 AND w.x < 5 AND w.x <> 3", "v.x > 5 AND w.x > 5")
@@ -81,7 +81,7 @@ def test_queries_that_would_lose_by_sharing_get_stores_of_their_own() -> None:
 
 def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
     """A query that moves to another group takes its stored tuples along."""
-    planner = Planner(lambda: weft.Statistics(), weft.Options(partitions=2))
+    planner = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))
     many = requests("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5")
     first = planner(ActiveQueries(), many, StateFacts())
     runner = LocalRunner(first.graph, partitions=2)
@@ -126,7 +126,7 @@ class TestWhateverIsThrown:
     @pytest.mark.usefixtures("broken")
     def test_a_session_starts_with_separate_plans(self, caplog: pytest.LogCaptureFixture) -> None:
         """It would end before its first batch."""
-        planner = Planner(weft.Statistics, weft.Options(partitions=2))
+        planner = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))
         many = requests("v.x < 5", "w.x < 5")
         decision = planner(ActiveQueries(), many, StateFacts())
         assert [answer.name for answer in decision.plan.answers] == ["q0", "q1"]
@@ -137,7 +137,10 @@ class TestWhateverIsThrown:
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """And a newcomer, planned alone, runs beside them."""
-        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), requests("v.x < 5", "w.x < 5")
+        planner, many = (
+            Planner(lambda _: weft.Statistics(), weft.Options(partitions=2)),
+            requests("v.x < 5", "w.x < 5"),
+        )
         first = {"q0": many["q0"]}
         one = planner(ActiveQueries(), first, StateFacts())
         _break(monkeypatch)
@@ -148,7 +151,10 @@ class TestWhateverIsThrown:
     @pytest.mark.usefixtures("broken")
     def test_planning_afresh_that_fails_changes_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         """Separate plans would lay out all that is stored anew, for no gain."""
-        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), requests("v.x < 5", "w.x < 5")
+        planner, many = (
+            Planner(lambda _: weft.Statistics(), weft.Options(partitions=2)),
+            requests("v.x < 5", "w.x < 5"),
+        )
         now = planner(ActiveQueries(), many, StateFacts())
         finder = ForegroundPlanner()
         finder.ask(Snapshot(now.plan, many, weft.Statistics(), weft.Options(partitions=2), "auto"))
@@ -157,14 +163,17 @@ class TestWhateverIsThrown:
 
     def test_what_fails_alone_too_is_an_error(self, caplog: pytest.LogCaptureFixture) -> None:
         """The user's, with the remedy, and no talk of other plans."""
-        planner = Planner(weft.Statistics, weft.Options(most_inputs=1))
+        planner = Planner(lambda _: weft.Statistics(), weft.Options(most_inputs=1))
         with pytest.raises(PlanError, match="most_inputs=1"):
             planner(ActiveQueries(), requests("v.x < 5"), StateFacts())
         assert not caplog.text
 
     def test_a_newcomer_is_refused_whatever_is_thrown(self, caplog: pytest.LogCaptureFixture) -> None:
         """With the reason; the others go on."""
-        planner, many = Planner(weft.Statistics, weft.Options(partitions=2)), requests("v.x < 5", "w.x < 5")
+        planner, many = (
+            Planner(lambda _: weft.Statistics(), weft.Options(partitions=2)),
+            requests("v.x < 5", "w.x < 5"),
+        )
         first = {"q0": many["q0"]}
         now = active_queries(planner(ActiveQueries(), first, StateFacts()), first)
 
@@ -182,7 +191,7 @@ class TestWhateverIsThrown:
     def test_queries_go_on_though_nothing_can_be_planned(self, caplog: pytest.LogCaptureFixture) -> None:
         """By the plan they have; newcomers are refused, and who was to stop does not."""
         planner, many = (
-            Planner(weft.Statistics, weft.Options(partitions=2)),
+            Planner(lambda _: weft.Statistics(), weft.Options(partitions=2)),
             requests("v.x < 5", "w.x < 5", "v.x < 6"),
         )
         first = {name: many[name] for name in ("q0", "q1")}

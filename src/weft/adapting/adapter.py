@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from weft.adapting.adopting import (
@@ -36,11 +35,12 @@ from weft.optimizer.adaptation import (
 )
 from weft.optimizer.replanning import HeavyValueWatch
 from weft.optimizer.space import Options
+from weft.planning import KnownFor
 from weft.runtime.loop.adapter import Adopted, Situation
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.queries.active import Decision
 from weft.runtime.queries.transition import Transition, is_filled
-from weft.stats.statistics import Statistics
+from weft.stats.statistics import DEFAULTS, Statistics
 
 __all__ = ["AdaptivePlan"]
 
@@ -76,7 +76,7 @@ class AdaptivePlan:
     def __init__(
         self,
         finder: PlanFinder,
-        statistics: Callable[[], Statistics],
+        statistics: KnownFor,
         options: Options,
         method: str,
         adaptation: Adaptation,
@@ -93,6 +93,7 @@ class AdaptivePlan:
         self._hysteresis = Hysteresis()
         self._epoch = (0, time.monotonic())  # the first batch of the epoch, and when it began
         self._planned_for: Statistics | None = None
+        self._horizon = DEFAULTS.horizon  # how long unbounded windows are expected to grow
         self._searched, self._search_seconds = -math.inf, 0.0  # when the last search ended, and what it took
         self._cause = ""
         self._speed = SPEED
@@ -148,13 +149,17 @@ class AdaptivePlan:
         if self._epoch_is_over(number):
             self._observe(situation)
             self._epoch = (number, time.monotonic())
-        statistics = self._statistics()
+        statistics = self._known(situation)
         if not cause and not self._always and not self._is_worth_a_search(statistics):
             return
-        self._planned_for, self._cause = statistics, ""
+        self._planned_for, self._horizon, self._cause = statistics, statistics.horizon, ""
         requests = situation.active_queries.requests
         given = (plan, requests, statistics, self._options, self._method, situation.samples)
         self._finder.ask(Snapshot(*given, cause or EPOCH))
+
+    def _known(self, situation: Situation) -> Statistics:
+        plan = situation.active_queries.plan
+        return self._statistics([] if plan is None else [answer.query for answer in plan.answers])
 
     def _is_worth_a_search(self, statistics: Statistics) -> bool:
         """Whether the statistics differ enough from those of the last search, for what that took."""
@@ -201,7 +206,7 @@ class AdaptivePlan:
         prospect = Prospect(
             proposal.gain,
             work_rate(situation.history),
-            horizon.total_seconds() if horizon else horizon_of(proposal.plan, self._statistics().horizon),
+            horizon.total_seconds() if horizon else horizon_of(proposal.plan, self._horizon),
             size / self._speed + SETUP if needed else None,
             extra if needed else None,
         )

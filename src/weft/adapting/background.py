@@ -68,7 +68,7 @@ class ForegroundPlanner:
         try:
             return propose(snapshot)
         except Exception as error:
-            _warn(error)
+            _warn(f"{type(error).__name__}: {error}")
             return None
 
     def close(self) -> None:

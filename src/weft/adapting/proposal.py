@@ -68,11 +68,13 @@ def propose(snapshot: Snapshot) -> Proposal:
     began = time.monotonic()
     statistics, options = snapshot.statistics, snapshot.options
     running = replace(snapshot.running, filling=())
-    planner = Planner(lambda: statistics, options, snapshot.method)
+    planner = Planner(lambda _: statistics, options, snapshot.method)
     plan, ranks = planner.plan_again(running, snapshot.requests, snapshot.samples)
     now = shared_cost(lower_workload(running), statistics, options)
     graph = lower_workload(plan)
     then = shared_cost(graph, statistics, options)
+    if then > now:
+        plan, graph, then = running, lower_workload(running), now
     beside = None
     if can_be_filled(running, plan):
         both = lower_workload(running.towards(plan), target=graph)

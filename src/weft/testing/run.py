@@ -68,7 +68,7 @@ class LocalRun:
         self._loop = Loop(config, Checkpoint.in_memory(), executor, overlapping=False)
         self._loop.decider.clock = lambda: (_utc(self.now) - _EPOCH) // timedelta(microseconds=1)
         self._loop.start({})
-        session._graphs.loop = self._loop  # what its batches measure is what its queries are planned by
+        session._graphs.follow(self._loop)  # what its batches measure is what its queries are planned by
 
     def batch(
         self, tables: Mapping[str, Rows] | None = None, *, now: datetime | None = None

@@ -138,7 +138,7 @@ def program_of(**texts: str) -> tuple[ExecutableGraph, dict[str, Any]]:
     """The graph of several queries planned together, and the queries."""
     made = opened()
     requests = {name: QueryRequest(canonical(made.parse(text)).query) for name, text in texts.items()}
-    decision = Planner(Statistics, made.options)(ActiveQueries(), requests, StateFacts())
+    decision = Planner(lambda _: Statistics(), made.options)(ActiveQueries(), requests, StateFacts())
     return ExecutableGraph(decision.graph), {name: one.query for name, one in requests.items()}
 
 
@@ -227,7 +227,7 @@ def test_a_newcomer_whose_filter_fails_on_the_past_fails_alone() -> None:
     made = opened()
     pair = "SELECT v.x, w.uid FROM v [RANGE 30 SECONDS], w [RANGE 30 SECONDS] WHERE v.vid = w.vid"
     requests = {"old": QueryRequest(canonical(made.parse(pair)).query)}
-    planner = Planner(Statistics, made.options)
+    planner = Planner(lambda _: Statistics(), made.options)
     first = planner(ActiveQueries(), requests, StateFacts())
     first = replace(first, graph=lower_workload(first.plan, tracked=True))
     active_queries = ActiveQueries(requests, first.plan, ExecutableGraph(first.graph), fresh=first.fresh)

@@ -57,7 +57,9 @@ class RecentStatistics:
             if history is not None:
                 self._follow(history, given, sampled)
             found = combined(given, self.known, sampled)
-            return found if sampled is not None else heavy_known(found, history.last if history else None)
+            return heavy_known(
+                found, history.last if history else None
+            )  # which outlive a restart, samples do not
 
     def _follow(self, history: History, given: Statistics, sampled: Sampled | None) -> None:
         """Fold in the batches that were added since the last time."""
