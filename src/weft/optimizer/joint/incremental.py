@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations
+from math import inf
 from typing import NamedTuple
 
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.local_search import improve
 from weft.optimizer.joint.shared_cost import PaidWalks, Path
+from weft.optimizer.joint.storage import storage_by_store
 from weft.optimizer.joint.workspace import WalkStep, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
@@ -112,17 +114,19 @@ def plan_all(
     groups: Iterable[tuple[str, ...]] | None = None,
     around: WorkloadPlan | None = None,
     deadline: Deadline = NEVER,
+    budget: float = inf,
 ) -> WorkloadPlan:
     """A plan for all queries. Queries of different groups are planned as if they could share nothing.
 
     The queries that ``around`` has keep their walks; the others are planned to share with them. When the deadline is
-    over, the best plan so far is returned.
+    over, the best plan so far is returned. All stores together hold at most ``budget`` tuples, those of a plan
+    ``around`` included; `NoWayError` is raised if these leave no room for the inputs of the others.
     """
     fixed = around or WorkloadPlan(())
     if groups is not None:
         plan = fixed
         for group in groups:
-            part = plan_all(workspace.only(group), around=_only(fixed, group), deadline=deadline)
+            part = plan_all(workspace.only(group), None, _only(fixed, group), deadline)
             others = [answer for answer in part.answers if answer.name not in _names(plan)]
             plan = plan.with_answers(others, part.upkeep)
         return plan
@@ -132,7 +136,7 @@ def plan_all(
     beginnings: list[PaidWalks] = []
     for begin in ways:
         if not beginnings or not deadline.over:
-            beginnings.append(begin(_paid_by(workspace, fixed), owners))
+            beginnings.append(begin(_paid_by(workspace, fixed, budget), owners))
     for count, paid in enumerate(beginnings):
         paid.deadline = deadline.part(1 / (len(beginnings) - count))
         improve(paid, opening=len(workspace.joins) <= MOST_JOINS, exchange=len(owners) <= FEW)
@@ -159,14 +163,17 @@ def _owners(workspace: Workspace, others: Collection[str]) -> dict[int, str]:
     return found
 
 
-def _paid_by(workspace: Workspace, fixed: WorkloadPlan) -> PaidWalks:
+def _paid_by(workspace: Workspace, fixed: WorkloadPlan, budget: float = inf) -> PaidWalks:
     """Walks for which all steps of a plan count as paid, as far as the workspace knows the plan's stores."""
-    paid = PaidWalks(workspace)
+    paid = PaidWalks(workspace, budget=budget)
     for walk, whole in _walks(workspace, fixed):
         paid.pay_for(walk.start, _known_part(workspace, walk, whole))
+    tuples = storage_by_store(workspace, fixed) if paid.pool.is_limited else {}
     for store in fixed.stores:
-        with suppress(KeyError):
+        try:
             paid.hold(workspace.store_number(store))
+        except KeyError:
+            paid.pool.take(tuples.get(store, 0.0))
     return paid
 
 
@@ -215,14 +222,15 @@ def _by_shared_cost(paid: PaidWalks, owners: Mapping[int, str]) -> PaidWalks:
 
 
 def add_query(
-    workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline = NEVER
+    workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline = NEVER, budget: float = inf
 ) -> WorkloadPlan:
     """A running plan with one query more, which takes the cheapest walks given all that the others pay for already.
 
     The others' walks stay as they are (AJoin's eager sharing). The workspace must have the new query already. When the
-    deadline is over, the query takes the best walks found so far.
+    deadline is over, the query takes the best walks found so far. All stores together hold at most ``budget`` tuples;
+    `NoWayError` is raised if those of the others leave no room for the query's inputs.
     """
-    paid = PaidWalks(workspace, query=name, deadline=deadline)
+    paid = PaidWalks(workspace, query=name, deadline=deadline, budget=budget)
     steps = {
         (step.start, step.known, workspace.stores[step.store]): step
         for start in workspace.queries[name].aliases
@@ -234,6 +242,9 @@ def add_query(
             paid.pay_for(walk.start, _common(workspace, walk, whole, steps, name))
         for store in {visited[visit] for visit in walk.visits if visit in visited}:
             paid.hold(store)
+    for other, tuples in storage_by_store(workspace, plan).items() if paid.pool.is_limited else ():
+        if other not in visited:
+            paid.pool.occupy(other, tuples)
     paid.limit(allowed=paid.inner(name))
     paid.add_all(name)
     paid.limit()

@@ -1,6 +1,6 @@
 """Improving a plan of many queries by moves, each of which is kept only if the total cost falls.
 
-Guarantees: `improve` never makes the walks dearer. It ends when no move helps, or when the deadline of the walks is
+Guarantees: `improve` never makes the walks dearer, nor lets them store more than the budget allows. It ends when no move helps, or when the deadline of the walks is
 over; a move that is then under way is undone. A move takes some walks away and routes them anew, one after the other,
 each given all that is paid for by then. The walks of a move are those of a query or of an intermediate result; those
 that visit a store, which is then closed to them; those that take a step, which they then avoid; or those that might
@@ -138,13 +138,13 @@ class _Search:
 
 def _attempt(paid: PaidWalks, move: _Move) -> bool:
     """Make a move, and undo it unless it helps; return whether it did."""
-    mark, before = paid.mark(), paid.total
+    mark, before, excess = paid.mark(), paid.total, paid.pool.excess
     try:
         move()
     except NoWayError:
         paid.limit()
     else:
-        if paid.total < before * (1 - LEAST_GAIN):
+        if paid.total < before * (1 - LEAST_GAIN) and paid.pool.excess <= excess:
             return True
     paid.undo(mark)
     paid.total = before
