@@ -1,11 +1,12 @@
 """Improving a plan of many queries by moves, each of which is kept only if the total cost falls.
 
-Guarantees: `improve` never makes the walks dearer, nor lets them store more than the budget allows. It ends when no move helps, or when the deadline of the walks is
-over; a move that is then under way is undone. A move takes some walks away and routes them anew, one after the other,
-each given all that is paid for by then. The walks of a move are those of a query or of an intermediate result; those
-that visit a store, which is then closed to them; those that take a step, which they then avoid; or those that might
-visit a store, or begin with a step, that is made free for the move. The last two kinds let queries change together: as
-long as others pay for the steps it takes, no query would leave them by itself.
+Guarantees: `improve` never makes the walks dearer, nor lets them store more than the budget allows. It ends when no
+move helps, or when the deadline of the walks is over; a move that is then under way is undone. A move takes some walks
+away and routes them anew, one after the other, each given all that is paid for by then. The walks of a move are those
+of a query or of an intermediate result; those that visit a store, which is then closed to them; those that take a step,
+which they then avoid; or those that might visit a store, or begin with a step, that is made free for the move. The last
+two kinds let queries change together: as long as others pay for the steps it takes, no query would leave them by
+itself.
 """
 
 from __future__ import annotations

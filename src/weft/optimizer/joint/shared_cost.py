@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import lru_cache, partial
 from math import inf
+
 from weft.errors import PlanError
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.storage import StoragePool

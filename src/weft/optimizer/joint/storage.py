@@ -22,7 +22,16 @@ from weft.plan.workload import SharedStore, WorkloadPlan
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics
 
-__all__ = ["StoragePool", "budget_error", "is_within", "least_storage", "storage_by_store", "thrifty_stores"]
+__all__ = [
+    "SLACK",
+    "StoragePool",
+    "budget_error",
+    "is_within",
+    "least_by_input",
+    "least_storage",
+    "storage_by_store",
+    "thrifty_stores",
+]
 
 # The part of a budget by which a plan may exceed it: the solver's tolerance, and errors of rounding.
 SLACK = 1e-6
@@ -74,12 +83,17 @@ def storage_by_store(workspace: Workspace, plan: WorkloadPlan) -> dict[SharedSto
 
 def least_storage(queries: Mapping[str, Query], statistics: Statistics) -> float:
     """The tuples that the inputs of queries hold if each is stored once: no plan of the queries stores less."""
+    return math.fsum(least_by_input(queries, statistics).values())
+
+
+def least_by_input(queries: Mapping[str, Query], statistics: Statistics) -> dict[str, float]:
+    """For each input that queries join, the tuples that one store of it holds."""
     estimates = _Estimates(queries, statistics)
     users: dict[str, list[str]] = {}
     for name, query in queries.items():
         for alias in query.aliases if len(query.inputs) > 1 else ():
             users.setdefault(alias, []).append(name)
-    return math.fsum(estimates.size((alias,), names) for alias, names in users.items())
+    return {alias: estimates.size((alias,), names) for alias, names in users.items()}
 
 
 def _copies(layout: Layout) -> int:
@@ -151,7 +165,7 @@ class StoragePool:
             self.occupy(self._workspace.stores[store], self._workspace.stored(store))
 
     def occupy(self, store: SharedStore, tuples: float) -> None:
-        """Count a store that holds so many tuples; if it is that of an input, nothing more is reserved for the input."""
+        """Count a store that holds so many tuples; for an input that is stored, nothing is reserved any more."""
         self._used += tuples - self._reserved(store)
         self._count(store, 1)
 
