@@ -21,10 +21,10 @@ from weft.logical.expr import Expr
 from weft.logical.outer import Closing, core_and_closing
 from weft.logical.query import Query
 from weft.optimizer.closing_layouts import choose_homes
-from weft.optimizer.groups.grouping import Estimated, Measured
-from weft.optimizer.groups.separation import closest_group, separate_groups
+from weft.optimizer.groups.assignment import assigned_groups, separate_groups
+from weft.optimizer.groups.overlap import Estimated, Measured
 from weft.optimizer.joint.incremental import changed_too_much
-from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone
+from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone, options_of_group
 from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.ranking import rank_predicates
 from weft.optimizer.skew import BOUNDS
@@ -192,7 +192,7 @@ class Planner:
         """As `_planned`, without a second attempt; where ``known`` is None, new queries are planned alone."""
         parts = {name: core_and_closing(one.query) for name, one in sorted(requests.items())}
         queries = {name: core for name, (core, _) in parts.items()}
-        groups, regrouped = _groups(running, queries, statistics, samples)
+        groups, regrouped = _groups(running, queries, statistics, samples, self._options.budget)
         probed = {name: one for name, one in requests.items() if _is_walked(parts[name][1])}
         cores = {name: replace(one, query=queries[name]) for name, one in probed.items()}
         anew = replace(running, plan=None) if afresh or regrouped else running
@@ -211,17 +211,19 @@ class Planner:
         """The plans of all groups together, and what the optimiser says of each group."""
         own = {n: replace(self._options, strategy=a.strategy) for n, a in requests.items() if a.strategy}
         deadline = deadline_of(self._options, self._method, [one.strategy for one in own.values()])
-        plan, results = WorkloadPlan(()), {}
+        plan, results = WorkloadPlan(()), dict[str, JointResult]()
         every = sorted({groups[name] for name in requests})
-        for count, group in enumerate(every):
-            mine = {n: one.query for n, one in sorted(requests.items()) if groups[n] == group}
+        asked = {g: {n: one.query for n, one in sorted(requests.items()) if groups[n] == g} for g in every}
+        for count, (group, mine) in enumerate(asked.items()):
+            waiting = list(asked.values())[count + 1 :]
+            options = options_of_group(self._options, results, waiting, statistics)
             before = _group_plan(running.plan, group)
             until = deadline.part(1 / (len(every) - count))
             if known is None:
                 found = optimise_alone(
                     mine,
                     statistics,
-                    self._options,
+                    options,
                     own=own,
                     running=before,
                     changes=running.changes,
@@ -231,7 +233,7 @@ class Planner:
                 found = optimise_all(
                     mine,
                     statistics,
-                    self._options,
+                    options,
                     method=self._method,
                     own=own,
                     running=before,
@@ -270,16 +272,23 @@ class Planner:
 
 
 def _groups(
-    running: _Running, queries: Mapping[str, Query], statistics: Statistics, samples: Samples | None
+    running: _Running,
+    queries: Mapping[str, Query],
+    statistics: Statistics,
+    samples: Samples | None,
+    budget: float | None,
 ) -> tuple[dict[str, str], bool]:
     """The group of every query, and whether all were grouped anew."""
     known = {a.name: running.plan.group_of(a.name) for a in running.plan.answers} if running.plan else {}
     stay = {name: group for name, group in known.items() if name in queries}
     gone, came = len(known) - len(stay), len(queries) - len(stay)
-    if samples is not None and changed_too_much(running.changes + gone + came, len(queries)):
-        measured = Measured(samples.names, samples.sets, Estimated(queries, statistics))
-        return separate_groups(queries, measured, statistics), True
-    return {n: stay[n] if n in stay else closest_group(q, queries, stay) for n, q in queries.items()}, False
+    estimated = Estimated(queries, statistics)
+    if samples is None:
+        return assigned_groups(queries, stay, estimated, statistics, eager=True, budget=budget), False
+    measured = Measured(samples.names, samples.sets, estimated)
+    if changed_too_much(running.changes + gone + came, len(queries)):
+        return separate_groups(queries, measured, statistics, stay, budget), True
+    return assigned_groups(queries, stay, measured, statistics, budget=budget), False
 
 
 def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:
