@@ -140,7 +140,8 @@ class StoragePool:
             else {}
         )
         self._open: dict[str, int] = {}  # how many stores of each input are open
-        self._used = math.fsum(self._least.values())
+        self.used = math.fsum(self._least.values())  # tuples that are stored, or reserved
+        self.suspended = False  # whether stores are counted, but opened whatever the budget
 
     @property
     def is_limited(self) -> bool:
@@ -150,14 +151,14 @@ class StoragePool:
     @property
     def excess(self) -> float:
         """How many tuples more are stored, or reserved, than the budget allows; 0 if there is room."""
-        return 0.0 if is_within(self._used, self._budget) else self._used - self._budget
+        return 0.0 if self.suspended or is_within(self.used, self._budget) else self.used - self._budget
 
     def has_room(self, store: int, *, thrifty: bool = False) -> bool:
         """Whether a store can be opened; with ``thrifty``, whether it takes no more than is reserved for its input."""
-        if not self.is_limited:
+        if self.suspended or not self.is_limited:
             return True
         more = self._workspace.stored(store) - self._reserved(self._workspace.stores[store])
-        return more <= 0 if thrifty else is_within(self._used + more, self._budget)
+        return more <= 0 if thrifty else is_within(self.used + more, self._budget)
 
     def open(self, store: int) -> None:
         """Count a store."""
@@ -166,7 +167,7 @@ class StoragePool:
 
     def occupy(self, store: SharedStore, tuples: float) -> None:
         """Count a store that holds so many tuples; for an input that is stored, nothing is reserved any more."""
-        self._used += tuples - self._reserved(store)
+        self.used += tuples - self._reserved(store)
         self._count(store, 1)
 
     def close(self, store: int) -> None:
@@ -174,11 +175,11 @@ class StoragePool:
         if self.is_limited:
             one = self._workspace.stores[store]
             self._count(one, -1)
-            self._used -= self._workspace.stored(store) - self._reserved(one)
+            self.used -= self._workspace.stored(store) - self._reserved(one)
 
     def take(self, tuples: float) -> None:
         """Count tuples that are stored where the search cannot use them."""
-        self._used += tuples
+        self.used += tuples
 
     def _count(self, store: SharedStore, number: int) -> None:
         if store.is_input:
