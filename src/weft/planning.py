@@ -3,7 +3,7 @@
 Guarantees: what is decided is a function of what runs, what is to run and what is known; the planner only remembers
 what saves it time. The plan that `start_plan` shows before a session starts is the one that its first batch runs by.
 A new query shares what it can at once. When more than half of the queries have changed, all are planned afresh, and,
-if by then it was measured what their filters have in common, in groups (AJoin, section 4).
+if by then it was measured what the filters of most have in common, in groups (AJoin, section 4).
 
 If the joint optimiser fails, whatever it throws, queries that run keep the plan they have and new ones are planned
 alone, which a warning says. Only what fails then as well is an error.
@@ -22,7 +22,7 @@ from weft.logical.outer import Closing, core_and_closing
 from weft.logical.query import Query
 from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.groups.assignment import assigned_groups, separate_groups
-from weft.optimizer.groups.overlap import Estimated, Measured
+from weft.optimizer.groups.overlap import Estimated, Measured, Overlap
 from weft.optimizer.joint.incremental import changed_too_much
 from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone, options_of_group
 from weft.optimizer.joint.workspace import Workspace
@@ -282,13 +282,13 @@ def _groups(
     known = {a.name: running.plan.group_of(a.name) for a in running.plan.answers} if running.plan else {}
     stay = {name: group for name, group in known.items() if name in queries}
     gone, came = len(known) - len(stay), len(queries) - len(stay)
-    estimated = Estimated(queries, statistics)
-    if samples is None:
-        return assigned_groups(queries, stay, estimated, statistics, eager=True, budget=budget), False
-    measured = Measured(samples.names, samples.sets, estimated)
-    if changed_too_much(running.changes + gone + came, len(queries)):
-        return separate_groups(queries, measured, statistics, stay, budget), True
-    return assigned_groups(queries, stay, measured, statistics, budget=budget), False
+    overlap: Overlap = Estimated(queries, statistics)
+    if samples is not None:
+        overlap = Measured(samples.names, samples.sets, overlap)
+    is_known = 2 * sum(map(overlap.is_measured, queries)) > len(queries)
+    if is_known and changed_too_much(running.changes + gone + came, len(queries)):
+        return separate_groups(queries, overlap, statistics, stay, budget), True
+    return assigned_groups(queries, stay, overlap, statistics, budget=budget), False
 
 
 def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:

@@ -80,9 +80,9 @@ class TestANewQuery:
         """An estimate is no reason for stores of its own."""
         queries, _ = clusters(4, (50, 50))
         estimated = Estimated(queries, MANY)
-        assert set(assigned_groups(queries, {}, estimated, MANY, eager=True).values()) == {""}
+        assert set(assigned_groups(queries, {}, estimated, MANY).values()) == {""}
         now = {"q000": "", "q001": "group 2"}
-        found = assigned_groups(queries, now, estimated, MANY, eager=True)
+        found = assigned_groups(queries, now, estimated, MANY)
         assert set(found.values()) == {"", "group 2"}
 
     def test_a_query_that_has_no_join_in_common_needs_no_group_of_its_own(self) -> None:
@@ -130,6 +130,20 @@ class TestRevision:
         assert found is not None
         assert set(found.values()) == {"", "group 2"}
         assert parted(found) == {frozenset(f"q{i:03}" for i in range(k, 40, 2)) for k in range(2)}
+
+    def test_groups_of_other_joins_go_with_those_that_want_the_same_tuples(self) -> None:
+        """The stores of inputs hold what any query of a group wants, whatever it joins."""
+        names = [f"q{i}" for i in range(9)]
+        joins = [("V, W", VW)] * 4 + [("W, C", WC)] * 5
+        queries = {
+            n: ask(join[0], f"{join[1]} AND W.duration > {n[1:]}")
+            for n, join in zip(names, joins, strict=True)
+        }
+        sides = {sum(1 << i for i in range(9) if i % 2 == k): 50.0 for k in range(2)}
+        overlap = Measured(names, dict.fromkeys("VWC", sides))
+        found = revised_groups(queries, dict.fromkeys(names, ""), overlap, MANY)
+        assert found is not None
+        assert parted(found) == {frozenset(names[::2]), frozenset(names[1::2])}
 
     def test_groups_that_want_the_same_are_united(self) -> None:
         """Under the name of the larger."""

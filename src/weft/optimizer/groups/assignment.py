@@ -27,6 +27,9 @@ __all__ = ["LEAST_GAIN", "assigned_groups", "revised_groups", "separate_groups"]
 # Groups are revised if that saves at least this part of their cost; by less, they would change back and forth.
 LEAST_GAIN = 0.1
 
+# Groups without a join in common have stores in common if they want at least this part of the tuples alike.
+LEAST_LIKENESS = 0.25
+
 # How often at most every query is given the chance to change its group.
 ROUNDS = 4
 
@@ -39,24 +42,26 @@ def assigned_groups(
     overlap: Overlap,
     statistics: Statistics,
     *,
-    eager: bool = False,
     budget: float | None = None,
 ) -> dict[str, str]:
     """The group of every query; those of ``known`` stay where they are, and each other one is placed by cost.
 
-    A new query that would lose in every group gets one of its own. With ``eager``, it shares all the same, in the group
-    where it seems to lose least: as long as nothing was measured, estimates are no reason for stores of its own.
+    A query that would lose in every group gets one of its own, if that was measured. Otherwise it shares eagerly, in
+    the group where it seems to lose least: an estimate is no reason for stores of its own.
     """
     found = {name: group for name, group in known.items() if name in queries}
     waiting = [name for name in queries if name not in found]
-    if not waiting or (eager and len(set(found.values())) <= 1):
+    eager = not any(map(overlap.is_measured, waiting))
+    if eager and len(set(found.values())) <= 1:
         group = next(iter(found.values()), "")
         return {name: found.get(name, group) for name in queries}
     costs, members = SharingCosts(queries, overlap, statistics), _members(found)
     for name in waiting:
         group = _place_of(costs, members, name)
-        alone = group not in members
-        if alone and (eager or not _fits([*members.values(), [name]], queries, statistics, budget)):
+        may_be_alone = overlap.is_measured(name) and _fits(
+            [*members.values(), [name]], queries, statistics, budget
+        )
+        if group not in members and not may_be_alone:
             group = _least_loss(costs, members, name)
         members.setdefault(group, []).append(name)
         found[name] = group
@@ -219,7 +224,8 @@ def _named(
 ) -> dict[str, str]:
     """The groups by name, large ones first: each has the name of the present group that most of its queries are in.
 
-    Groups that have no join in common with those that have a name already go by that name as well.
+    Groups that have no join in common with those that have a name already go by that name as well, unless they want
+    other tuples of the inputs that they share.
     """
     taken: _Members = {}
     for group in sorted(found, key=len, reverse=True):
@@ -229,7 +235,10 @@ def _named(
                 counts[current[name]] = counts.get(current[name], 0) + 1
         wanted = sorted(counts, key=lambda one: (-counts[one], one))
         free = [one for one in (*wanted, *taken) if not costs.have_common(taken.get(one, ()), group)]
-        chosen = free[0] if free else _new_name({*taken, *current.values()})
+        like = {one: costs.likeness(taken[one], group) if one in taken else 1.0 for one in free}
+        chosen = max(free, key=lambda one: like[one], default="")
+        if like.get(chosen, 0.0) < LEAST_LIKENESS:
+            chosen = _new_name({*taken, *current.values()})
         taken.setdefault(chosen, []).extend(group)
     return {name: group for group, names in taken.items() for name in names}
 

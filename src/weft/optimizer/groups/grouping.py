@@ -179,6 +179,20 @@ class SharingCosts:
         mine = {join for name in one for join in self._figures[name]}
         return any(join in mine for name in other for join in self._figures[name])
 
+    def likeness(self, one: Sequence[str], other: Sequence[str]) -> float:
+        """How much two groups want the same tuples of the inputs that both join: 1 if they do, 0 if they never do."""
+        found = 1.0
+        for alias in sorted(self._inputs(one) & self._inputs(other)):
+            mine, theirs = ([n for n in group if alias in self._inputs((n,))] for group in (one, other))
+            union = self._overlap.part(alias, (*mine, *theirs))
+            common = self._overlap.part(alias, mine) + self._overlap.part(alias, theirs) - union
+            found = min(found, common / union if union else 1.0)
+        return found
+
+    def _inputs(self, names: Iterable[str]) -> set[str]:
+        joins = [self._joins[join] for name in names for join in self._figures[name]]
+        return {alias for join in joins for alias in (join.left, join.right)}
+
     def _cost(self, join: int, names: tuple[str, ...]) -> float:
         known = self._known.get((join, names))
         if known is None:

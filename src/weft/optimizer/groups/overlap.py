@@ -31,6 +31,10 @@ class Overlap(Protocol):
         """The part of an input's tuples that pass the filters of at least one of these queries."""
         ...
 
+    def is_measured(self, name: str) -> bool:
+        """Whether it was measured what the filters of a query let through."""
+        ...
+
 
 class Measured:
     """For each input, how many tuples of a sample have which query-set; bit i stands for the i-th query of ``names``.
@@ -60,6 +64,10 @@ class Measured:
         measured = tuple(name for name in names if name in self._places)
         found = float(self._weights[alias] @ self._passing(alias, measured))
         return found if len(measured) == len(names) else self._with_others(alias, found, measured, names)
+
+    def is_measured(self, name: str) -> bool:
+        """Whether a query is in the sample."""
+        return bool(self._weights) and name in self._places
 
     def _with_others(
         self, alias: str, found: float, measured: Collection[str], names: Collection[str]
@@ -126,6 +134,10 @@ class Estimated:
         always = frozenset.intersection(*widest) if widest else frozenset()
         missed = math.prod(sorted(1 - self._passing(one - always) for one in widest))
         return self._passing(always) * (1 - missed)
+
+    def is_measured(self, name: str) -> bool:  # noqa: ARG002
+        """An estimate is no measurement."""
+        return False
 
     def _passing(self, conditions: Iterable[Expr]) -> float:
         return math.prod(sorted(self._selectivities[condition] for condition in conditions))
