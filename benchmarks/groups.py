@@ -3,10 +3,11 @@
 AJoin's workload (its section 7): streams of six attributes, joins of two and three streams with a given similarity to a
 pattern (Equation 3), windows of 1 to 3 s. Every tuple is of use to a given part of the queries only (AJoin's "cost of
 sharing", Figure 22a: with 50 %, one half of the queries selects one half of the tuples, and the others the rest). A few
-queries run from the start; the others begin after some batches. Then four contenders join the same files, each in a
-process of its own: one group for all; groups by cost, as queries arrive; groups that are also revised from measured
-overlap, where sessions can adapt; and the groups that one forms who knows the selections. Throughput is that of the
-last half of the batches, when all queries run. Counts of results that differ give the exit code 1.
+queries run from the start; the others arrive later, a few with each batch (its scenario SC1). Four contenders join the
+same files, each in a process of its own: one group for all; groups by cost, as queries arrive; groups that are also
+revised from measured overlap, where sessions can adapt; and the groups that one forms who knows the selections.
+Throughput is that of the last half of the batches, when all queries run. Counts of results that differ give the exit
+code 1.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Run:
 
     rows: list[int]  # per batch
     seconds: list[float]
-    changed_at: int  # the batch with which the other queries began
+    changed_at: int  # the batch from which on all queries run
     state: int  # bytes
     groups: int  # at the end
     results: dict[str, int]
@@ -80,7 +81,7 @@ class Run:
 
     @property
     def slowest(self) -> float:
-        """The seconds of the slowest batch since the other queries began."""
+        """The seconds of the slowest batch since all queries run."""
         return max(self.seconds[self.changed_at :])
 
     @property
@@ -139,6 +140,7 @@ def _task(root: Path, options: argparse.Namespace, contender: str) -> dict[str, 
             groups=groups,
             first=options.first,
             first_files=options.first_files,
+            each=options.each,
             epoch=options.epoch,
             rate=options.rate,
             cores=options.cores,
@@ -159,7 +161,7 @@ def groups_table(found: Mapping[str, Run], options: argparse.Namespace) -> Table
     """The table of figures, with one row per contender."""
     table = Table(
         title=f"{options.queries} queries, {options.similarity:g} % similar, tuples for {options.shared:g} % of them",
-        caption="rows/s: of the last half of the batches with all queries; slowest: batch since they began",
+        caption="rows/s: of the last half of the batches with all queries; slowest: batch since all run",
     )
     table.add_column("groups")
     for head in ("at the end", "rows/s", "to none", "slowest s", "state kB"):
@@ -229,7 +231,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         help="the part of the queries that a tuple is of use to, in per cent",
     )
     add("--streams", type=int, default=3, help="how many there are")
-    add("--files", type=int, default=40, help="files of each stream; a batch is a file of each")
+    add("--each", type=int, default=2, help="how many of the others begin with each batch")
+    add("--files", type=int, default=60, help="files of each stream; a batch is a file of each")
     add("--first-files", type=int, default=10, help="those joined before the other queries begin")
     add("--file-rows", type=int, default=20_000, help="rows of each file")
     add("--rate", type=int, default=2_000, help="rows a second of event time of each stream")
@@ -244,6 +247,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if max(options.ways) > options.streams or min(options.ways) < 2:
         parser.error("--ways must be between 2 and --streams")
-    if not 0 < options.first <= options.queries or not 0 < options.first_files < options.files:
-        parser.error("--first must be at most --queries, and --first-files less than --files")
+    if not 0 < options.first <= options.queries or options.each < 1 or options.first_files < 1:
+        parser.error("--first, --each and --first-files must be 1 or more, and --first at most --queries")
+    arriving = -(-(options.queries - options.first) // options.each)
+    if options.files < options.first_files + arriving + 2:
+        parser.error(f"--files must be {options.first_files + arriving + 2} or more")
     return options
