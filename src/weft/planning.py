@@ -3,7 +3,7 @@
 Guarantees: what is decided is a function of what runs, what is to run and what is known; the planner only remembers
 what saves it time. The plan that `start_plan` shows before a session starts is the one that its first batch runs by.
 A new query shares what it can at once. When more than half of the queries have changed, all are planned afresh, and,
-if by then it was measured what their filters have in common, in groups (AJoin, section 4).
+if by then it was measured what the filters of most have in common, in groups (AJoin, section 4).
 
 If the joint optimiser fails, whatever it throws, queries that run keep the plan they have and new ones are planned
 alone, which a warning says. Only what fails then as well is an error.
@@ -21,10 +21,7 @@ from weft.logical.expr import Expr
 from weft.logical.outer import Closing, core_and_closing
 from weft.logical.query import Query
 from weft.optimizer.closing_layouts import choose_homes
-from weft.optimizer.groups.grouping import Estimated, Measured
-from weft.optimizer.groups.separation import closest_group, separate_groups
-from weft.optimizer.joint.incremental import changed_too_much
-from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone
+from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone, options_of_group
 from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.ranking import rank_predicates
 from weft.optimizer.skew import BOUNDS
@@ -34,6 +31,7 @@ from weft.plan.join_plan import Store
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, SharedStore, WorkloadPlan
 from weft.planning_time import deadline_of
+from weft.query_groups import GroupQuestion
 from weft.runtime.queries.request import QueryRequest
 from weft.stats.skew import HeavyValue, key_column
 from weft.stats.statistics import Statistics
@@ -88,10 +86,15 @@ class _Planned:
 
 
 class Planner:
-    """Plans a session's queries by its options and by what is known of the data at that moment."""
+    """Plans a session's queries by its options and by what is known of the data at that moment.
 
-    def __init__(self, statistics: KnownFor, options: Options, method: str = "auto") -> None:
-        self.statistics, self._options, self._method = statistics, options, method
+    A ``quick`` planner never plans all queries afresh because some have come or gone: someone else does that, later.
+    """
+
+    def __init__(
+        self, statistics: KnownFor, options: Options, method: str = "auto", *, quick: bool = False
+    ) -> None:
+        self.statistics, self._options, self._method, self._quick = statistics, options, method, quick
         self._start: StartPlan | None = None
         self._known: dict[str, Workspace] = {}
         self.last: dict[str, JointResult] = {}
@@ -203,7 +206,9 @@ class Planner:
         """As `_planned`, without a second attempt; where ``known`` is None, new queries are planned alone."""
         parts = {name: core_and_closing(one.query) for name, one in sorted(requests.items())}
         queries = {name: core for name, (core, _) in parts.items()}
-        groups, regrouped = _groups(running, queries, statistics, samples)
+        question = GroupQuestion(running.plan, queries, statistics, samples, self._options.budget)
+        afresh_too = not self._quick and question.has_changed_too_much(running.changes)
+        groups, regrouped = question.groups(revise=afresh, afresh=afresh_too)
         probed = {name: one for name, one in requests.items() if _is_walked(parts[name][1])}
         cores = {name: replace(one, query=queries[name]) for name, one in probed.items()}
         anew = replace(running, plan=None) if afresh or regrouped else running
@@ -222,17 +227,19 @@ class Planner:
         """The plans of all groups together, and what the optimiser says of each group."""
         own = {n: replace(self._options, strategy=a.strategy) for n, a in requests.items() if a.strategy}
         deadline = deadline_of(self._options, self._method, [one.strategy for one in own.values()])
-        plan, results = WorkloadPlan(()), {}
+        plan, results = WorkloadPlan(()), dict[str, JointResult]()
         every = sorted({groups[name] for name in requests})
-        for count, group in enumerate(every):
-            mine = {n: one.query for n, one in sorted(requests.items()) if groups[n] == group}
+        asked = {g: {n: one.query for n, one in sorted(requests.items()) if groups[n] == g} for g in every}
+        for count, (group, mine) in enumerate(asked.items()):
+            waiting = list(asked.values())[count + 1 :]
+            options = options_of_group(self._options, results, waiting, statistics)
             before = _group_plan(running.plan, group)
             until = deadline.part(1 / (len(every) - count))
             if known is None:
                 found = optimise_alone(
                     mine,
                     statistics,
-                    self._options,
+                    options,
                     own=own,
                     running=before,
                     changes=running.changes,
@@ -242,13 +249,14 @@ class Planner:
                 found = optimise_all(
                     mine,
                     statistics,
-                    self._options,
+                    options,
                     method=self._method,
                     own=own,
                     running=before,
                     changes=running.changes,
                     known=known.pop(group, None),
                     deadline=until,
+                    quick=self._quick,
                 )
             part = found.plan.in_group(group) if group else found.plan
             plan, results[group] = plan.with_answers(part.answers, part.upkeep), found
@@ -278,19 +286,6 @@ class Planner:
             upkeep = plan.upkeep
             plan = plan.without([name]).with_answers([answer], upkeep)
         return plan
-
-
-def _groups(
-    running: _Running, queries: Mapping[str, Query], statistics: Statistics, samples: Samples | None
-) -> tuple[dict[str, str], bool]:
-    """The group of every query, and whether all were grouped anew."""
-    known = {a.name: running.plan.group_of(a.name) for a in running.plan.answers} if running.plan else {}
-    stay = {name: group for name, group in known.items() if name in queries}
-    gone, came = len(known) - len(stay), len(queries) - len(stay)
-    if samples is not None and changed_too_much(running.changes + gone + came, len(queries)):
-        measured = Measured(samples.names, samples.sets, Estimated(queries, statistics))
-        return separate_groups(queries, measured, statistics), True
-    return {n: stay[n] if n in stay else closest_group(q, queries, stay) for n, q in queries.items()}, False
 
 
 def _cores(requests: Mapping[str, QueryRequest]) -> list[Query]:

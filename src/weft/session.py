@@ -112,7 +112,7 @@ class Session(SessionViews):
         )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()
-        self._planner = Planner(self._known_for, self.options, joint)
+        self._planner = self._make_planner()
         self._registered = Registered()
         half_life = HalfLife(
             self._settings.adaptation.half_life_batches, self._settings.adaptation.half_life_seconds
@@ -130,7 +130,12 @@ class Session(SessionViews):
     @options.setter
     def options(self, options: Options) -> None:
         self._settings = replace(self._settings, options=options)
-        self._planner = Planner(self._known_for, self.options, self._settings.joint)
+        self._planner = self._make_planner()
+
+    def _make_planner(self) -> Planner:
+        """A planner that leaves it to the background to plan all queries afresh, unless plans stay as they are."""
+        quick = self._settings.adapt != "off"
+        return Planner(self._known_for, self.options, self._settings.joint, quick=quick)
 
     def stream(
         self,

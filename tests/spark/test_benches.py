@@ -81,3 +81,16 @@ def test_heavy_keys_are_scattered_and_nothing_is_lost(tmp_path: Path) -> None:
     assert found["given"]["scattered"] > 0
     assert found["plain"]["results"] == found["given"]["results"]
     assert found["plain"]["results"][0] > 1_000
+
+
+@pytest.mark.slow
+def test_groups_of_queries_do_not_change_what_they_find(tmp_path: Path) -> None:
+    """However queries are grouped, those that ran from the start have the same results; the plot is drawn."""
+    small = ["--queries", "6", "--first", "2", "--files", "5", "--first-files", "1", "--file-rows", "1000"]
+    picture = tmp_path / "groups.png"
+    _, found = bench(tmp_path, "groups", *small, "--contenders", "none", "known", "--plot", str(picture))
+    assert {name: run["groups"] for name, run in found.items()} == {"none": 1, "known": 2}
+    assert found["none"]["results"] == found["known"]["results"]
+    assert found["none"]["rows"] == found["known"]["rows"]
+    assert found["none"]["rows"][3:] == [3_000, 3_000]
+    assert picture.read_bytes().startswith(b"\x89PNG")

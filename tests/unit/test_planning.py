@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -101,6 +102,55 @@ def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
         whole = {stream: pa.concat_tables(tables) for stream, tables in data.items()}
         expected = reference_join(many[name].query, whole)
         assert counted(runner.results(name)) == counted(expected)
+
+
+def test_a_new_query_that_loses_in_every_group_gets_stores_of_its_own() -> None:
+    """Also if only few queries have changed, as long as there is a sample."""
+    planner = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))
+    conditions = [f"v.x < {bound} AND w.x < {bound}" for bound in range(5, 10)]
+    first = requests(*conditions)
+    one = planner(ActiveQueries(), first, StateFacts())
+    assert {one.plan.group_of(name) for name in first} == {""}
+    many = requests(*conditions, "v.x > 20 AND w.x > 20")
+    samples = Samples(tuple(many), {stream: {0b011111: 90.0, 0b100000: 10.0} for stream in "vw"})
+    two = planner(active_queries(one, first), many, StateFacts(number=1), samples)
+    assert two.plan.group_of("q5") == "group 2"
+    assert all(two.plan.answer(name) == one.plan.answer(name) for name in first)
+
+
+class TestABudget:
+    """It binds the sum of all queries, whichever groups they are in."""
+
+    def planner(self, budget: float | None) -> Planner:
+        rate = weft.StreamStatistics(rate=1.0)
+        known = weft.Statistics(dict.fromkeys(STREAMS, rate), horizon=timedelta(seconds=100))
+        return Planner(lambda _: known, weft.Options(partitions=2, budget=budget))
+
+    def test_queries_are_planned_together_within_it(self) -> None:
+        """Both share the two stores of 100 tuples, and are not refused for 400."""
+        planner, many = self.planner(201.0), requests("v.x <> 5", "w.x <> 5")
+        decision = planner(ActiveQueries(), many, StateFacts())
+        assert len(decision.plan.stores) == 2
+        assert sum(one.stored for one in planner.last.values()) <= 201
+
+    def test_what_does_not_fit_is_refused_with_the_least(self) -> None:
+        """By the joint optimiser and by the one that takes its place."""
+        many = requests("v.x <> 5", "w.x <> 5")
+        with pytest.raises(PlanError, match="stores at most 100 tuples") as error:
+            self.planner(100.0)(ActiveQueries(), many, StateFacts())
+        assert "the inputs alone are about 200" in str(error.value.hint)
+
+    def test_groups_for_which_there_is_no_room_are_not_formed(self) -> None:
+        """Each would store both inputs."""
+        many = requests("v.x < 5 AND w.x < 5", "v.x < 5 AND w.x < 5 AND w.x <> 3", "v.x > 5 AND w.x > 5")
+        first, groups = {"q0": many["q0"]}, {}
+        for budget in (None, 150.0):
+            planner = self.planner(budget)
+            one = planner(ActiveQueries(), first, StateFacts())
+            samples = Samples(("q0", "q1", "q2"), APART)
+            found = planner(active_queries(one, first), many, StateFacts(number=1), samples)
+            groups[budget] = {found.plan.group_of(name) for name in many}
+        assert groups == {None: {"", "group 2"}, 150.0: {""}}
 
 
 def test_of_new_queries_only_those_that_cannot_be_planned_are_refused() -> None:

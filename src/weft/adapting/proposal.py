@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from weft.logical.expr import Expr
 from weft.optimizer.expected_cost import shared_cost
+from weft.optimizer.groups.assignment import grouping_gain
+from weft.optimizer.groups.overlap import Estimated, Measured
 from weft.optimizer.space import Options
 from weft.plan.lower import lower_workload
 from weft.plan.workload import WorkloadPlan
@@ -44,6 +46,8 @@ class Snapshot:
 class Proposal:
     """A plan, and what it and the running one cost, in seconds of work per second of stream.
 
+    Where other queries share stores than before, ``regrouped`` is the part of the work that this saves by Equation 2 of
+    AJoin, which the cost of plans does not know; else it is None.
     ``beside`` is the cost of the running plan while the stores of the new one are filled; None if they would never have
     all they need. ``ranks`` is the ranking of predicates. It took ``seconds`` to find the plan.
     """
@@ -56,10 +60,13 @@ class Proposal:
     beside: float | None
     seconds: float
     cause: str = ""
+    regrouped: float | None = None
 
     @property
     def gain(self) -> float:
         """The part of the work that the plan saves."""
+        if self.regrouped is not None:
+            return self.regrouped
         return 1 - self.cost_then / self.cost_now if self.cost_now > 0 else 0.0
 
 
@@ -73,10 +80,23 @@ def propose(snapshot: Snapshot) -> Proposal:
     now = shared_cost(lower_workload(running), statistics, options)
     graph = lower_workload(plan)
     then = shared_cost(graph, statistics, options)
-    if then > now:
+    regrouped = _regrouped(snapshot, plan)
+    if regrouped is None and then > now:
         plan, graph, then = running, lower_workload(running), now
     beside = None
     if can_be_filled(running, plan):
         both = lower_workload(running.towards(plan), target=graph)
         beside = shared_cost(both, statistics, options)
-    return Proposal(running, plan, ranks, now, then, beside, time.monotonic() - began, snapshot.cause)
+    taken = time.monotonic() - began
+    return Proposal(running, plan, ranks, now, then, beside, taken, snapshot.cause, regrouped)
+
+
+def _regrouped(snapshot: Snapshot, plan: WorkloadPlan) -> float | None:
+    """What other groups of queries save by what their filters have in common; None if the groups are the same."""
+    samples, running = snapshot.samples, snapshot.running
+    before, after = ({a.name: one.group_of(a.name) for a in one.answers} for one in (running, plan))
+    if samples is None or before == after:
+        return None
+    queries = {answer.name: answer.query for answer in plan.answers}
+    overlap = Measured(samples.names, samples.sets, Estimated(queries, snapshot.statistics))
+    return grouping_gain(queries, before, after, overlap, snapshot.statistics)

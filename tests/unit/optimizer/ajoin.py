@@ -14,7 +14,7 @@ from weft.logical.catalog import Catalog
 from weft.logical.expr import aliases
 from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.optimizer.groups.grouping import Measured
+from weft.optimizer.groups.overlap import Measured
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics, StreamStatistics, predicate_name
 

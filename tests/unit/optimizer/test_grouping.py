@@ -19,15 +19,8 @@ from tests.unit.optimizer.ajoin import (
     union_by_formula,
 )
 from weft.errors import StatisticsError
-from weft.optimizer.groups.grouping import (
-    Estimated,
-    Measured,
-    SubJoin,
-    groups,
-    join_cost,
-    place,
-    sub_joins,
-)
+from weft.optimizer.groups.grouping import SubJoin, groups, join_cost, place, sub_joins
+from weft.optimizer.groups.overlap import Estimated, Measured
 from weft.stats.statistics import Statistics
 
 NAMES = tuple(QUERIES)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from datetime import timedelta
-from itertools import combinations, pairwise, product
+from itertools import pairwise
 from random import Random
 
 import pytest
 
+from tests.unit.optimizer.all_plans import SECOND, WORKLOADS, cheapest, paths, random_statistics
 from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workspaces import workspace
 from weft.logical.canonical import canonical
@@ -22,12 +20,11 @@ from weft.optimizer.joint.ilp_program import Node
 from weft.optimizer.joint.single_query_plan import best_alone
 from weft.optimizer.joint.solver import Result
 from weft.optimizer.joint.step_pruning import relevant_steps
-from weft.optimizer.joint.workspace import PROBES_ONLY, WalkStep, Workspace
+from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
 from weft.optimizer.space import Options
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 from weft.stats.statistics import Statistics, StreamStatistics
 
-SECOND = timedelta(seconds=1)
 EQUAL_RATES = {name: StreamStatistics(100.0, dict.fromkeys("abcdefgh", 100.0)) for name in "RSTUVW"}
 
 
@@ -40,16 +37,6 @@ def shown(store: SharedStore) -> str:
 def walk(found: Walk) -> str:
     """A walk as the thesis writes it."""
     return f"⟨{', '.join((found.start, *map(shown, found.visits)))}⟩"
-
-
-def paths(steps: list[WalkStep], known: int, goal: int) -> Iterator[tuple[WalkStep, ...]]:
-    """All ways from one sub-join to another."""
-    if known == goal:
-        yield ()
-    for step in steps:
-        if step.known == known:
-            for rest in paths(steps, step.target, goal):
-                yield (step, *rest)
 
 
 def orders(space: Workspace, name: str, start: str, goal: int) -> set[str]:
@@ -204,61 +191,6 @@ class TestTheExampleOf950Tuples:
         """R and U visit S ⋈ T with 100 tuples each; S and T send 100 to each other, and 75 each to R and to U."""
         found = solve(self.space(*self.QUERIES, intermediate=True))
         assert found.cost == found.bound == pytest.approx(2 * 100 + 2 * (100 + 75 + 75))
-
-
-def cheapest(space: Workspace) -> float:
-    """The cost of the best plan, by trying all sets of stores, and for each all ways."""
-    steps: dict[str, dict[WalkStep, None]] = {}
-    goals: dict[str, set[int]] = {}
-    for name, query in space.queries.items():
-        for start in query.aliases:
-            steps.setdefault(start, {}).update(dict.fromkeys(space.steps(name, start)))
-            goals.setdefault(start, set()).add(space.whole(name))
-    stores = {step.store for every in steps.values() for step in every}
-    free = {s for s in stores if space.keeping(s) == 0 and space.stores[s].is_input}
-    tried = sorted(stores - free)
-    return min(
-        math.fsum(map(space.keeping, kept))
-        + math.fsum(
-            _tree(space, start, list(steps[start]), goals[start], free.union(kept)) for start in steps
-        )
-        for count in range(len(tried) + 1)
-        for kept in combinations(tried, count)
-    )
-
-
-def _tree(space: Workspace, start: str, steps: list[WalkStep], goals: set[int], kept: set[int]) -> float:
-    """The cheapest set of steps by which an input reaches its queries, and what is stored of it."""
-    usable = [step for step in steps if step.store in kept]
-    stored = {
-        join
-        for join in map(space.join_of, kept)
-        if start in space.joins[join].aliases and len(space.joins[join].aliases) > 1
-    }
-    root = space.within(next(iter(goals)), (start,))
-    ways = [list(paths(usable, root, goal)) for goal in sorted(goals | stored)]
-    if not all(ways):
-        return math.inf
-    return min(math.fsum(step.cost for step in set().union(*choice)) for choice in product(*ways))
-
-
-def random_statistics(seed: int) -> Statistics:
-    """Rates and selectivities that make some joins grow and others shrink."""
-    rng = Random(seed)
-    streams = {
-        name: StreamStatistics(rng.uniform(20, 200), {column: rng.uniform(20, 200) for column in "abcdefgh"})
-        for name in "RSTUV"
-    }
-    return Statistics(streams, horizon=SECOND)
-
-
-WORKLOADS = {
-    "chains": (join("R.b = S.b", "S.c = T.c"), join("S.c = T.c", "T.d = U.d")),
-    "one of four": (join("R.a = S.a", "S.b = T.b", "T.c = U.c"),),
-    "a query in another": (join("R.b = S.b", "S.c = T.c"), join("S.c = T.c")),
-    "a cycle": (join("R.a = S.a", "S.b = T.b", "T.c = R.c"), join("S.b = T.b", "T.d = U.d")),
-    "a comparison": (join("R.a = S.a", "S.b < T.b"), join("R.a = S.a", "S.d = U.d")),
-}
 
 
 class TestAgainstAllPlans:

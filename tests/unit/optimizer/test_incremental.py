@@ -139,12 +139,6 @@ class TestPlanAll:
         plans = [plan_all(Workspace(queries, statistics)) for _ in range(2)]
         assert plans[0] == plans[1]
 
-    def test_groups_are_planned_apart(self) -> None:
-        """But all are answered."""
-        workspace = Workspace(QUERIES, STATISTICS)
-        plan = plan_all(workspace, groups(QUERIES, SAMPLE, STATISTICS))
-        assert {answer.name for answer in plan.answers} == set(QUERIES)
-
 
 def test_half_of_the_queries_may_change() -> None:
     """More, and a fresh plan is due."""

@@ -3,38 +3,23 @@
 Guarantees: queries are canonical. A group is formed, or takes a query in, only if executing it shared costs less by
 Equation 2 than executing its parts separately; queries that join nothing in common are never in one group. Finding the
 best groups is NP-hard; these are found greedily, and are the same in every run.
-
-How much filters have in common is measured on the query-sets of a sample of tuples (`Measured`) or, without a sample,
-estimated from their selectivities (`Estimated`): equal conditions pass the same tuples, and different ones are
-independent.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Protocol
 
-from weft.errors import StatisticsError
 from weft.logical.canonical import joined_on
-from weft.logical.expr import Call, Column, Expr, aliases, columns
+from weft.logical.expr import Call, Column, Expr, columns
 from weft.logical.query import Query
+from weft.optimizer.groups.overlap import Overlap
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import DEFAULTS, Statistics
 
-__all__ = [
-    "Estimated",
-    "Groups",
-    "Measured",
-    "Overlap",
-    "SubJoin",
-    "groups",
-    "join_cost",
-    "place",
-    "sub_joins",
-]
+__all__ = ["Groups", "SharingCosts", "SubJoin", "groups", "join_cost", "place", "sub_joins"]
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -54,70 +39,6 @@ def join_cost(
     """
     indexing = sum(needed * count for needed, count in zip(index, cardinalities, strict=True))
     return indexing + min(keys) + materialise * matches
-
-
-class Overlap(Protocol):
-    """What is known about the tuples that the filters of several queries let through."""
-
-    def part(self, alias: str, names: Collection[str]) -> float:
-        """The part of an input's tuples that pass the filters of at least one of these queries."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """For each input, how many tuples of a sample have which query-set; bit i stands for the i-th query of ``names``.
-
-    For inputs and queries that are not in the sample, ``otherwise`` is asked.
-    """
-
-    names: tuple[str, ...]
-    samples: Mapping[str, Mapping[int, float]]
-    otherwise: Overlap | None = None
-    _bits: Mapping[str, int] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_bits", {name: 1 << i for i, name in enumerate(self.names)})
-        for alias, sample in self.samples.items():
-            if any(bits >> len(self.names) or count < 0 for bits, count in sample.items()):
-                raise StatisticsError(f"the sample of {alias} has query-sets that cannot be")
-
-    def part(self, alias: str, names: Collection[str]) -> float:
-        """Crd of the union, as a part of the sample; every query-set is looked at once, however many the queries."""
-        sample = self.samples.get(alias, {})
-        total = sum(sample.values())
-        if total and all(name in self._bits for name in names):
-            wanted = sum(self._bits[name] for name in set(names))
-            return sum(count for bits, count in sample.items() if bits & wanted) / total
-        return self.otherwise.part(alias, names) if self.otherwise else 1.0
-
-
-class Estimated:
-    """An estimate: equal filters pass the same tuples, more conditions pass fewer, other filters are independent."""
-
-    def __init__(self, queries: Mapping[str, Query], statistics: Statistics) -> None:
-        self._statistics = statistics
-        self._selectivities: dict[Expr, float] = {}
-        self._filters = {
-            (name, alias): frozenset(self._known(query, f) for f in query.filters if aliases(f) == {alias})
-            for name, query in queries.items()
-            for alias in query.aliases
-        }
-
-    def _known(self, query: Query, condition: Expr) -> Expr:
-        self._selectivities[condition] = self._statistics.selectivity(query, condition)
-        return condition
-
-    def part(self, alias: str, names: Collection[str]) -> float:
-        """The part of an input's tuples that pass the filters of at least one of these queries."""
-        filters = {self._filters[name, alias] for name in names}
-        widest = [one for one in filters if not any(other < one for other in filters)]
-        always = frozenset.intersection(*widest) if widest else frozenset()
-        missed = math.prod(sorted(1 - self._passing(one - always) for one in widest))
-        return self._passing(always) * (1 - missed)
-
-    def _passing(self, conditions: Iterable[Expr]) -> float:
-        return math.prod(sorted(self._selectivities[condition] for condition in conditions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +69,7 @@ def groups(
 
     With ``join``, only the queries that have this sub-join are grouped, and only its cost is considered.
     """
-    costs = _Costs(queries, overlap, statistics, join)
+    costs = SharingCosts(queries, overlap, statistics, join)
     waiting = list(costs.names)
     gains = sorted(
         ((-gain, pair) for pair in combinations(waiting, 2) if (gain := costs.gain(pair[:1], pair[1])) > 0),
@@ -172,15 +93,13 @@ def place(
     join: SubJoin | None = None,
 ) -> Groups:
     """The groups with one query more, which is put into the group that gains most by it, or into one of its own."""
-    costs = _Costs(queries, overlap, statistics, join)
-    gains = [(costs.gain(group, name), -position) for position, group in enumerate(groups)]
-    best, position = max(gains, default=(0.0, 0))
+    best, position = SharingCosts(queries, overlap, statistics, join).best_group(groups, name)
     if best <= 0:
         return (*groups, (name,))
-    return tuple((*group, name) if i == -position else group for i, group in enumerate(groups))
+    return tuple((*group, name) if i == position else group for i, group in enumerate(groups))
 
 
-def _grown(costs: _Costs, group: tuple[str, ...], others: list[str]) -> tuple[str, ...]:
+def _grown(costs: SharingCosts, group: tuple[str, ...], others: list[str]) -> tuple[str, ...]:
     for name in others:
         if costs.gain(group, name) > 0:
             group = (*group, name)
@@ -207,12 +126,17 @@ class _Figures:
         return self if self.matches >= other.matches else other
 
 
-class _Costs:
+class SharingCosts:
     """The costs of groups of queries by Equation 2, summed over their sub-joins, which are numbered here."""
 
     def __init__(
-        self, queries: Mapping[str, Query], overlap: Overlap, statistics: Statistics, only: SubJoin | None
+        self,
+        queries: Mapping[str, Query],
+        overlap: Overlap,
+        statistics: Statistics,
+        only: SubJoin | None = None,
     ) -> None:
+        """Estimate the sub-joins of all queries; with ``only``, no other sub-join is considered."""
         self._overlap = overlap
         numbers: dict[SubJoin, int] = {}
         self._figures: dict[str, dict[int, _Figures]] = {}
@@ -235,6 +159,39 @@ class _Costs:
                 separately = self._cost(join, having) + self._cost(join, (name,))
                 found += separately - self._computed(join, (*having, name))
         return found
+
+    def best_group(self, groups: Sequence[tuple[str, ...]], name: str) -> tuple[float, int]:
+        """The gain of the group that gains most by taking a query in, and its place; (0, -1) if there is no group."""
+        gains = [(self.gain(group, name), -place) for place, group in enumerate(groups)]
+        best, place = max(gains, default=(0.0, 1))
+        return best, -place
+
+    def total(self, groups: Iterable[tuple[str, ...]]) -> float:
+        """What all groups cost, each executed by itself."""
+        return math.fsum(
+            self._cost(join, tuple(name for name in group if join in self._figures[name]))
+            for group in groups
+            for join in sorted({join for name in group for join in self._figures[name]})
+        )
+
+    def have_common(self, one: Iterable[str], other: Iterable[str]) -> bool:
+        """Whether two groups of queries have a sub-join in common."""
+        mine = {join for name in one for join in self._figures[name]}
+        return any(join in mine for name in other for join in self._figures[name])
+
+    def likeness(self, one: Sequence[str], other: Sequence[str]) -> float:
+        """How much two groups want the same tuples of the inputs that both join: 1 if they do, 0 if they never do."""
+        found = 1.0
+        for alias in sorted(self._inputs(one) & self._inputs(other)):
+            mine, theirs = ([n for n in group if alias in self._inputs((n,))] for group in (one, other))
+            union = self._overlap.part(alias, (*mine, *theirs))
+            common = self._overlap.part(alias, mine) + self._overlap.part(alias, theirs) - union
+            found = min(found, common / union if union else 1.0)
+        return found
+
+    def _inputs(self, names: Iterable[str]) -> set[str]:
+        joins = [self._joins[join] for name in names for join in self._figures[name]]
+        return {alias for join in joins for alias in (join.left, join.right)}
 
     def _cost(self, join: int, names: tuple[str, ...]) -> float:
         known = self._known.get((join, names))

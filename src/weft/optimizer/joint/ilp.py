@@ -18,7 +18,8 @@ program has:
 It is fast for these reasons. Queries that cannot share anything that costs are solved separately. Among parallel steps
 that differ in layout, those that never pay are left out, and so are intermediate results that cost more to keep than
 they could save. Additional rows decide between equally good solutions (`Model._add_preferences`). Of single queries
-that differ in names only, one is solved.
+that differ in names only, one is solved. None of this holds where a budget limits what is stored: then all queries
+are one program, with all their steps, a variable for every store, and one row more (CLASH 7.1 has no such row).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.ilp_model import Model, Piece
 from weft.optimizer.joint.ilp_program import EQUAL, forced, is_choice
 from weft.optimizer.joint.isomorphism import Label, Likeness, likeness, rename_plan
-from weft.optimizer.joint.step_pruning import relevant_steps
+from weft.optimizer.joint.step_pruning import every_step, relevant_steps
+from weft.optimizer.joint.storage import budget_error, is_within, thrifty_stores
 from weft.optimizer.joint.workspace import Workspace
 from weft.plan.workload import WorkloadPlan
 
@@ -63,16 +65,16 @@ def solve(
     gap: float = 0.0,
     warm: WorkloadPlan | None = None,
     deadline: Deadline = NEVER,
+    budget: float = math.inf,
 ) -> Solution:
-    """The best plan of all queries.
+    """The best plan of all queries, whose stores together hold at most ``budget`` tuples.
 
     ``warm`` is a plan to begin with; a saving of less than the part ``gap`` of the cost is not searched for. The time
     limit counts the time of the solver alone, the deadline ends everything; either leaves the best plan found. First
     every component gets a plan and a bound. The time that is left goes to proving them the best, small ones first; each
     gets time in proportion to its size, and the others get what it does not use.
     """
-    models = [Model(workspace, names, relevant_steps(workspace, names)) for names in components(workspace)]
-    models.sort(key=lambda model: len(model.steps))
+    models = sorted(_models(workspace, budget), key=lambda model: len(model.steps))
     left, known, pieces = min(time_limit, deadline.left), _Known(workspace), list[Piece]()
     for i, model in enumerate(models):
         pieces.append(model.begin(left * _share(models[i:]), gap, warm))
@@ -89,6 +91,17 @@ def solve(
             if pieces[i].is_proven(workspace, gap):
                 known.learn(model, pieces[i])
     return _together(workspace, pieces)
+
+
+def _models(workspace: Workspace, budget: float) -> list[Model]:
+    """The models to solve; with a budget there is one, since all queries compete for what may be stored."""
+    if budget == math.inf:
+        return [Model(workspace, names, relevant_steps(workspace, names)) for names in components(workspace)]
+    least = math.fsum(map(workspace.stored, thrifty_stores(workspace).values()))
+    if not is_within(least, budget):
+        raise budget_error(budget, least, len(workspace.queries))
+    names = tuple(workspace.queries)
+    return [Model(workspace, names, every_step(workspace, names), budget=budget)]
 
 
 def _share(models: list[Model]) -> float:

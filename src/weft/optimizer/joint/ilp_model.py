@@ -6,11 +6,13 @@ below; if the time runs out, the plan is the best so far.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from weft.optimizer.joint.ilp_program import EQUAL, Node, SharingProgram, forced
-from weft.optimizer.joint.single_query_plan import best_alone, best_ways
+from weft.optimizer.joint.single_query_plan import best_alone, best_ways, best_within
+from weft.optimizer.joint.storage import is_within, thrifty_stores
 from weft.optimizer.joint.workspace import WalkStep, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
 
@@ -53,7 +55,7 @@ class Model(SharingProgram):
         if relaxed.values is None or self.program.variables <= LARGE or piece.is_proven(self.workspace, gap):
             return piece
         steps = [step for step in self.steps if relaxed.values[self.taken[step]] > EQUAL]
-        fewer = Model(self.workspace, self.names, steps)
+        fewer = Model(self.workspace, self.names, steps, budget=self.budget)
         if not fewer.answers <= fewer.into.keys():
             return piece
         found = fewer.improve(piece, max(0.0, time_limit - relaxed.seconds), gap / 2)
@@ -67,24 +69,35 @@ class Model(SharingProgram):
         if result.values is None:
             return known
         found = self._plan_of(result.values)
+        if found is not None and not self._is_affordable(found):
+            found = None
         constant = forced(self.workspace, self.names)
         least = result.cost * (1 + EQUAL)
         if not self.whole and (found is None or self.workspace.cost_of(found) - constant > least):
-            whole = Model(self.workspace, self.names, self.steps, whole=True)
+            whole = Model(self.workspace, self.names, self.steps, whole=True, budget=self.budget)
             return whole.improve(known, max(0.0, time_limit - result.seconds), gap)
         plans = [piece.plan] if found is None else [found, piece.plan]
         return replace(known, plan=min(plans, key=self.workspace.cost_of))
 
     def _fallback(self, warm: WorkloadPlan | None) -> WorkloadPlan:
-        """The cheaper of the plan given and of the plans of the single queries together."""
-        alone = [best_alone(self.workspace, name) for name in self.names]
-        plan = WorkloadPlan(()).with_answers(
-            [answer for one in alone for answer in one.answers], [up for one in alone for up in one.upkeep]
+        """The cheapest of the plan given, of the plans of the single queries together, and of the thriftiest plan."""
+        plans = [self._together(best_alone(self.workspace, name) for name in self.names)]
+        if self.budget < math.inf:
+            thrifty = set(thrifty_stores(self.workspace).values())
+            plans.append(self._together(best_within(self.workspace, name, thrifty) for name in self.names))
+        if warm is not None and set(self.names) <= {answer.name for answer in warm.answers}:
+            plans.insert(0, warm.without({answer.name for answer in warm.answers} - set(self.names)))
+        return min(filter(self._is_affordable, plans), key=self.workspace.cost_of)
+
+    def _together(self, plans: Iterable[WorkloadPlan]) -> WorkloadPlan:
+        found = list(plans)
+        return WorkloadPlan(()).with_answers(
+            [answer for one in found for answer in one.answers], [up for one in found for up in one.upkeep]
         )
-        if warm is None or not set(self.names) <= {answer.name for answer in warm.answers}:
-            return plan
-        known = warm.without({answer.name for answer in warm.answers} - set(self.names))
-        return min(known, plan, key=self.workspace.cost_of)
+
+    def _is_affordable(self, plan: WorkloadPlan) -> bool:
+        stores = map(self.workspace.store_number, plan.stores if self.budget < math.inf else ())
+        return is_within(math.fsum(map(self.workspace.stored, stores)), self.budget)
 
     def _start(self, plan: WorkloadPlan) -> dict[int, float] | None:
         """The values of the variables for a plan, or for one as good; None if it takes steps that were left out."""
@@ -173,8 +186,9 @@ class Model(SharingProgram):
         """The ways to all nodes that the steps taken lead to."""
         by_start: dict[str, list[WalkStep]] = {}
         for step in sorted(self.steps, key=lambda step: len(self.workspace.joins[step.known].aliases)):
-            stored = self.maintained.get(self.workspace.join_of(step.store))
-            if values[self.taken[step]] > EQUAL and (stored is None or values[stored] > 0.5):
+            needed = self.maintained.get(self.workspace.join_of(step.store)), self.kept.get(step.store)
+            there = all(variable is None or values[variable] > 0.5 for variable in needed)
+            if there and values[self.taken[step]] > EQUAL:
                 by_start.setdefault(step.start, []).append(step)
         found = {}
         for start, steps in by_start.items():

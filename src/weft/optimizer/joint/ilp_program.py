@@ -52,10 +52,20 @@ class SharingProgram:
     """The integer program of some queries that may share steps."""
 
     def __init__(
-        self, workspace: Workspace, names: Iterable[str], steps: list[WalkStep], *, whole: bool = False
+        self,
+        workspace: Workspace,
+        names: Iterable[str],
+        steps: list[WalkStep],
+        *,
+        whole: bool = False,
+        budget: float = math.inf,
     ) -> None:
-        """Make the program; with ``whole``, the variables of steps must be whole even for few queries."""
+        """Make the program; with ``whole``, the variables of steps must be whole even for few queries.
+
+        With a ``budget``, all stores together hold at most so many tuples.
+        """
         self.workspace = workspace
+        self.budget = budget
         self.names = tuple(names)
         self.steps = usable_steps(workspace, steps)
         self.program = MilpModel()
@@ -79,6 +89,7 @@ class SharingProgram:
         for node in self._goals():
             self._add_flow(node)
         self._add_stores()
+        self._add_budget()
         if len(self.names) > 1:
             for node in self.flows:
                 self._add_preferences(node)
@@ -87,14 +98,15 @@ class SharingProgram:
         return len(self.workspace.joins[join].aliases) == 1
 
     def _kept(self) -> dict[int, int]:
-        stores = dict.fromkeys(step.store for step in self.steps)
-        costs = {store: self.workspace.keeping(store) for store in stores}
-        return {
-            store: self.program.variable(cost, whole=True)
-            for store, cost in costs.items()
-            if cost > 0
-            and (not self._is_input(join := self.workspace.join_of(store)) or is_choice(self.workspace, join))
-        }
+        """The variables of stores: of those whose cost depends on the plan and, with a budget, of all."""
+        found = {}
+        for store in dict.fromkeys(step.store for step in self.steps):
+            join, cost = self.workspace.join_of(store), self.workspace.keeping(store)
+            if self._is_input(join) and not is_choice(self.workspace, join):
+                cost = 0.0  # see `forced`
+            if cost > 0 or self.budget < math.inf:
+                found[store] = self.program.variable(cost, whole=True)
+        return found
 
     def _goals(self) -> list[Node]:
         """The nodes that flows lead to: whole queries, and sub-joins that may be stored."""
@@ -157,6 +169,13 @@ class SharingProgram:
                 inputs.setdefault(join, []).append(kept)
         for layouts in inputs.values():
             self.program.row(layouts, least=1)
+
+    def _add_budget(self) -> None:
+        """Add the row by which what is stored, copies counted, is within the budget, as parts of the budget."""
+        if self.budget < math.inf:
+            unit = self.budget or 1.0
+            parts = {kept: self.workspace.stored(store) / unit for store, kept in self.kept.items()}
+            self.program.weighted_row(parts, most=self.budget / unit)
 
     def _add_preferences(self, goal: Node) -> None:
         """Add rows that make a flow take the best last step to its goal.

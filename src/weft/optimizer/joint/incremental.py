@@ -8,14 +8,17 @@ clock, and the first of equally good choices is taken. The plans carry no cost; 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from functools import partial
 from itertools import combinations
+from math import inf
 from typing import NamedTuple
 
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.local_search import improve
-from weft.optimizer.joint.shared_cost import PaidWalks, Path
+from weft.optimizer.joint.local_search import close_until_within, improve
+from weft.optimizer.joint.shared_cost import NoWayError, PaidWalks, Path
+from weft.optimizer.joint.storage import storage_by_store
 from weft.optimizer.joint.workspace import WalkStep, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
@@ -107,47 +110,50 @@ def _pairs(workspace: Workspace, name: str, parts: Collection[frozenset[str]]) -
 # -- All queries at once ---------------------------------------------------------------------------------------------
 
 
+_Begin = Callable[[PaidWalks, Mapping[int, str]], PaidWalks]
+
+
 def plan_all(
     workspace: Workspace,
-    groups: Iterable[tuple[str, ...]] | None = None,
     around: WorkloadPlan | None = None,
     deadline: Deadline = NEVER,
+    budget: float = inf,
 ) -> WorkloadPlan:
-    """A plan for all queries. Queries of different groups are planned as if they could share nothing.
+    """A plan for all queries.
 
     The queries that ``around`` has keep their walks; the others are planned to share with them. When the deadline is
-    over, the best plan so far is returned.
+    over, the best plan so far is returned. All stores together hold at most ``budget`` tuples, those of a plan
+    ``around`` included; `NoWayError` is raised if these leave no room for the inputs of the others.
     """
     fixed = around or WorkloadPlan(())
-    if groups is not None:
-        plan = fixed
-        for group in groups:
-            part = plan_all(workspace.only(group), around=_only(fixed, group), deadline=deadline)
-            others = [answer for answer in part.answers if answer.name not in _names(plan)]
-            plan = plan.with_answers(others, part.upkeep)
-        return plan
     workspace = workspace.only(workspace.queries)  # numbered as if it were new
     owners = _owners(workspace, _names(fixed))
-    ways = (_by_shared_cost, _eager) if len(owners) <= FEW else (_by_shared_cost,)
+    ways: tuple[_Begin, ...] = (_by_shared_cost, _eager) if len(owners) <= FEW else (_by_shared_cost,)
+    if budget < inf and len(owners) <= FEW:
+        ways = (*ways, partial(_trimmed, deadline=deadline.part(1 / 3)))
     beginnings: list[PaidWalks] = []
     for begin in ways:
         if not beginnings or not deadline.over:
-            beginnings.append(begin(_paid_by(workspace, fixed), owners))
+            with suppress(NoWayError) if beginnings else nullcontext():
+                beginnings.append(begin(_paid_by(workspace, fixed, budget), owners))
     for count, paid in enumerate(beginnings):
         paid.deadline = deadline.part(1 / (len(beginnings) - count))
         improve(paid, opening=len(workspace.joins) <= MOST_JOINS, exchange=len(owners) <= FEW)
     best = min(beginnings, key=lambda paid: paid.total)
+    _check_room(best)
     new = [name for name in workspace.queries if name not in _names(fixed)]
     answers = [best.answer(name, owners[workspace.whole(name)]) for name in new]
     return fixed.with_answers(answers, best.upkeep())
 
 
+def _check_room(paid: PaidWalks) -> None:
+    """Refuse walks beside others that store too much already."""
+    if paid.pool.excess > 0:
+        raise NoWayError(f"{paid.pool.excess:.0f} tuples too many are stored")
+
+
 def _names(plan: WorkloadPlan) -> set[str]:
     return {answer.name for answer in plan.answers}
-
-
-def _only(plan: WorkloadPlan, names: Iterable[str]) -> WorkloadPlan:
-    return plan.without(_names(plan) - set(names))
 
 
 def _owners(workspace: Workspace, others: Collection[str]) -> dict[int, str]:
@@ -159,14 +165,17 @@ def _owners(workspace: Workspace, others: Collection[str]) -> dict[int, str]:
     return found
 
 
-def _paid_by(workspace: Workspace, fixed: WorkloadPlan) -> PaidWalks:
+def _paid_by(workspace: Workspace, fixed: WorkloadPlan, budget: float = inf) -> PaidWalks:
     """Walks for which all steps of a plan count as paid, as far as the workspace knows the plan's stores."""
-    paid = PaidWalks(workspace)
+    paid = PaidWalks(workspace, budget=budget)
     for walk, whole in _walks(workspace, fixed):
         paid.pay_for(walk.start, _known_part(workspace, walk, whole))
+    tuples = storage_by_store(workspace, fixed) if paid.pool.is_limited else {}
     for store in fixed.stores:
-        with suppress(KeyError):
+        try:
             paid.hold(workspace.store_number(store))
+        except KeyError:
+            paid.pool.take(tuples.get(store, 0.0))
     return paid
 
 
@@ -198,6 +207,15 @@ def _eager(paid: PaidWalks, owners: Mapping[int, str]) -> PaidWalks:
     return paid
 
 
+def _trimmed(paid: PaidWalks, owners: Mapping[int, str], deadline: Deadline) -> PaidWalks:
+    """Walks that are good without a budget, from which stores are then taken away until the rest is within it."""
+    paid.pool.suspended, paid.deadline = True, deadline
+    improve(_by_shared_cost(paid, owners), opening=len(paid.workspace.joins) <= MOST_JOINS)
+    paid.pool.suspended = False
+    close_until_within(paid)
+    return paid
+
+
 def _by_shared_cost(paid: PaidWalks, owners: Mapping[int, str]) -> PaidWalks:
     """Walks by which queries store the sub-joins that dynamic programming chose for them, where that looks cheaper."""
     chosen: dict[str, set[int]] = {name: set() for name in paid.workspace.queries}
@@ -215,14 +233,15 @@ def _by_shared_cost(paid: PaidWalks, owners: Mapping[int, str]) -> PaidWalks:
 
 
 def add_query(
-    workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline = NEVER
+    workspace: Workspace, plan: WorkloadPlan, name: str, deadline: Deadline = NEVER, budget: float = inf
 ) -> WorkloadPlan:
     """A running plan with one query more, which takes the cheapest walks given all that the others pay for already.
 
     The others' walks stay as they are (AJoin's eager sharing). The workspace must have the new query already. When the
-    deadline is over, the query takes the best walks found so far.
+    deadline is over, the query takes the best walks found so far. All stores together hold at most ``budget`` tuples;
+    `NoWayError` is raised if those of the others leave no room for the query's inputs.
     """
-    paid = PaidWalks(workspace, query=name, deadline=deadline)
+    paid = PaidWalks(workspace, query=name, deadline=deadline, budget=budget)
     steps = {
         (step.start, step.known, workspace.stores[step.store]): step
         for start in workspace.queries[name].aliases
@@ -234,10 +253,14 @@ def add_query(
             paid.pay_for(walk.start, _common(workspace, walk, whole, steps, name))
         for store in {visited[visit] for visit in walk.visits if visit in visited}:
             paid.hold(store)
+    for other, tuples in storage_by_store(workspace, plan).items() if paid.pool.is_limited else ():
+        if other not in visited:
+            paid.pool.occupy(other, tuples)
     paid.limit(allowed=paid.inner(name))
     paid.add_all(name)
     paid.limit()
     improve(paid, opening=len(paid.reachable(name)) <= MOST_STORES)
+    _check_room(paid)
     return plan.with_answers([paid.answer(name, name)], paid.upkeep())
 
 

@@ -1,22 +1,24 @@
 """Improving a plan of many queries by moves, each of which is kept only if the total cost falls.
 
-Guarantees: `improve` never makes the walks dearer. It ends when no move helps, or when the deadline of the walks is
-over; a move that is then under way is undone. A move takes some walks away and routes them anew, one after the other,
-each given all that is paid for by then. The walks of a move are those of a query or of an intermediate result; those
-that visit a store, which is then closed to them; those that take a step, which they then avoid; or those that might
-visit a store, or begin with a step, that is made free for the move. The last two kinds let queries change together: as
-long as others pay for the steps it takes, no query would leave them by itself.
+Guarantees: `improve` never makes the walks dearer, nor lets them store more than the budget allows. It ends when no
+move helps, or when the deadline of the walks is over; a move that is then under way is undone. A move takes some walks
+away and routes them anew, one after the other, each given all that is paid for by then. The walks of a move are those
+of a query or of an intermediate result; those that visit a store, which is then closed to them; those that take a step,
+which they then avoid; or those that might visit a store, or begin with a step, that is made free for the move. The last
+two kinds let queries change together: as long as others pay for the steps it takes, no query would leave them by
+itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
+from math import inf
 
 from weft.optimizer.joint.shared_cost import NoWayError, Owner, PaidWalks
 from weft.optimizer.joint.workspace import WalkStep
 
-__all__ = ["improve"]
+__all__ = ["close_until_within", "improve"]
 
 # A move must save more than this part of the cost; a smaller saving may be an error of rounding.
 LEAST_GAIN = 1e-9
@@ -40,6 +42,35 @@ def improve(paid: PaidWalks, rounds: int = ROUNDS, *, opening: bool = True, exch
         search.round()
         if before - paid.total <= LEAST_GAIN * before:
             break
+
+
+def close_until_within(paid: PaidWalks) -> None:
+    """Close stores until what is stored is within the budget, each time the one that costs least per tuple it frees."""
+    while paid.pool.excess > 0:
+        trials = {store: _price_of_closing(paid, store) for store in _open_stores(paid)}
+        cheapest = min(trials, key=lambda store: trials[store], default=None)
+        if cheapest is None or trials[cheapest] == inf:
+            raise NoWayError("no store can be closed")
+        _reroute(paid, paid.visitors(cheapest), (cheapest,), ())
+
+
+def _open_stores(paid: PaidWalks) -> list[int]:
+    return sorted({step.store for paths in paid.walks.values() for path in paths.values() for step in path})
+
+
+def _price_of_closing(paid: PaidWalks, store: int) -> float:
+    """What closing a store adds to the cost for every tuple that it frees; infinite if it cannot be closed."""
+    mark, before, used = paid.mark(), paid.total, paid.pool.used
+    try:
+        _reroute(paid, paid.visitors(store), (store,), ())
+        freed = used - paid.pool.used
+        price = (paid.total - before) / freed if freed > 0 else inf
+    except NoWayError:
+        paid.limit()
+        price = inf
+    paid.undo(mark)
+    paid.total = before
+    return price
 
 
 class _Search:
@@ -138,13 +169,13 @@ class _Search:
 
 def _attempt(paid: PaidWalks, move: _Move) -> bool:
     """Make a move, and undo it unless it helps; return whether it did."""
-    mark, before = paid.mark(), paid.total
+    mark, before, excess = paid.mark(), paid.total, paid.pool.excess
     try:
         move()
     except NoWayError:
         paid.limit()
     else:
-        if paid.total < before * (1 - LEAST_GAIN):
+        if paid.total < before * (1 - LEAST_GAIN) and paid.pool.excess <= excess:
             return True
     paid.undo(mark)
     paid.total = before

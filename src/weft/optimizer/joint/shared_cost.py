@@ -4,16 +4,19 @@ Guarantees: `total` is the same as `Workspace.cost_of` of the same walks: a step
 is paid once, and so is every store. An intermediate result is computed while a walk visits it and no longer; the walks
 that compute it (its *upkeep*) pay like any other. `route` is the cheapest walk given all that is paid already: a paid
 beginning, then a shortest path through the lattice of sub-joins. Ties go to the first, so all runs give the same plans.
+With a budget, a walk that is added opens no stores for which there is no room (`StoragePool`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import lru_cache, partial
 from math import inf
-from typing import NamedTuple
 
 from weft.errors import PlanError
 from weft.optimizer.deadline import NEVER, Deadline
+from weft.optimizer.joint.storage import StoragePool
+from weft.optimizer.joint.walk_lattice import WalkLattice, walk_lattice
 from weft.optimizer.joint.workspace import WalkStep, Workspace
 from weft.plan.workload import Answer, Upkeep, Walk
 
@@ -26,14 +29,6 @@ Path = tuple[WalkStep, ...]
 
 class NoWayError(PlanError):
     """No walk reaches its goal by the stores and steps that are allowed."""
-
-
-class _Lattice(NamedTuple):
-    """The steps that a walk may take: by the sub-join known before, the largest first, and by the sub-join reached."""
-
-    root: int
-    levels: list[tuple[int, list[WalkStep]]]
-    by: dict[int, dict[tuple[int, int], WalkStep]]
 
 
 class _Node:
@@ -53,21 +48,28 @@ class PaidWalks:
     looks for better walks.
     """
 
-    def __init__(self, workspace: Workspace, query: str | None = None, deadline: Deadline = NEVER) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        query: str | None = None,
+        deadline: Deadline = NEVER,
+        budget: float = inf,
+    ) -> None:
         self.workspace = workspace
         self.deadline = deadline
+        self.pool = StoragePool(workspace, budget)
         self.total = 0.0
         self.walks: dict[Owner, dict[str, Path]] = {}
         self.users: dict[int, int] = {}
-        self._query = query
         self._roots: dict[str, _Node] = {}
-        self._lattices: dict[tuple[int, str], _Lattice] = {}
+        self._lattice = lru_cache(None)(partial(walk_lattice, workspace, query))
         self._reachable: dict[int, frozenset[int]] = {}
         self._openings: dict[int, float] = {}
         self._computing: dict[int, float] = {}
         self._allowed: frozenset[int] = frozenset()
         self._banned: frozenset[int] = frozenset()
         self._avoided: WalkStep | None = None
+        self._thrifty = False
         self._log: list[tuple[bool, Owner, str, Path]] = []
 
     # -- What there is -------------------------------------------------------------------------------------------
@@ -152,11 +154,30 @@ class PaidWalks:
             self.add_routed(owner, start)
 
     def add_routed(self, owner: Owner, start: str) -> None:
-        """Route a walk of an owner, and add it."""
+        """Route a walk of an owner, and add it.
+
+        There may be room for each of the stores that the walk opens but not for all of them. Then it takes the best way
+        that opens nothing but what is reserved for its inputs.
+        """
+        mark, before, excess = self.mark(), self.total, self.pool.excess
         cost, path = self.route(self.whole(owner), start)
         if cost == inf:
             raise NoWayError(f"no walk of {start} is left")
         self.add(owner, start, path)
+        if self.pool.excess > excess:
+            if self._thrifty:
+                raise NoWayError(f"there is no room for a walk of {start}")
+            self.undo(mark)
+            self.total = before
+            self._set_thrifty(True)
+            try:
+                self.add_routed(owner, start)
+            finally:
+                self._set_thrifty(False)
+
+    def _set_thrifty(self, thrifty: bool) -> None:
+        self._thrifty = thrifty
+        self._forget()
 
     def remove(self, owner: Owner, start: str) -> None:
         """Remove a walk and its cost; intermediate results that no walk visits any more are not computed any more."""
@@ -227,6 +248,7 @@ class PaidWalks:
         count = self.users[store] = self.users.get(store, 0) + 1
         if count == 1:
             self.total += self.workspace.keeping(store)
+            self.pool.open(store)
             self._forget()
 
     def release(self, store: int) -> None:
@@ -234,6 +256,7 @@ class PaidWalks:
         self.users[store] -= 1
         if not self.users[store]:
             self.total -= self.workspace.keeping(store)
+            self.pool.close(store)
             self._forget()
 
     # -- The cheapest walk ---------------------------------------------------------------------------------------
@@ -265,7 +288,7 @@ class PaidWalks:
             path, known = (*path, step), step.target
         return best, path
 
-    def _ahead(self, lattice: _Lattice, whole: int) -> dict[int, tuple[float, WalkStep | None]]:
+    def _ahead(self, lattice: WalkLattice, whole: int) -> dict[int, tuple[float, WalkStep | None]]:
         """For every sub-join on the way, the least cost of the remaining steps if none is shared, and the next step."""
         ahead: dict[int, tuple[float, WalkStep | None]] = {whole: (0.0, None)}
         openings, avoided = self._openings, self._avoided
@@ -282,7 +305,7 @@ class PaidWalks:
             ahead[known] = best, following
         return ahead
 
-    def _paid_paths(self, lattice: _Lattice, start: str) -> Iterator[tuple[int, Path]]:
+    def _paid_paths(self, lattice: WalkLattice, start: str) -> Iterator[tuple[int, Path]]:
         """The beginnings of walks to the sub-join that are paid already, shorter ones first."""
         root = self._roots.get(start)
         waiting: list[tuple[_Node, int, Path]] = [(root, lattice.root, ())] if root else []
@@ -300,6 +323,8 @@ class PaidWalks:
             return inf
         if self.users.get(store):
             return 0.0
+        if not self.pool.has_room(store, thrifty=self._thrifty):
+            return inf
         if self.is_input(store):
             return self.workspace.keeping(store)
         join = self.workspace.join_of(store)
@@ -309,30 +334,3 @@ class PaidWalks:
             starts = self.workspace.joins[join].aliases
             self._computing[join] = sum(self.route(join, start)[0] for start in starts)
         return self.workspace.keeping(store) + self._computing[join]
-
-    def _lattice(self, whole: int, start: str) -> _Lattice:
-        found = self._lattices.get((whole, start))
-        if found is None:
-            found = self._lattices[whole, start] = self._make_lattice(whole, start)
-        return found
-
-    def _make_lattice(self, whole: int, start: str) -> _Lattice:
-        joins = self.workspace.joins
-        by: dict[int, dict[tuple[int, int], WalkStep]] = {}
-        for step in self._steps(whole, start):
-            by.setdefault(step.known, {})[step.store, step.target] = step
-        ordered = sorted(by, key=lambda known: (-len(joins[known].aliases), known))
-        levels = [(known, list(by[known].values())) for known in ordered]
-        return _Lattice(self._find(whole, start), levels, by)
-
-    def _steps(self, whole: int, start: str) -> list[WalkStep]:
-        if self._query is None:
-            return self.workspace.upkeep_steps(whole, start)
-        inside = set(self.workspace.joins[whole].aliases)
-        every = self.workspace.steps(self._query, start)
-        return [step for step in every if inside.issuperset(self.workspace.joins[step.target].aliases)]
-
-    def _find(self, whole: int, start: str) -> int:
-        if self._query is None:
-            return self.workspace.within(whole, (start,))
-        return self.workspace.find(self._query, (start,))

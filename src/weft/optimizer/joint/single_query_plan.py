@@ -7,13 +7,13 @@ layouts that are improved input by input. Both are found by dynamic programming 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from weft.optimizer.joint.workspace import WalkStep, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
 
-__all__ = ["best_alone", "best_ways"]
+__all__ = ["best_alone", "best_ways", "best_within"]
 
 
 def best_alone(workspace: Workspace, name: str) -> WorkloadPlan:
@@ -21,6 +21,11 @@ def best_alone(workspace: Workspace, name: str) -> WorkloadPlan:
     found = [ways for ways in (_binary(workspace, name), _flat(workspace, name)) if ways is not None]
     plans = [workspace.plan({name: ways}, upkeep) for ways, upkeep in found]
     return min(plans, key=workspace.cost_of)
+
+
+def best_within(workspace: Workspace, name: str, stores: Collection[int]) -> WorkloadPlan:
+    """The best plan of one query that visits only these stores, which are of inputs, at least one of each."""
+    return workspace.plan({name: _price(workspace, name, stores)[1]}, {})
 
 
 class _Side(NamedTuple):

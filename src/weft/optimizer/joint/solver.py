@@ -78,6 +78,15 @@ class MilpModel:
         begin = len(self._places)
         self._places += minus
         self._factors += [-1.0] * (len(self._places) - begin)
+        self._end_row(least, most)
+
+    def weighted_row(self, weights: Mapping[int, float], *, most: float) -> None:
+        """Add a row: the sum of some variables, each times its weight, must be at most a number."""
+        self._places += weights
+        self._factors += weights.values()
+        self._end_row(-math.inf, most)
+
+    def _end_row(self, least: float, most: float) -> None:
         self._begins.append(len(self._places))
         self._least.append(least)
         self._most.append(most)

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from weft.optimizer.joint.single_query_plan import best_ways
 from weft.optimizer.joint.workspace import WalkStep, Workspace
 
-__all__ = ["relevant_steps", "usable_steps"]
+__all__ = ["every_step", "relevant_steps", "usable_steps"]
 
 
 def relevant_steps(workspace: Workspace, names: Iterable[str]) -> list[WalkStep]:
     """The steps of some queries that a best plan may need."""
     worthless = _worthless(workspace, names)
-    steps = _undominated(workspace, _distinct(workspace, names))
+    steps = _undominated(workspace, every_step(workspace, names))
     return [step for step in steps if workspace.join_of(step.store) not in worthless]
 
 
@@ -58,8 +58,8 @@ def _is_input(workspace: Workspace, join: int) -> bool:
     return len(workspace.joins[join].aliases) == 1
 
 
-def _distinct(workspace: Workspace, names: Iterable[str]) -> list[WalkStep]:
-    """The steps of some queries, each once."""
+def every_step(workspace: Workspace, names: Iterable[str]) -> list[WalkStep]:
+    """The steps of some queries, each once; all of them may be needed where not everything can be stored."""
     every = (
         step
         for name in names

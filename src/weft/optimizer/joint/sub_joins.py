@@ -109,7 +109,7 @@ class SubJoins:
         """Tuples per input, and the size, of the union of what all queries with the sub-join want."""
         names = self.joins[join].aliases
         variants: dict[object, tuple[QueryLattice, int]] = {}
-        for name, mask in self._members[join]:
+        for name, mask in self._joining(join):
             variants.setdefault(self._lattices[name].variant(names), (self._lattices[name], mask))
         wanted = [part.wanted(mask) for part, mask in variants.values()]
         if len(wanted) > 1:
@@ -126,10 +126,15 @@ class SubJoins:
             united = wanted[0]
         return tuple(united[:-1]), united[-1]
 
+    def _joining(self, join: int) -> list[tuple[str, int]]:
+        """The queries that join what a sub-join gives, or answer with it; a query of one input stores nothing."""
+        found = [(name, mask) for name, mask in self._members[join] if len(self.queries[name].inputs) > 1]
+        return found or self._members[join]
+
     def _passing(self, join: int, alias: str) -> float:
         """The part of an input's tuples that some query with this sub-join wants."""
         filters: dict[object, float] = {}
-        for name, _ in self._members[join]:
+        for name, _ in self._joining(join):
             part = self._lattices[name]
             own = tuple(f for f in part.space.query.filters if aliases(f) == {alias})
             filters.setdefault(own, part.passed[alias])

@@ -124,7 +124,7 @@ class Workspace(SubJoins):
         return len(self.stores) - 1
 
     def _keeping(self, join: int, layout: Layout) -> float:
-        count = layout.partitions if layout.kind == "replicated" else 1
+        count = _copies(layout)
         shipped = layout.kind != "scattered" or len(self.joins[join].aliases) == 1
         return store_cost(self.options.weights, self.rate(join), self.size(join), count, shipped)
 
@@ -141,6 +141,15 @@ class Workspace(SubJoins):
     def join_of(self, store: int) -> int:
         """The sub-join that a store keeps."""
         return self._stored[store]
+
+    def stored(self, store: int) -> float:
+        """How many tuples a store holds, copies counted."""
+        return self.size(self._stored[store]) * _copies(self.stores[store].layout)
+
+    def size_of(self, store: SharedStore) -> float | None:
+        """How many tuples one copy of a store holds, whatever its layout; None if no query has its sub-join."""
+        join = self._numbers.get(SubJoin(store.aliases, store.on))
+        return None if join is None else self.size(join)
 
     def work(self, name: str, start: str, known: Names, store: Names, layout: Layout, shipped: bool) -> float:
         """The cost of a step of a query, given whether its tuples are ``shipped``."""
@@ -250,10 +259,7 @@ class Workspace(SubJoins):
         ]
         cost = Cost(
             total=sent + math.fsum(self.keeping(store) for store in stores),
-            storage=math.fsum(
-                one.size * (self.options.partitions if self.stores[n].layout.kind == "replicated" else 1)
-                for one, n in zip(sizes, stores, strict=True)
-            ),
+            storage=math.fsum(map(self.stored, stores)),
             probes=probes,
             shipped=probes,
             latency=0.0,
@@ -278,3 +284,7 @@ class Workspace(SubJoins):
             for i, step in enumerate(steps):
                 found.setdefault(steps[: i + 1], step)
         return list(found.values())
+
+
+def _copies(layout: Layout) -> int:
+    return layout.partitions if layout.kind == "replicated" else 1
