@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import weft
 from weft.adapting.background import ForegroundPlanner
-from weft.adapting.proposal import Snapshot
+from weft.adapting.proposal import Snapshot, propose
 from weft.errors import PlanError
 from weft.logical.canonical import canonical
 from weft.planning import Planner
@@ -116,6 +117,31 @@ def test_a_new_query_that_loses_in_every_group_gets_stores_of_its_own() -> None:
     two = planner(active_queries(one, first), many, StateFacts(number=1), samples)
     assert two.plan.group_of("q5") == "group 2"
     assert all(two.plan.answer(name) == one.plan.answer(name) for name in first)
+
+
+def test_a_quick_planner_leaves_running_queries_alone_however_many_come() -> None:
+    """They begin at once; the best plan of all is then looked for in the background, groups included."""
+    quick = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2), quick=True)
+    conditions = [
+        "v.x < 5 AND w.x < 5",
+        "v.x < 7 AND w.x < 5",
+        "v.x > 20 AND w.x > 20",
+        "v.x > 30 AND w.x > 20",
+    ]
+    first, many = requests(conditions[0]), requests(*conditions)
+    one = quick(ActiveQueries(), first, StateFacts())
+    samples = Samples(tuple(many), {stream: {0b0011: 50.0, 0b1100: 50.0} for stream in "vw"})
+    two = quick(active_queries(one, first), many, StateFacts(number=1), samples)
+    assert two.plan.answer("q0") == one.plan.answer("q0")
+    snapshot = Snapshot(two.plan, many, weft.Statistics(), weft.Options(partitions=2), "auto", samples)
+    together = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))(
+        ActiveQueries(), many, StateFacts()
+    )
+    regrouped = propose(replace(snapshot, running=together.plan))
+    assert regrouped.regrouped is not None
+    assert regrouped.gain == regrouped.regrouped > 0.1
+    assert regrouped.plan.group_of("q0") != regrouped.plan.group_of("q3")
+    assert propose(replace(snapshot, running=regrouped.plan)).regrouped is None
 
 
 class TestABudget:
