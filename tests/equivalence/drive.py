@@ -15,6 +15,7 @@ from tests.equivalence.visibilities import PAST
 from tests.equivalence.workloads import Change, Workload
 from tests.random_statistics import random_statistics
 from weft.adapting.adopting import adopted, filled, side_by_side
+from weft.optimizer.reordering import reordered
 from weft.optimizer.space import Options
 from weft.plan.graph import Member
 from weft.planning import Planner
@@ -172,11 +173,17 @@ class _Drive:
         running = self.active_queries.plan
         assert running is not None
         planned = self.decide.plan_again(running, self.active_queries.requests)
+        if self.rng.random() < 0.25:
+            planned = reordered(running, self.setting.statistics(), self.setting.options), planned[1]
         situation = self._situation(number)
         decision, transition = adopted(situation, *planned), None
         if self.rng.random() < self.setting.beside and can_be_filled(running, decision.plan):
             transition = Transition.beginning(decision.plan, situation.facts)
-            decision = side_by_side(situation, decision)
+            meanwhile = running
+            other = reordered(running, self.setting.statistics(), self.setting.options)
+            if self.rng.random() < 0.5 and can_be_filled(other, decision.plan):
+                meanwhile = other
+            decision = side_by_side(situation, decision, meanwhile)
         self._adopt(number, situation, decision, transition)
 
     def _end_transition(self, number: int, transition: Transition) -> None:

@@ -21,7 +21,7 @@ from weft.adapting.adopting import (
     what_changes,
 )
 from weft.adapting.background import PlanFinder
-from weft.adapting.proposal import Proposal, Snapshot
+from weft.adapting.proposal import Proposal, Snapshot, over_same_stores
 from weft.adapting.work import drift, work_per_row, work_rate
 from weft.optimizer.adaptation import (
     AT_ONCE,
@@ -35,11 +35,12 @@ from weft.optimizer.adaptation import (
 )
 from weft.optimizer.replanning import HeavyValueWatch
 from weft.optimizer.space import Options
+from weft.plan.workload import WorkloadPlan
 from weft.planning import KnownFor
 from weft.runtime.loop.adapter import Adopted, Situation
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.queries.active import Decision
-from weft.runtime.queries.transition import Transition, is_filled
+from weft.runtime.queries.transition import Transition, can_be_filled, is_filled
 from weft.stats.statistics import DEFAULTS, Statistics
 
 __all__ = ["AdaptivePlan"]
@@ -211,6 +212,8 @@ class AdaptivePlan:
             extra if needed else None,
         )
         found = judge(prospect, self._adaptation, always=forced)
+        if found.way is None and proposal.same_stores is not None:
+            return self._change(situation, over_same_stores(proposal), verdict, forced=forced)
         if found.way is None:
             self._hysteresis.stays()
             _LOG.debug("the plan stays: %s", found.reason)
@@ -237,7 +240,7 @@ class AdaptivePlan:
         )
         transition = None
         if verdict.way == SIDE_BY_SIDE:
-            decision = side_by_side(situation, decision)
+            decision = side_by_side(situation, decision, _meanwhile(proposal))
             transition = Transition.beginning(proposal.plan, situation.facts)
             change = replace(change, seconds=0.0, bytes=0)
         else:
@@ -281,6 +284,12 @@ class AdaptivePlan:
     def _note(self, change: PlanChange) -> None:
         self.changes = (*self.changes[-KEPT:], change)
         _LOG.info("the plan changes: %s", change)
+
+
+def _meanwhile(proposal: Proposal) -> WorkloadPlan:
+    """The plan by which queries are answered while new stores are filled: over the same stores, the best there is."""
+    better = proposal.same_stores[0] if proposal.same_stores is not None else None
+    return better if better is not None and can_be_filled(better, proposal.plan) else proposal.running
 
 
 def _going_on(

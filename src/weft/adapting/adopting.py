@@ -42,10 +42,13 @@ def adopted(situation: Situation, plan: WorkloadPlan, ranks: tuple[Expr, ...]) -
     return Decision(plan, graph, migration, 0)
 
 
-def side_by_side(situation: Situation, decision: Decision) -> Decision:
-    """The graph by which queries go on as now while the stores of a new plan are filled."""
-    running, before = situation.active_queries.plan, situation.active_queries.program
-    if running is None or before is None:
+def side_by_side(situation: Situation, decision: Decision, meanwhile: WorkloadPlan) -> Decision:
+    """The graph by which queries go on while the stores of a new plan are filled.
+
+    ``meanwhile`` is the plan by which they are answered until then: the running one, or one over the same stores.
+    """
+    before = situation.active_queries.program
+    if before is None:
         return decision
     ranks = tuple(
         dict.fromkeys(
@@ -57,7 +60,7 @@ def side_by_side(situation: Situation, decision: Decision) -> Decision:
         target = lower_workload(
             decision.plan, _members(situation), tracked=before.graph.tracked, ranked=ranks
         )
-    plan = replace(running, filling=()).towards(decision.plan)
+    plan = replace(meanwhile, filling=()).towards(decision.plan)
     tracked = before.graph.tracked
     graph = lower_workload(plan, _members(situation), tracked=tracked, ranked=ranks, target=target)
     migration = migration_between(before, ExecutableGraph(graph))

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weft.logical.expr import Expr
+from weft.optimizer.adaptation import is_alike
 from weft.optimizer.expected_cost import shared_cost
 from weft.optimizer.groups.assignment import grouping_gain
 from weft.optimizer.groups.overlap import Estimated, Measured
+from weft.optimizer.reordering import reordered
 from weft.optimizer.space import Options
 from weft.plan.lower import lower_workload
 from weft.plan.workload import WorkloadPlan
@@ -23,7 +25,7 @@ from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.transition import can_be_filled
 from weft.stats.statistics import Statistics
 
-__all__ = ["Proposal", "Snapshot", "propose"]
+__all__ = ["Proposal", "Snapshot", "over_same_stores", "propose"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Proposal:
     Where other queries share stores than before, ``regrouped`` is the part of the work that this saves by Equation 2 of
     AJoin, which the cost of plans does not know; else it is None.
     ``beside`` is the cost of the running plan while the stores of the new one are filled; None if they would never have
-    all they need. ``ranks`` is the ranking of predicates. It took ``seconds`` to find the plan.
+    all they need. ``same_stores`` is the best plan over the stores there are, with its cost, if that is another one and
+    costs less. ``ranks`` is the ranking of predicates. It took ``seconds`` to find the plan.
     """
 
     running: WorkloadPlan
@@ -61,6 +64,7 @@ class Proposal:
     seconds: float
     cause: str = ""
     regrouped: float | None = None
+    same_stores: tuple[WorkloadPlan, float] | None = None
 
     @property
     def gain(self) -> float:
@@ -68,6 +72,14 @@ class Proposal:
         if self.regrouped is not None:
             return self.regrouped
         return 1 - self.cost_then / self.cost_now if self.cost_now > 0 else 0.0
+
+
+def over_same_stores(proposal: Proposal) -> Proposal:
+    """The proposal of the best plan over the stores there are, instead of a better one that needs others."""
+    if proposal.same_stores is None:
+        return proposal
+    plan, cost = proposal.same_stores
+    return replace(proposal, plan=plan, cost_then=cost, beside=None, regrouped=None, same_stores=None)
 
 
 def propose(snapshot: Snapshot) -> Proposal:
@@ -87,8 +99,24 @@ def propose(snapshot: Snapshot) -> Proposal:
     if can_be_filled(running, plan):
         both = lower_workload(running.towards(plan), target=graph)
         beside = shared_cost(both, statistics, options)
+    same_stores = _over_same_stores(snapshot, running, now)
     taken = time.monotonic() - began
-    return Proposal(running, plan, ranks, now, then, beside, taken, snapshot.cause, regrouped)
+    given = (running, plan, ranks, now, then, beside, taken, snapshot.cause, regrouped, same_stores)
+    return Proposal(*given)
+
+
+def _over_same_stores(
+    snapshot: Snapshot, running: WorkloadPlan, now: float
+) -> tuple[WorkloadPlan, float] | None:
+    """The best plan over the stores there are, and its cost; None if that is the running plan or costs no less."""
+    statistics, options = snapshot.statistics, snapshot.options
+    if any(request.strategy for request in snapshot.requests.values()) or options.strategy != "auto":
+        return None  # users have chosen the probe orders
+    plan = reordered(running, statistics, options)
+    if is_alike(plan, running):
+        return None
+    cost = shared_cost(lower_workload(plan), statistics, options)
+    return (plan, cost) if cost < now else None
 
 
 def _regrouped(snapshot: Snapshot, plan: WorkloadPlan) -> float | None:
