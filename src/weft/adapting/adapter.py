@@ -85,6 +85,7 @@ class AdaptivePlan:
         always: bool = False,
     ) -> None:
         self.changes: tuple[PlanChange, ...] = ()
+        self.planned_by: Statistics | None = None
         self._finder, self._statistics = finder, statistics
         self._options = replace(
             options, planning_seconds=options.planning_seconds or adaptation.planning_seconds
@@ -246,6 +247,7 @@ class AdaptivePlan:
         else:
             self._pending = _Pending(len(self.changes), work_per_row(situation.history), number)
             self._bytes = size if prospect.pause is not None else 0
+        self.planned_by = self._planned_for
         if active.plan is not None:
             self._hysteresis.changed(replace(active.plan, filling=()), proposal.plan)
         self._note(change)
