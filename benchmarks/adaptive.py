@@ -56,7 +56,7 @@ def run(root: Path, work: Path, contender: str, scenario: str, options: argparse
     session = weft.Session(
         checkpoint=work / "checkpoint",
         master=f"local[{options.cores}]",
-        options=weft.Options(partitions=options.cores, weights=weft.Weights(hop=options.hop)),
+        options=weft.Options(partitions=options.cores),
         adapt="auto" if contender == ADAPTIVE else "off",
         adaptation=weft.Adaptation(
             epoch_batches=EPOCH, epoch_seconds=0.0, half_life_batches=EPOCH, migrate=options.migrate
@@ -156,7 +156,6 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--batches", type=int, default=160)
     parser.add_argument("--cores", type=int, default=2, help="of Spark")
-    parser.add_argument("--hop", type=float, default=0.005, help="the weight of a hop in the cost of plans")
     parser.add_argument("--migrate", choices=weft.Adaptation.WAYS, default="auto", help="how plans change")
     parser.add_argument("--png", type=Path, help="a file for the plots")
     parser.add_argument("--explain", action="store_true", help="print the plan at the end")
