@@ -197,13 +197,12 @@ class AdaptivePlan:
         size = sum(situation.before.bytes_of(store) for store in sources)
         needed = decision.migration.is_needed
         horizon = self._adaptation.horizon
-        extra = None if proposal.beside is None else proposal.beside / proposal.cost_now - 1
         prospect = Prospect(
             proposal.gain,
             work_rate(situation.history),
             horizon.total_seconds() if horizon else horizon_of(proposal.plan, self._statistics().horizon),
             size / self._speed + SETUP if needed else None,
-            extra if needed else None,
+            proposal.extra if needed else None,
         )
         found = judge(prospect, self._adaptation, always=forced)
         if found.way is None:

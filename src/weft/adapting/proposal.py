@@ -62,6 +62,13 @@ class Proposal:
         """The part of the work that the plan saves."""
         return 1 - self.cost_then / self.cost_now if self.cost_now > 0 else 0.0
 
+    @property
+    def extra(self) -> float | None:
+        """How much work filling side by side adds, as a part of that which there is now; None if it cannot be done."""
+        if self.beside is None:
+            return None
+        return self.beside / self.cost_now - 1 if self.cost_now > 0 else 0.0
+
 
 def propose(snapshot: Snapshot) -> Proposal:
     """The best plan that is found for running queries, or the one they have."""

@@ -9,8 +9,9 @@ change wait for twice as many epochs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from types import UnionType
 
 from weft.errors import ConfigError
 from weft.plan.workload import WorkloadPlan
@@ -56,6 +57,7 @@ class Adaptation:
     WAYS = ("auto", EAGER, SIDE_BY_SIDE)
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.epoch_batches < 1 or not self.epoch_seconds >= 0:
             raise ConfigError(
                 f"an epoch of {self.epoch_batches} batches and {self.epoch_seconds} seconds cannot be",
@@ -74,6 +76,17 @@ class Adaptation:
             raise ConfigError("a latency or a time for planning is negative", hint="use seconds")
         if self.migrate not in self.WAYS:
             raise ConfigError(f"there is no way {self.migrate!r} to migrate", hint=", ".join(self.WAYS))
+
+    def _check_types(self) -> None:
+        for field_ in fields(self):
+            value = getattr(self, field_.name)
+            if not isinstance(value, _KINDS.get(field_.name, float | int)) or isinstance(value, bool):
+                hint = "use a timedelta" if field_.name == "horizon" else f"as in {field_.default!r}"
+                raise ConfigError(f"{field_.name} cannot be {value!r}", hint=hint)
+
+
+# What settings are that are not just numbers.
+_KINDS: dict[str, type | UnionType] = {"epoch_batches": int, "horizon": timedelta | None, "migrate": str}
 
 
 @dataclass(frozen=True, slots=True)
