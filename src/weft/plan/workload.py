@@ -164,6 +164,8 @@ class WorkloadPlan:
             raise PlanError(f"two queries of a plan have one name: {', '.join(sorted(names))}")
         if len({one.store for one in self.upkeep}) < len(self.upkeep):
             raise PlanError("a store is kept up to date twice")
+        if any(not one.users or not set(one.users) <= set(names) for one in self.filling):
+            raise PlanError("a store is filled for queries that there are not")
         if {store for store in self.users if not store.is_input} != {one.store for one in self.upkeep}:
             raise PlanError("the intermediate results of a plan are not just those that its queries need")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -224,7 +225,7 @@ class TestHysteresis:
         """A session runs for months."""
         found = Hysteresis()
         plans = [shared(**{f"q{n}": PAIR}) for n in range(40)]
-        for before, after in zip(plans, plans[1:], strict=False):
+        for before, after in pairwise(plans):
             found.changed(before, after)
         assert len(found.left) == 8
         assert found.needed == 1
