@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.plan.workloads import CHAIN, PAIR, query, shared
-from tests.unit.runtime.joins import SECOND
+from tests.unit.runtime.joins import SECOND, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
 from weft.adapting.adopting import adopted, side_by_side
 from weft.logical.outer import core_and_closing
@@ -24,7 +24,8 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import kept_after, migration_between
 from weft.runtime.queries.transition import Transition, can_be_filled, is_filled
-from weft.runtime.queries.visibility import COPIES, StateFacts
+from weft.runtime.queries.visibility import COPIES, StateFacts, members_of_plan
+from weft.testing.local import LocalRunner
 
 V5, W5 = "v [RANGE 5 SECONDS]", "w [RANGE 5 SECONDS]"
 BEGAN = StateFacts(7, newest={"v": 10 * SECOND, "w": 8 * SECOND}, arrived={"v": 100, "w": 50})
@@ -229,3 +230,70 @@ def test_columns_that_a_filled_result_will_be_read_by_are_kept() -> None:
     kept = {store.identity: set(store.columns) for store in beside.stores.values()}
     for identity, columns in wanted.items():
         assert columns <= kept[identity]
+
+
+class TestNewcomers:
+    """A query that begins while a store is being filled, and sees the past through the query it is filled for."""
+
+    NARROW, WIDE, NEW = BELOW.format(5), PAIR, BELOW.format(8)
+    BEGINS, COMES = 2, 4  # the batches with which the transition and the newcomer begin
+
+    def plans(self) -> tuple[WorkloadPlan, WorkloadPlan, WorkloadPlan]:
+        """``wide`` has its own store of v and moves to that of ``narrow``; ``new`` then begins in this one, too."""
+        narrow = pairs(stored("v"), stored("w"), narrow=self.NARROW)
+        wide = pairs(stored("v", "replicated"), stored("w"), wide=self.WIDE)
+        moved = pairs(stored("v"), stored("w"), wide=self.WIDE)
+        new = pairs(stored("v"), stored("w"), new=self.NEW)
+        return (
+            WorkloadPlan((*narrow.answers, *wide.answers)),
+            WorkloadPlan((*narrow.answers, *moved.answers)),
+            WorkloadPlan((*narrow.answers, *wide.answers, *new.answers)),
+        )
+
+    def batch(self, number: int) -> dict[str, list[tuple[int, ...]]]:
+        """Tuples of v (vid, x, second) and of w (vid, uid, second), a few of every value."""
+        return {
+            "v": [(k, (3 * number + k) % 10, number) for k in range(4)],
+            "w": [(k, 10 * number + k, number) for k in range(4)],
+        }
+
+    def run(self) -> tuple[ExecutableGraph, list[list[int]]]:
+        """The graph with the newcomer, and what it gives in every batch, sorted."""
+        before, after, last = self.plans()
+        graph = lower_workload(before, tracked=True)
+        runner, found = LocalRunner(graph, partitions=2), []
+        for number in range(7):
+            old = runner.program
+            if number == self.BEGINS:
+                target = lower_workload(after, graph.members, tracked=True)
+                beside = lower_workload(before.towards(after), graph.members, tracked=True, target=target)
+                runner.change(beside, migration_between(old, ExecutableGraph(beside)))
+            if number == self.COMES:
+                members = members_of_plan(old, last, runner.facts)
+                graph = lower_workload(last, members, tracked=True)
+                runner.change(graph, migration_between(old, ExecutableGraph(graph)))
+            rows = self.batch(number)
+            tables = {"v": v(*rows["v"]), "w": w(*((k, u, "", s) for k, u, s in rows["w"]))}
+            results = runner.process_all(tables, now=number * SECOND)
+            found.append(sorted(results["new"]["x"].to_pylist()) if "new" in results else [])
+        return runner.program, found
+
+    def expected(self, running: ExecutableGraph) -> list[list[int]]:
+        """What the newcomer should give, by its definition: of the past, the tuples that it is said to see."""
+        seen = {alias: running.members["new"].visibility(alias).batch for alias in "vw"}
+        found: list[list[int]] = [[] for _ in range(7)]
+        sides = {a: [(n, *row) for n in range(7) for row in self.batch(n)[a]] for a in "vw"}
+        for n, vid, x, ts in sides["v"]:
+            for m, other, _, when in sides["w"]:
+                last = max(n, m)
+                joins = vid == other and x < 8 and abs(ts - when) <= 5
+                if joins and n >= seen["v"] and m >= seen["w"] and last >= self.COMES:
+                    found[last].append(x)
+        return [sorted(one) for one in found]
+
+    def test_nothing_is_missed_or_repeated(self) -> None:
+        """Tuples of v that only ``wide`` wanted are in the store since the transition began, and no earlier."""
+        running, found = self.run()
+        assert found == self.expected(running)
+        assert running.members["new"].visibility("v").batch == self.BEGINS
+        assert running.members["new"].visibility("w").batch == 0
