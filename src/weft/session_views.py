@@ -67,7 +67,7 @@ class SessionViews:
     @property
     def plan_history(self) -> tuple[PlanChange, ...]:
         """Every change of the plan because the data changed: when, why, what it promised and what it brought."""
-        return self._last_run.loop.config.adapter.changes if self._last_run is not None else ()
+        return self._graphs.loop.config.adapter.changes if self._graphs.loop is not None else ()
 
     @property
     def queries(self) -> tuple[PlannedQuery, ...]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from weft.adapting.adopting import (
     adopted,
-    filled,
+    end_transition,
+    going_on,
     horizon_of,
     scattered_values,
     side_by_side,
@@ -39,7 +40,7 @@ from weft.optimizer.space import Options
 from weft.runtime.loop.adapter import Adopted, Situation
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.queries.active import Decision
-from weft.runtime.queries.transition import Transition, is_filled
+from weft.runtime.queries.transition import Transition
 from weft.stats.statistics import Statistics
 
 __all__ = ["AdaptivePlan"]
@@ -63,11 +64,10 @@ EPOCH, QUERIES, HEAVY = (
 
 @dataclass
 class _Pending:
-    """A change whose effect is still to be observed: its place in the history, and the work per row before it."""
+    """A change whose effect is still to be observed, and the work per row before it."""
 
-    place: int
+    change: PlanChange
     before: float
-    batch: int
 
 
 class AdaptivePlan:
@@ -235,58 +235,48 @@ class AdaptivePlan:
             transition = Transition.beginning(proposal.plan, situation.facts)
             change = replace(change, seconds=0.0, bytes=0)
         else:
-            self._pending = _Pending(len(self.changes), work_per_row(situation.history), number)
+            self._pending = _Pending(change, self._work_before(situation))
             self._bytes = size if prospect.pause is not None else 0
         if active.plan is not None:
             self._hysteresis.changed(replace(active.plan, filling=()), proposal.plan)
         self._note(change)
-        return _going_on(situation, decision, str(change), transition)
+        return going_on(situation, decision, str(change), transition)
 
     def _end_transition(self, situation: Situation, transition: Transition) -> Adopted | None:
-        program = situation.active_queries.program
-        if program is None or not is_filled(transition, program.graph, situation.facts):
+        ended = end_transition(situation, transition)
+        if ended is None:
             return None
-        number = situation.facts.number
-        reason = f"what was stored before batch {transition.number} is of no use any more"
-        self._pending = _Pending(len(self.changes), work_per_row(situation.history), number)
-        change = PlanChange(number, "filled", "the new stores have all they need", reason)
+        adopted_plan, change = ended
+        self._pending = _Pending(change, self._work_before(situation))
         self._note(change)
-        return _going_on(situation, filled(situation, transition), str(change), None)
+        return adopted_plan
 
     # What became of it
 
+    def _work_before(self, situation: Situation) -> float:
+        """The work per row in the epoch before a change."""
+        first = situation.facts.number - self._adaptation.epoch_batches
+        return work_per_row(situation.history, since=first)
+
     def _observe(self, situation: Situation) -> None:
-        """Fill in what the last change has brought, once an epoch has passed since."""
-        pending, self._pending = self._pending, None
-        if pending is None or not math.isfinite(pending.before) or pending.before <= 0:
+        """Fill in what the last change has brought, once an epoch has passed since its first batch."""
+        pending, number = self._pending, situation.facts.number
+        if pending is None or number <= pending.change.batch + self._adaptation.epoch_batches:
             return
-        after = work_per_row(situation.history, since=pending.batch + 1)
-        if not math.isfinite(after):
+        after = work_per_row(situation.history, since=pending.change.batch + 1)
+        if math.isnan(after):
             return
-        place = pending.place - max(0, pending.place + 1 - len(self.changes))
-        change = replace(self.changes[place], observed=1 - after / pending.before)
-        self.changes = (*self.changes[:place], change, *self.changes[place + 1 :])
+        self._pending = None
+        if math.isnan(pending.before) or pending.before <= 0:
+            return
+        seen = replace(pending.change, observed=1 - after / pending.before)
+        self.changes = tuple(seen if one is pending.change else one for one in self.changes)
         _LOG.info(
             "after the change of plan before batch %d: %+.0f%% work saved per row",
-            change.batch,
+            seen.batch,
             100 * (1 - after / pending.before),
         )
 
     def _note(self, change: PlanChange) -> None:
         self.changes = (*self.changes[-KEPT:], change)
         _LOG.info("the plan changes: %s", change)
-
-
-def _going_on(
-    situation: Situation, decision: Decision, reason: str, transition: Transition | None
-) -> Adopted:
-    from weft.runtime.program.executable import ExecutableGraph
-
-    active = replace(
-        situation.active_queries,
-        plan=decision.plan,
-        program=ExecutableGraph(decision.graph),
-        fresh=decision.fresh,
-        transition=transition,
-    )
-    return Adopted(active, decision.migration, reason)

@@ -192,7 +192,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _warn(error: object) -> None:
-    _LOG.warning("the queries cannot be planned again, and go on as they are: %s", error)
+    reason = _reason(error) if isinstance(error, Exception) else error
+    _LOG.warning("the queries cannot be planned again, and go on as they are: %s", reason)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:
@@ -223,7 +228,7 @@ def _serve() -> None:
         try:
             reply = pickle.dumps(propose(pickle.loads(snapshots.get())))
         except Exception as error:
-            reply = pickle.dumps(f"{type(error).__name__}: {error}")
+            reply = pickle.dumps(_reason(error))
         _write(answers, reply)
 
 

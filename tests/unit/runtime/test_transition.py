@@ -250,7 +250,7 @@ class TestNewcomers:
             WorkloadPlan((*narrow.answers, *wide.answers, *new.answers)),
         )
 
-    def batch(self, number: int) -> dict[str, list[tuple[int, ...]]]:
+    def batch(self, number: int) -> dict[str, list[tuple[int, int, int]]]:
         """Tuples of v (vid, x, second) and of w (vid, uid, second), a few of every value."""
         return {
             "v": [(k, (3 * number + k) % 10, number) for k in range(4)],
