@@ -124,6 +124,7 @@ class AdaptivePlan:
         active = situation.active_queries
         if active.program is None or active.plan is None:
             return None
+        self._observe(situation)
         if active.transition is not None:
             return self._end_transition(situation, active.transition)
         found = self._proposed(situation)
@@ -146,7 +147,6 @@ class AdaptivePlan:
         if not cause and not self._epoch_is_over(number):
             return
         if self._epoch_is_over(number):
-            self._observe(situation)
             self._epoch = (number, time.monotonic())
         statistics = self._statistics()
         if not cause and not self._always and not self._is_worth_a_search(statistics):

@@ -127,7 +127,8 @@ def judge(prospect: Prospect, adaptation: Adaptation, *, always: bool = False) -
     if prospect.pause is None:
         return Verdict(AT_ONCE, f"{gain}, over the same stores")
     filling = None if prospect.extra is None else max(0.0, prospect.extra) * prospect.work * prospect.horizon
-    saved = f"{gain}: {prospect.saving:.2f} s saved by the time the windows have passed"
+    span = "by the time the windows have passed" if adaptation.horizon is None else f"in {adaptation.horizon}"
+    saved = f"{gain}: {prospect.saving:.2f} s saved {span}"
     eager = Verdict(EAGER, f"{saved}, {prospect.pause:.2f} s to lay out stores anew")
     side = Verdict(SIDE_BY_SIDE, f"{saved}, {filling or 0.0:.2f} s to fill stores side by side")
     if adaptation.migrate != "auto" or always:

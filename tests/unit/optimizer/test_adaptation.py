@@ -77,7 +77,9 @@ class TestJudge:
         verdict = judge(replace(HALF, pause=pause, extra=extra), Adaptation())
         assert verdict.way == way
         assert (verdict.way is None) == verdict.reason.endswith("not worth it")
-        assert f"{SAVES:.2f} s saved" in verdict.reason
+        assert f"{SAVES:.2f} s saved by the time the windows have passed" in verdict.reason
+        hour = judge(replace(HALF, pause=pause, extra=extra), Adaptation(horizon=timedelta(hours=1)))
+        assert f"{SAVES:.2f} s saved in 1:00:00" in hour.reason
 
     @pytest.mark.parametrize(
         ("migrate", "pause", "extra", "way"),
