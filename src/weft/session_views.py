@@ -89,7 +89,9 @@ class SessionViews:
 
     def graph_of(self, name: str) -> PhysicalGraph:
         """The graph that answers a query, under its author's names, with what is expected of every step."""
-        return self._graphs.graph_of(name, self._planner, self.statistics, self._settings.options)
+        loop = self._graphs.loop
+        expected = loop.config.adapter.expected if loop is not None else None
+        return self._graphs.graph_of(name, self._planner, expected or self.statistics, self._settings.options)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

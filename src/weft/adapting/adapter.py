@@ -84,6 +84,8 @@ class AdaptivePlan:
         always: bool = False,
     ) -> None:
         self.changes: tuple[PlanChange, ...] = ()
+        self.expected: Statistics | None = None
+        self._expected_then: Statistics | None = None  # of the plan whose stores are being filled
         self._finder, self._statistics = finder, statistics
         self._options = replace(
             options, planning_seconds=options.planning_seconds or adaptation.planning_seconds
@@ -116,7 +118,7 @@ class AdaptivePlan:
         if situation.active_queries.transition is not None:
             what = "stores that were being filled are dropped"
             self._note(PlanChange(situation.facts.number, "given up", QUERIES, what))
-        self._cause, self._pending = QUERIES, None
+        self._cause, self._pending, self.expected = QUERIES, None, None
         self._finder.take()  # a plan for the queries that ran before is of no use
 
     def next_plan(self, situation: Situation) -> Adopted | None:
@@ -231,10 +233,12 @@ class AdaptivePlan:
         )
         transition = None
         if verdict.way == SIDE_BY_SIDE:
+            self._expected_then = self._planned_for
             decision = side_by_side(situation, decision)
             transition = Transition.beginning(proposal.plan, situation.facts)
             change = replace(change, seconds=0.0, bytes=0)
         else:
+            self.expected = self._planned_for
             self._pending = _Pending(change, self._work_before(situation))
             self._bytes = size if prospect.pause is not None else 0
         if active.plan is not None:
@@ -247,6 +251,7 @@ class AdaptivePlan:
         if ended is None:
             return None
         adopted_plan, change = ended
+        self.expected = self._expected_then
         self._pending = _Pending(change, self._work_before(situation))
         self._note(change)
         return adopted_plan

@@ -14,6 +14,7 @@ from weft.runtime.observe.progress import History
 from weft.runtime.queries.active import ActiveQueries, Samples
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.visibility import StateFacts
+from weft.stats.statistics import Statistics
 
 __all__ = ["Adapter", "Adopted", "Situation", "StaticPlan"]
 
@@ -39,9 +40,13 @@ class Adopted:
 
 
 class Adapter(Protocol):
-    """Decides when queries go on by another plan; ``changes`` are those that it decided on, the last ones."""
+    """Decides when queries go on by another plan; ``changes`` are those that it decided on, the last ones.
+
+    ``expected`` is what the plan was made from, by which it is explained; None: what the session was told.
+    """
 
     changes: tuple[PlanChange, ...]
+    expected: Statistics | None
 
     def next_plan(self, situation: Situation) -> Adopted | None:
         """The plan by which queries go on with the next batch; None if that is the one they have."""
@@ -60,6 +65,7 @@ class StaticPlan:
     """An adapter by which plans never change."""
 
     changes: tuple[PlanChange, ...] = ()
+    expected: Statistics | None = None
 
     def next_plan(self, situation: Situation) -> Adopted | None:  # noqa: ARG002
         """No other plan."""
