@@ -242,7 +242,7 @@ class AdaptivePlan:
             self._pending = _Pending(change, self._work_before(situation))
             self._bytes = size if prospect.pause is not None else 0
         if active.plan is not None:
-            self._hysteresis.changed(replace(active.plan, filling=()), proposal.plan)
+            self._hysteresis.changed(active.plan.without_filling(), proposal.plan)
         self._note(change)
         return going_on(situation, decision, str(change), transition)
 

@@ -67,7 +67,7 @@ def side_by_side(situation: Situation, decision: Decision) -> Decision:
         target = lower_workload(
             decision.plan, _members(situation), tracked=before.graph.tracked, ranked=ranks
         )
-    plan = replace(running, filling=()).towards(decision.plan)
+    plan = running.without_filling().towards(decision.plan)
     tracked = before.graph.tracked
     graph = lower_workload(plan, _members(situation), tracked=tracked, ranked=ranks, target=target)
     migration = migration_between(before, ExecutableGraph(graph))

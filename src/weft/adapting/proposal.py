@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from weft.logical.expr import Expr
 from weft.optimizer.expected_cost import shared_cost
@@ -74,7 +74,7 @@ def propose(snapshot: Snapshot) -> Proposal:
     """The best plan that is found for running queries, or the one they have."""
     began = time.monotonic()
     statistics, options = snapshot.statistics, snapshot.options
-    running = replace(snapshot.running, filling=())
+    running = snapshot.running.without_filling()
     planner = Planner(lambda: statistics, options, snapshot.method)
     plan, ranks = planner.plan_again(running, snapshot.requests, snapshot.samples)
     now = shared_cost(lower_workload(running), statistics, options)

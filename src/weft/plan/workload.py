@@ -229,6 +229,11 @@ class WorkloadPlan:
         needed = _needed([*now, *(one.store for one in filling)], upkeep)
         return replace(self, upkeep=needed, filling=filling)
 
+    def without_filling(self) -> WorkloadPlan:
+        """The plan without the stores that are only filled for another one."""
+        upkeep = _needed(self.answering, self.upkeep) if self.filling else self.upkeep
+        return replace(self, upkeep=upkeep, filling=())
+
     def in_group(self, group: str) -> WorkloadPlan:
         """The plan with all its stores in one group."""
         answers = (

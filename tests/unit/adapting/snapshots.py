@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from weft.adapting.proposal import Snapshot
 from weft.logical.canonical import canonical
 from weft.optimizer.cost import Weights
@@ -57,4 +55,4 @@ def planned(known: Statistics, *texts: str) -> WorkloadPlan:
 def snapshot(known: Statistics = SWAPPED, running: WorkloadPlan | None = None) -> Snapshot:
     """A chain that runs by the plan for even selectivities, and what is known of it by now."""
     plan = running if running is not None else planned(EVEN)
-    return Snapshot(replace(plan, filling=()), requests(CHAIN), known, OPTIONS, "auto", None, "a test")
+    return Snapshot(plan, requests(CHAIN), known, OPTIONS, "auto", None, "a test")

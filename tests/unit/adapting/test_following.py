@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import weft
-from tests.unit.adapting.worlds import World
+from tests.unit.adapting.snapshots import CHAIN, COLUMNS, statistics
+from tests.unit.adapting.worlds import OPTIONS, World, table
 from weft.adapting.adapter import AdaptivePlan
 from weft.adapting.background import BackgroundPlanner
 from weft.errors import ConfigError
 from weft.runtime.loop.adapter import StaticPlan
 from weft.runtime.observe.plan_changes import PlanChange
+from weft.testing import LocalRun, reference_join
+from weft.testing.run import BEGINNING
 
 EPOCH = weft.Adaptation(epoch_batches=3, epoch_seconds=0.0, half_life_batches=3, migrate="eager")
 PATIENCE = 60.0  # seconds, on a busy machine; usually it is a few
@@ -120,6 +126,47 @@ def test_a_change_of_queries_gives_a_transition_up(tmp_path: Path) -> None:
     run_until(world, session, "filled", "eager", "at once")
     session.stop()
     assert world.results() == world.expected(session)
+
+
+@pytest.mark.parametrize("idle_after", [None, "3 seconds"])
+def test_a_silent_stream_holds_a_transition_up_until_it_is_idle(idle_after: str | None) -> None:
+    """What its first tuple may join is of use until then."""
+    beside = weft.Adaptation(epoch_batches=2, epoch_seconds=0.0, migrate="side by side")
+    session = weft.Session(options=OPTIONS, adapt="always", adaptation=beside)
+    for name, columns in COLUMNS.items():
+        schema = ", ".join([*(f"{column} long" for column in columns), "ts timestamp"])
+        session.stream(
+            name, weft.files("parquet", name, schema=schema), event_time="ts", idle_after=idle_after
+        )
+    session.query(CHAIN, name="chain", sink=weft.to_memory())
+    known = [statistics()]
+    session._planner.statistics = lambda: known[0]
+    run = LocalRun(session)
+    tables: dict[str, list[pa.Table]] = {name: [] for name in COLUMNS}
+
+    def step(number: int, *names: str) -> None:
+        given = {name: table(number, name, swapped=False) for name in names}
+        for name, one in given.items():
+            tables[name].append(one)
+        run.batch(given, now=BEGINNING + timedelta(seconds=number))
+
+    for number in range(3):
+        step(number, *COLUMNS)
+    known[0] = statistics(20.0, 0.001)
+    for number in range(3, 5):
+        step(number, *COLUMNS)
+    assert [change.way for change in session.plan_history][-1] == "side by side"
+    for number in range(5, 20):
+        step(number, "r", "s", "t")
+    assert ("filled" in [change.way for change in session.plan_history]) == (idle_after is not None)
+    whole = {name: pa.concat_tables(parts) for name, parts in tables.items()}
+    expected = reference_join(session.parse(CHAIN), whole)
+    assert counted(run.results("chain")) == counted(expected)
+
+
+def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
+    """The rows of a table, in no order."""
+    return Counter(tuple(row.values()) for row in table.to_pylist())
 
 
 @pytest.mark.parametrize(

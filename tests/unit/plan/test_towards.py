@@ -71,6 +71,7 @@ class TestTowards:
             assert users <= beside.users[store]
         for store, users in old.answering.items():
             assert users <= beside.users[store]
+        assert beside.without_filling() == old
         assert CODEC.loads(CODEC.dumps(beside)) == beside
 
     @pytest.mark.parametrize("seed", SEEDS)
