@@ -150,6 +150,20 @@ class TestIsFilled:
         assert not is_over(mixed, {"v": 13, "w": 30}, {"v": 110})
         assert is_over(mixed, {"v": 13.1, "w": 30}, {"v": 110})
 
+    def test_who_uses_intermediate_results_waits_too(self) -> None:
+        """They get columns for what is computed from them, which older rows lack: a wider window must pass as well."""
+        wide = CHAIN.replace("5 SECONDS", "60 SECONDS")
+        kept = shared("left_deep", other=wide)
+        old, new = (kept.with_answers(one.answers, one.upkeep) for one in change(PAIR))
+        graph = lower_workload(old.towards(new), target=lower_workload(new))
+        transition = Transition.beginning(new, BEGAN)
+        for second, expected in ((16, False), (70, False), (71, True)):
+            marks = dict.fromkeys("vwc", second * SECOND)
+            assert is_filled(transition, graph, replace(BEGAN, number=9, marks=marks)) == expected
+        endless = shared("left_deep", other=CHAIN.replace("c [RANGE 5 SECONDS]", "c"))
+        never = (endless.with_answers(one.answers, one.upkeep) for one in change(PAIR))
+        assert not can_be_filled(*never)
+
     def test_what_nobody_waits_for_is_filled(self) -> None:
         """As after a restart between the last batch of a transition and the first after it."""
         transition, _ = begun(PAIR)
