@@ -67,11 +67,10 @@ class QueryGraphs:
         else:
             start = self.registered.alone.get(name) or planner.start_plan(self.registered.starting)
             graph, names = start.graph, start.requests[name].names
-        planned_by = self.loop.config.adapter.planned_by if self.loop else None
-        source = (graph, planned_by or statistics, options)
+        source = (graph, statistics, options)
         known = self._parts.get(name)
         if known is None or any(old is not new for old, new in zip(known[0], source, strict=True)):
-            own = with_estimates(part_of(graph, name, dict(names)).graph, *source[1:])
+            own = with_estimates(part_of(graph, name, dict(names)).graph, statistics, options)
             self._parts[name] = known = source, own
         return known[1]
 

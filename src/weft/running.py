@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from weft.adapting.adapter import AdaptivePlan
 from weft.adapting.background import BackgroundPlanner, ForegroundPlanner, PlanFinder
+from weft.adapting.settled import SettledPlan
 from weft.errors import ConfigError
 from weft.logical.catalog import Catalog
 from weft.memory import batch_bytes, portion_bytes
@@ -22,7 +23,7 @@ from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.loop.adapter import Adapter, StaticPlan
+from weft.runtime.loop.adapter import Adapter
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
@@ -85,7 +86,7 @@ def run_config(
 def adapter_for(settings: Settings, planner: Planner, *, foreground: bool = False) -> Adapter:
     """Who decides when queries go on by another plan; in the ``foreground``, batches wait until one is found."""
     if settings.adapt == "off":
-        return StaticPlan()
+        return SettledPlan()
     always, adaptation = settings.adapt == "always", settings.adaptation
     finder: PlanFinder = BackgroundPlanner(adaptation.planning_seconds)
     if always or foreground:

@@ -83,7 +83,7 @@ class SessionViews:
     @property
     def plan_history(self) -> tuple[PlanChange, ...]:
         """Every change of the plan because the data changed: when, why, what it promised and what it brought."""
-        return self._last_run.loop.config.adapter.changes if self._last_run is not None else ()
+        return self._graphs.loop.config.adapter.changes if self._graphs.loop is not None else ()
 
     @property
     def queries(self) -> tuple[PlannedQuery, ...]:
@@ -105,7 +105,9 @@ class SessionViews:
 
     def graph_of(self, name: str) -> PhysicalGraph:
         """The graph that answers a query, under its author's names, with what is expected of every step."""
-        return self._graphs.graph_of(name, self._planner, self.statistics, self._settings.options)
+        loop = self._graphs.loop
+        expected = loop.config.adapter.expected if loop is not None else None
+        return self._graphs.graph_of(name, self._planner, expected or self.statistics, self._settings.options)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

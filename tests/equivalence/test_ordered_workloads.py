@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from tests.equivalence.drive import Course, random_setting, run
+from tests.equivalence.drive import Course, Setting, random_setting, run
 from tests.equivalence.oracle import PERIOD
 from tests.equivalence.ordered import PRECISIONS, Longs
+from tests.equivalence.test_adapting import SHORT, adapted, adapting, seldom
 from tests.equivalence.visibilities import Chronicle, came_in, difference, whenever
 from tests.equivalence.workloads import Wish, Workload, random_workload
 from tests.shares import seeds
@@ -23,9 +25,9 @@ from weft.testing import is_ordered
 SEEDS = 24
 
 
-def ordered_workload(seed: int) -> Workload:
-    """A random workload most of whose queries are ordered, and say which tuples their results are of."""
-    workload, rng = random_workload(seed), random.Random(seed)
+def ordered_workload(workload: Workload, seed: int) -> Workload:
+    """A workload with most of its queries ordered, all of which say which tuples their results are of."""
+    rng = random.Random(seed)
     changes = tuple(
         replace(change, begin={name: _ordered(wish, rng) for name, wish in change.begin.items()})
         for change in workload.changes
@@ -47,13 +49,19 @@ def _ordered(wish: Wish, rng: random.Random) -> Wish:
     return replace(wish, ordering=Ordering(kind, precision, names))
 
 
-def check(seed: int, met: Counter[str]) -> None:
+def check(
+    seed: int,
+    met: Counter[str],
+    given: Workload,
+    settings: Callable[[Workload, str, int], Setting] = random_setting,
+) -> None:
     """One workload by one method."""
-    workload, method = ordered_workload(seed), METHODS[seed % len(METHODS)]
+    workload, method = ordered_workload(given, seed), METHODS[seed % len(METHODS)]
     lives = workload.lives()
     arrivals = [number * PERIOD for number in range(len(workload.changes))]
     chronicle = Chronicle(workload.streams, arrivals, lives)
-    course = run(workload, random_setting(workload, method, seed))
+    course = run(workload, settings(workload, method, seed))
+    met.update(adapted(course))
     orders = [course.metrics[n].order if n in course.metrics else () for n in range(len(arrivals))]
     for name, life in lives.items():
         member = course.members[name]
@@ -104,6 +112,15 @@ def test_ordered_queries_that_share_and_come_and_go() -> None:
     """What is shared must not mix up what is ordered, and a newcomer's partners must be in order too."""
     met: Counter[str] = Counter()
     for seed in seeds(SEEDS, least=SEEDS):
-        check(seed, met)
+        check(seed, met, random_workload(seed))
     wanted = {"outer", "inner", "event"}
     assert wanted | {f"{kind}, newcomer" for kind in wanted} <= set(met)
+
+
+def test_ordered_queries_whose_plans_change() -> None:
+    """A result that is found in a store filled side by side has its place, too."""
+    met: Counter[str] = Counter()
+    for seed in seeds(SEEDS, least=SEEDS):
+        check(seed, met, seldom(random_workload(seed, windows=SHORT, batches=(8, 12)), seed), adapting)
+    assert {"outer", "inner", "event", "filled stores that took over"} <= set(met)
+    assert "intermediate results that are filled side by side" in met

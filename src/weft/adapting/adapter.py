@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from weft.adapting.adopting import (
     adopted,
-    filled,
+    end_transition,
+    going_on,
     horizon_of,
     scattered_values,
     side_by_side,
@@ -40,7 +41,7 @@ from weft.planning import KnownFor
 from weft.runtime.loop.adapter import Adopted, Situation
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.queries.active import Decision
-from weft.runtime.queries.transition import Transition, can_be_filled, is_filled
+from weft.runtime.queries.transition import Transition, can_be_filled
 from weft.stats.statistics import DEFAULTS, Statistics
 
 __all__ = ["AdaptivePlan"]
@@ -64,11 +65,10 @@ EPOCH, QUERIES, HEAVY = (
 
 @dataclass
 class _Pending:
-    """A change whose effect is still to be observed: its place in the history, and the work per row before it."""
+    """A change whose effect is still to be observed, and the work per row before it."""
 
-    place: int
+    change: PlanChange
     before: float
-    batch: int
 
 
 class AdaptivePlan:
@@ -85,7 +85,8 @@ class AdaptivePlan:
         always: bool = False,
     ) -> None:
         self.changes: tuple[PlanChange, ...] = ()
-        self.planned_by: Statistics | None = None
+        self.expected: Statistics | None = None
+        self._expected_then: Statistics | None = None  # of the plan whose stores are being filled
         self._finder, self._statistics = finder, statistics
         self._options = replace(
             options, planning_seconds=options.planning_seconds or adaptation.planning_seconds
@@ -119,7 +120,7 @@ class AdaptivePlan:
         if situation.active_queries.transition is not None:
             what = "stores that were being filled are dropped"
             self._note(PlanChange(situation.facts.number, "given up", QUERIES, what))
-        self._cause, self._pending = QUERIES, None
+        self._cause, self._pending, self.expected = QUERIES, None, None
         self._finder.take()  # a plan for the queries that ran before is of no use
 
     def next_plan(self, situation: Situation) -> Adopted | None:
@@ -127,6 +128,7 @@ class AdaptivePlan:
         active = situation.active_queries
         if active.program is None or active.plan is None:
             return None
+        self._observe(situation)
         if active.transition is not None:
             return self._end_transition(situation, active.transition)
         found = self._proposed(situation)
@@ -149,7 +151,6 @@ class AdaptivePlan:
         if not cause and not self._epoch_is_over(number):
             return
         if self._epoch_is_over(number):
-            self._observe(situation)
             self._epoch = (number, time.monotonic())
         statistics = self._known(situation)
         if not cause and not self._always and not self._is_worth_a_search(statistics):
@@ -204,13 +205,12 @@ class AdaptivePlan:
         size = sum(situation.before.bytes_of(store) for store in sources)
         needed = decision.migration.is_needed
         horizon = self._adaptation.horizon
-        extra = None if proposal.beside is None else proposal.beside / proposal.cost_now - 1
         prospect = Prospect(
             proposal.gain,
             work_rate(situation.history),
             horizon.total_seconds() if horizon else horizon_of(proposal.plan, self._horizon),
             size / self._speed + SETUP if needed else None,
-            extra if needed else None,
+            proposal.extra if needed else None,
         )
         found = judge(prospect, self._adaptation, always=forced)
         if found.way is None and proposal.same_stores is not None:
@@ -241,45 +241,52 @@ class AdaptivePlan:
         )
         transition = None
         if verdict.way == SIDE_BY_SIDE:
+            self._expected_then = self._planned_for
             decision = side_by_side(situation, decision, _meanwhile(proposal))
             transition = Transition.beginning(proposal.plan, situation.facts)
             change = replace(change, seconds=0.0, bytes=0)
         else:
-            self._pending = _Pending(len(self.changes), work_per_row(situation.history), number)
+            self.expected = self._planned_for
+            self._pending = _Pending(change, self._work_before(situation))
             self._bytes = size if prospect.pause is not None else 0
-        self.planned_by = self._planned_for
         if active.plan is not None:
-            self._hysteresis.changed(replace(active.plan, filling=()), proposal.plan)
+            self._hysteresis.changed(active.plan.without_filling(), proposal.plan)
         self._note(change)
-        return _going_on(situation, decision, str(change), transition)
+        return going_on(situation, decision, str(change), transition)
 
     def _end_transition(self, situation: Situation, transition: Transition) -> Adopted | None:
-        program = situation.active_queries.program
-        if program is None or not is_filled(transition, program.graph, situation.facts):
+        ended = end_transition(situation, transition)
+        if ended is None:
             return None
-        number = situation.facts.number
-        reason = f"what was stored before batch {transition.number} is of no use any more"
-        self._pending = _Pending(len(self.changes), work_per_row(situation.history), number)
-        change = PlanChange(number, "filled", "the new stores have all they need", reason)
+        adopted_plan, change = ended
+        self.expected = self._expected_then
+        self._pending = _Pending(change, self._work_before(situation))
         self._note(change)
-        return _going_on(situation, filled(situation, transition), str(change), None)
+        return adopted_plan
 
     # What became of it
 
+    def _work_before(self, situation: Situation) -> float:
+        """The work per row in the epoch before a change."""
+        first = situation.facts.number - self._adaptation.epoch_batches
+        return work_per_row(situation.history, since=first)
+
     def _observe(self, situation: Situation) -> None:
-        """Fill in what the last change has brought, once an epoch has passed since."""
-        pending, self._pending = self._pending, None
-        if pending is None or not math.isfinite(pending.before) or pending.before <= 0:
+        """Fill in what the last change has brought, once an epoch has passed since its first batch."""
+        pending, number = self._pending, situation.facts.number
+        if pending is None or number <= pending.change.batch + self._adaptation.epoch_batches:
             return
-        after = work_per_row(situation.history, since=pending.batch + 1)
-        if not math.isfinite(after):
+        after = work_per_row(situation.history, since=pending.change.batch + 1)
+        if math.isnan(after):
             return
-        place = pending.place - max(0, pending.place + 1 - len(self.changes))
-        change = replace(self.changes[place], observed=1 - after / pending.before)
-        self.changes = (*self.changes[:place], change, *self.changes[place + 1 :])
+        self._pending = None
+        if math.isnan(pending.before) or pending.before <= 0:
+            return
+        seen = replace(pending.change, observed=1 - after / pending.before)
+        self.changes = tuple(seen if one is pending.change else one for one in self.changes)
         _LOG.info(
             "after the change of plan before batch %d: %+.0f%% work saved per row",
-            change.batch,
+            seen.batch,
             100 * (1 - after / pending.before),
         )
 
@@ -292,18 +299,3 @@ def _meanwhile(proposal: Proposal) -> WorkloadPlan:
     """The plan by which queries are answered while new stores are filled: over the same stores, the best there is."""
     better = proposal.same_stores[0] if proposal.same_stores is not None else None
     return better if better is not None and can_be_filled(better, proposal.plan) else proposal.running
-
-
-def _going_on(
-    situation: Situation, decision: Decision, reason: str, transition: Transition | None
-) -> Adopted:
-    from weft.runtime.program.executable import ExecutableGraph
-
-    active = replace(
-        situation.active_queries,
-        plan=decision.plan,
-        program=ExecutableGraph(decision.graph),
-        fresh=decision.fresh,
-        transition=transition,
-    )
-    return Adopted(active, decision.migration, reason)

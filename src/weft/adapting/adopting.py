@@ -15,14 +15,24 @@ from weft.plan.join_plan import Layout, Names
 from weft.plan.lower import lower_workload
 from weft.plan.rules import ProbeRule
 from weft.plan.workload import WorkloadPlan
-from weft.runtime.loop.adapter import Situation
+from weft.runtime.loop.adapter import Adopted, Situation
+from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import lifetime
 from weft.runtime.queries.active import Decision
 from weft.runtime.queries.migration import migration_between
-from weft.runtime.queries.transition import Transition
+from weft.runtime.queries.transition import Transition, is_filled
 
-__all__ = ["adopted", "filled", "horizon_of", "scattered_values", "side_by_side", "what_changes"]
+__all__ = [
+    "adopted",
+    "end_transition",
+    "filled",
+    "going_on",
+    "horizon_of",
+    "scattered_values",
+    "side_by_side",
+    "what_changes",
+]
 
 
 def adopted(situation: Situation, plan: WorkloadPlan, ranks: tuple[Expr, ...]) -> Decision:
@@ -42,13 +52,13 @@ def adopted(situation: Situation, plan: WorkloadPlan, ranks: tuple[Expr, ...]) -
     return Decision(plan, graph, migration, 0)
 
 
-def side_by_side(situation: Situation, decision: Decision, meanwhile: WorkloadPlan) -> Decision:
+def side_by_side(situation: Situation, decision: Decision, meanwhile: WorkloadPlan | None = None) -> Decision:
     """The graph by which queries go on while the stores of a new plan are filled.
 
-    ``meanwhile`` is the plan by which they are answered until then: the running one, or one over the same stores.
+    ``meanwhile`` is the plan by which they are answered until then, one over the same stores; None: the running one.
     """
-    before = situation.active_queries.program
-    if before is None:
+    before, meanwhile = situation.active_queries.program, meanwhile or situation.active_queries.plan
+    if before is None or meanwhile is None:
         return decision
     ranks = tuple(
         dict.fromkeys(
@@ -60,7 +70,7 @@ def side_by_side(situation: Situation, decision: Decision, meanwhile: WorkloadPl
         target = lower_workload(
             decision.plan, _members(situation), tracked=before.graph.tracked, ranked=ranks
         )
-    plan = replace(meanwhile, filling=()).towards(decision.plan)
+    plan = meanwhile.without_filling().towards(decision.plan)
     tracked = before.graph.tracked
     graph = lower_workload(plan, _members(situation), tracked=tracked, ranked=ranks, target=target)
     migration = migration_between(before, ExecutableGraph(graph))
@@ -76,6 +86,28 @@ def filled(situation: Situation, transition: Transition) -> Decision:
     graph = lower_workload(transition.target, _members(situation), tracked=tracked, ranked=ranks)
     migration = migration_between(before, ExecutableGraph(graph), filled=True)
     return Decision(transition.target, graph, migration, 0)
+
+
+def going_on(situation: Situation, decision: Decision, reason: str, transition: Transition | None) -> Adopted:
+    """The queries that run, by another plan; ``transition`` is what begins or goes on with it."""
+    active = replace(
+        situation.active_queries,
+        plan=decision.plan,
+        program=ExecutableGraph(decision.graph),
+        fresh=decision.fresh,
+        transition=transition,
+    )
+    return Adopted(active, decision.migration, reason)
+
+
+def end_transition(situation: Situation, transition: Transition) -> tuple[Adopted, PlanChange] | None:
+    """Go over to the plan whose stores were being filled; None if they still lack something that is of use."""
+    program = situation.active_queries.program
+    if program is None or not is_filled(transition, program.graph, situation.facts):
+        return None
+    reason = f"what was stored before batch {transition.number} is of no use any more"
+    change = PlanChange(situation.facts.number, "filled", "the new stores have all they need", reason)
+    return going_on(situation, filled(situation, transition), str(change), None), change
 
 
 def _members(situation: Situation) -> tuple[Member, ...]:

@@ -15,6 +15,9 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import IO, Protocol
 
 from weft.adapting.proposal import Proposal, Snapshot, propose
@@ -75,6 +78,14 @@ class ForegroundPlanner:
         """There is nothing to end."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Search:
+    """A search under way: the snapshot, and when it was asked for."""
+
+    snapshot: Snapshot
+    asked: float
+
+
 class BackgroundPlanner:
     """Finds plans in a process that is started when the first one is asked for."""
 
@@ -82,24 +93,26 @@ class BackgroundPlanner:
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._answer: Proposal | None = None
-        self._asked: float | None = None  # when the plan under way was asked for
+        self._search: _Search | None = None
         self._lock = threading.Lock()
 
     @property
     def is_busy(self) -> bool:
         """Whether a plan is being looked for, or waits to be taken."""
         with self._lock:
-            overdue = self._asked is not None and time.monotonic() - self._asked > self._seconds + PATIENCE
-        if overdue:
+            search = self._search
+        if search is not None and time.monotonic() - search.asked > self._seconds + PATIENCE:
             _LOG.warning("the planner in the background does not answer, and is given up")
             self.close()
-        return self._asked is not None or self._answer is not None
+        with self._lock:
+            return self._search is not None or self._answer is not None
 
     def ask(self, snapshot: Snapshot) -> None:
         """Look for a better plan for a snapshot."""
+        search = _Search(snapshot, time.monotonic())
         with self._lock:
-            self._answer, self._asked = None, time.monotonic()
-        threading.Thread(target=self._exchange, args=(snapshot,), name="weft-planner", daemon=True).start()
+            self._answer, self._search = None, search
+        threading.Thread(target=self._exchange, args=(search,), name="weft-planner", daemon=True).start()
 
     def take(self) -> Proposal | None:
         """The plan that was found; None as long as there is none."""
@@ -108,41 +121,54 @@ class BackgroundPlanner:
             return answer
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and the search under way."""
         with self._lock:
-            process, self._process, self._asked = self._process, None, None
+            process, self._process, self._search = self._process, None, None
         if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+            _end(process)
 
-    def _exchange(self, snapshot: Snapshot) -> None:
+    def _exchange(self, search: _Search) -> None:
+        """Have the process answer a search; the answer of one that was given up meanwhile is dropped."""
         answer: Proposal | None = None
-        process: subprocess.Popen[bytes] | None = None
         try:
-            process = self._started()
-            if process.stdin is None or process.stdout is None:
-                return
-            _write(process.stdin, snapshot)
-            found = _read(process.stdout)
+            data = pickle.dumps(search.snapshot)
+            found = self._replied(search, data)
             if isinstance(found, Proposal):
                 answer = found
-            else:
+            elif found is not None:
                 _warn(found)
-        except (OSError, ValueError, EOFError, pickle.PickleError) as error:
-            with self._lock:
-                gone = self._process is not process  # it was closed meanwhile
-                self._process = None if not gone else self._process
-            if not gone:
-                _LOG.warning("the planner in the background has ended: %s", error)
+        except Exception as error:
+            _warn(error)
         finally:
             with self._lock:
-                self._answer, self._asked = answer, None
+                if self._search is search:
+                    self._answer, self._search = answer, None
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _replied(self, search: _Search, data: bytes) -> object:
+        """What the process replies to a snapshot; None if it ends meanwhile, or has been closed."""
+        process = self._process_for(search)
+        if process is None or process.stdin is None or process.stdout is None:
+            return None
+        try:
+            _write(process.stdin, data)
+            return pickle.loads(_read(process.stdout))
+        except (OSError, ValueError, EOFError, pickle.PickleError) as error:
+            with self._lock:
+                is_lost = process is self._process  # else it was closed meanwhile
+                self._process = None if is_lost else self._process
+            if is_lost:
+                _LOG.warning("the planner in the background has ended: %s", error)
+                _end(process)
+            return None
+
+    def _process_for(self, search: _Search) -> subprocess.Popen[bytes] | None:
+        """The process, started if none runs; None if the search was given up before it began."""
         with self._lock:
+            if self._search is not search:
+                return None
+            if self._process is not None and self._process.poll() is not None:
+                _end(self._process)
+                self._process = None
             if self._process is None:
                 paths = os.pathsep.join(path for path in sys.path if path)
                 self._process = subprocess.Popen(
@@ -150,21 +176,36 @@ class BackgroundPlanner:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env={**os.environ, "PYTHONPATH": paths},
+                    start_new_session=True,  # Ctrl-C in a terminal is for the session, which ends this process
                 )
             return self._process
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, whatever it does, and let go of all that it holds."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # what was not written yet is of no use
+                pipe.close()
+
+
 def _warn(error: object) -> None:
-    _LOG.warning("the queries cannot be planned again, and go on as they are: %s", error)
+    reason = _reason(error) if isinstance(error, Exception) else error
+    _LOG.warning("the queries cannot be planned again, and go on as they are: %s", reason)
 
 
-def _write(pipe: IO[bytes], value: object) -> None:
-    data = pickle.dumps(value)
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _write(pipe: IO[bytes], data: bytes) -> None:
     pipe.write(_SIZE.pack(len(data)) + data)
     pipe.flush()
 
 
-def _read(pipe: IO[bytes]) -> object:
+def _read(pipe: IO[bytes]) -> bytes:
     """The next value; `EOFError` if there is none any more."""
     head = pipe.read(_SIZE.size)
     if len(head) < _SIZE.size:
@@ -173,7 +214,7 @@ def _read(pipe: IO[bytes]) -> object:
     data = pipe.read(size)
     if len(data) < size:
         raise EOFError("its output has ended")
-    return pickle.loads(data)
+    return data
 
 
 def _serve() -> None:
@@ -181,17 +222,23 @@ def _serve() -> None:
     os.nice(POLITE)
     given, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
+    snapshots: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_listen, args=(given, snapshots), daemon=True).start()
     while True:
         try:
-            snapshot = _read(given)
-        except EOFError:
-            return
-        try:
-            _write(answers, propose(snapshot))  # type: ignore[arg-type]
-        except BrokenPipeError:
-            return
+            reply = pickle.dumps(propose(pickle.loads(snapshots.get())))
         except Exception as error:
-            _write(answers, f"{type(error).__name__}: {error}")
+            reply = pickle.dumps(_reason(error))
+        _write(answers, reply)
+
+
+def _listen(given: IO[bytes], snapshots: SimpleQueue[bytes]) -> None:
+    """Pass snapshots on; when there are no more because whoever asks has ended, end the process in mid-search."""
+    try:
+        while True:
+            snapshots.put(_read(given))
+    except EOFError:
+        os._exit(0)
 
 
 if __name__ == "__main__":

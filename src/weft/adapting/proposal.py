@@ -73,6 +73,13 @@ class Proposal:
             return self.regrouped
         return 1 - self.cost_then / self.cost_now if self.cost_now > 0 else 0.0
 
+    @property
+    def extra(self) -> float | None:
+        """How much work filling side by side adds, as a part of that which there is now; None if it cannot be done."""
+        if self.beside is None:
+            return None
+        return self.beside / self.cost_now - 1 if self.cost_now > 0 else 0.0
+
 
 def over_same_stores(proposal: Proposal) -> Proposal:
     """The proposal of the best plan over the stores there are, instead of a better one that needs others."""
@@ -86,7 +93,7 @@ def propose(snapshot: Snapshot) -> Proposal:
     """The best plan that is found for running queries, or the one they have."""
     began = time.monotonic()
     statistics, options = snapshot.statistics, snapshot.options
-    running = replace(snapshot.running, filling=())
+    running = snapshot.running.without_filling()
     planner = Planner(lambda _: statistics, options, snapshot.method)
     plan, ranks = planner.plan_again(running, snapshot.requests, snapshot.samples)
     now = shared_cost(lower_workload(running), statistics, options)

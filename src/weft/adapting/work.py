@@ -49,6 +49,7 @@ def drift(before: Statistics, now: Statistics) -> float:
 def _ratios(before: Statistics, now: Statistics) -> Iterator[float]:
     for name in {*before.streams, *now.streams}:
         yield _change(before.stream(name).rate, now.stream(name).rate)
+        yield from _changes(before.stream(name).distinct, now.stream(name).distinct)
     yield from _changes(before.selectivities, now.selectivities)
     yield from _changes(before.costs, now.costs)
 

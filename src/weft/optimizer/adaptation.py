@@ -9,8 +9,9 @@ change wait for twice as many epochs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from types import UnionType
 
 from weft.errors import ConfigError
 from weft.plan.workload import WorkloadPlan
@@ -56,6 +57,7 @@ class Adaptation:
     WAYS = ("auto", EAGER, SIDE_BY_SIDE)
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.epoch_batches < 1 or not self.epoch_seconds >= 0:
             raise ConfigError(
                 f"an epoch of {self.epoch_batches} batches and {self.epoch_seconds} seconds cannot be",
@@ -74,6 +76,17 @@ class Adaptation:
             raise ConfigError("a latency or a time for planning is negative", hint="use seconds")
         if self.migrate not in self.WAYS:
             raise ConfigError(f"there is no way {self.migrate!r} to migrate", hint=", ".join(self.WAYS))
+
+    def _check_types(self) -> None:
+        for field_ in fields(self):
+            value = getattr(self, field_.name)
+            if not isinstance(value, _KINDS.get(field_.name, float | int)) or isinstance(value, bool):
+                hint = "use a timedelta" if field_.name == "horizon" else f"as in {field_.default!r}"
+                raise ConfigError(f"{field_.name} cannot be {value!r}", hint=hint)
+
+
+# What settings are that are not just numbers.
+_KINDS: dict[str, type | UnionType] = {"epoch_batches": int, "horizon": timedelta | None, "migrate": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +127,8 @@ def judge(prospect: Prospect, adaptation: Adaptation, *, always: bool = False) -
     if prospect.pause is None:
         return Verdict(AT_ONCE, f"{gain}, over the same stores")
     filling = None if prospect.extra is None else max(0.0, prospect.extra) * prospect.work * prospect.horizon
-    saved = f"{gain}: {prospect.saving:.2f} s saved by the time the windows have passed"
+    span = "by the time the windows have passed" if adaptation.horizon is None else f"in {adaptation.horizon}"
+    saved = f"{gain}: {prospect.saving:.2f} s saved {span}"
     eager = Verdict(EAGER, f"{saved}, {prospect.pause:.2f} s to lay out stores anew")
     side = Verdict(SIDE_BY_SIDE, f"{saved}, {filling or 0.0:.2f} s to fill stores side by side")
     if adaptation.migrate != "auto" or always:

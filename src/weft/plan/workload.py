@@ -164,6 +164,8 @@ class WorkloadPlan:
             raise PlanError(f"two queries of a plan have one name: {', '.join(sorted(names))}")
         if len({one.store for one in self.upkeep}) < len(self.upkeep):
             raise PlanError("a store is kept up to date twice")
+        if any(not one.users or not set(one.users) <= set(names) for one in self.filling):
+            raise PlanError("a store is filled for queries that there are not")
         if {store for store in self.users if not store.is_input} != {one.store for one in self.upkeep}:
             raise PlanError("the intermediate results of a plan are not just those that its queries need")
 
@@ -226,6 +228,11 @@ class WorkloadPlan:
         upkeep = (*self.upkeep, *(one for one in target.upkeep if one.store not in known))
         needed = _needed([*now, *(one.store for one in filling)], upkeep)
         return replace(self, upkeep=needed, filling=filling)
+
+    def without_filling(self) -> WorkloadPlan:
+        """The plan without the stores that are only filled for another one."""
+        upkeep = _needed(self.answering, self.upkeep) if self.filling else self.upkeep
+        return replace(self, upkeep=upkeep, filling=())
 
     def in_group(self, group: str) -> WorkloadPlan:
         """The plan with all its stores in one group."""

@@ -33,6 +33,8 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     memory: 2 GB                               # of a task; half of the machine's by default, shared by all
     result_limit: 100000000                    # results of one query in one batch; none by default
     limits: {words: 40000, depth: 100}         # how large a query may be; also characters and terms
+    adapt: auto                                # whether plans follow the data: auto, off or always
+    adaptation: {threshold: 0.1, migrate: auto}  # how; `weft.Adaptation` has all settings
 
 Paths are relative to the file. A name or text that YAML would read as something else (on, no, 5) is put in quotes.
 """

@@ -13,10 +13,11 @@ from typing import Any
 
 from weft.logical.query_limits import Limits
 from weft.memory import task_memory
+from weft.optimizer.adaptation import Adaptation
 from weft.runtime.loop.driver import POLICIES
 from weft.service.document import Node
 from weft.service.pipeline_sources import resolve_path
-from weft.settings import EXECUTIONS
+from weft.settings import ADAPT, EXECUTIONS
 from weft.sources.dead_letter import DeadLetterLimit
 
 __all__ = ["SETTINGS", "read_settings"]
@@ -90,6 +91,26 @@ def _limits(node: Node, root: Path) -> Limits:  # noqa: ARG001
         return Limits(**given)
 
 
+def _adapt(node: Node, root: Path) -> str:  # noqa: ARG001
+    if node.value is False:  # what YAML makes of off, if it is not in quotes
+        return "off"
+    return node.choice("way to adapt", ADAPT)
+
+
+_ADAPTATION: dict[str, Callable[[Node], object]] = {
+    "epoch_batches": Node.integer,
+    "horizon": Node.duration,
+    "migrate": lambda node: node.choice("way to migrate", Adaptation.WAYS),
+}
+
+
+def _adaptation(node: Node, root: Path) -> Adaptation:  # noqa: ARG001
+    found = node.section([field.name for field in fields(Adaptation)])
+    given: dict[str, Any] = {name: _ADAPTATION.get(name, Node.figure)(one) for name, one in found.items()}
+    with node.at():
+        return Adaptation(**given)
+
+
 SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
     "checkpoint": _local,
     "master": _master,
@@ -100,6 +121,8 @@ SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
     "memory": _memory,
     "result_limit": _result_limit,
     "limits": _limits,
+    "adapt": _adapt,
+    "adaptation": _adaptation,
 }
 
 

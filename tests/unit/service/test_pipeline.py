@@ -258,6 +258,15 @@ def check(document: object) -> None:
         ("memory: much", "memory cannot be 'much'"),
         ("memory: 1 MB", "no task gets anywhere"),
         ("result_limit: 0", "no query has any"),
+        ("adapt: of", "x.yaml, adapt: there is no way to adapt 'of'.*\n.*did you mean off"),
+        ("adapt: 3", "x.yaml, adapt"),
+        ("adaptation: often", "x.yaml, adaptation"),
+        ("adaptation: {treshold: 0.1}", "x.yaml, adaptation.*treshold.*\n.*did you mean threshold"),
+        ("adaptation: {threshold: 2}", "x.yaml, adaptation: .*a threshold of 2"),
+        ("adaptation: {threshold: much}", "x.yaml, adaptation.threshold"),
+        ("adaptation: {epoch_batches: 1.5}", "x.yaml, adaptation.epoch_batches"),
+        ("adaptation: {horizon: 10}", "x.yaml, adaptation.horizon"),
+        ("adaptation: {migrate: lazily}", "x.yaml, adaptation.migrate: there is no way to migrate 'lazily'"),
     ],
 )
 def test_settings_of_a_run_are_checked_before_it_starts(line: str, message: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.service.samples import GOOD, OUTER, RUNNABLE
 from weft.errors import PipelineError
 from weft.logical.query_limits import Limits
+from weft.optimizer.adaptation import Adaptation
 from weft.service.demo import PIPELINE
 from weft.service.pipeline import Pipeline, load_pipeline, read_pipeline
 from weft.service.run import check_runnable
@@ -98,6 +99,27 @@ def test_the_limit_of_a_key_is_the_session_s(tmp_path: Path) -> None:
     """It would be read and then forgotten."""
     assert runnable(tmp_path).session._settings.key_limit == 1000
     assert runnable(tmp_path).session._settings.limits == Limits(words=1000)
+
+
+def test_how_plans_follow_the_data_is_the_session_s() -> None:
+    """It would be read and then forgotten."""
+    rest = "streams: {a: {schema: k long}}\nqueries: {q: SELECT a.k FROM a}\n"
+    settings = read_pipeline(rest, "p.yaml").session._settings
+    assert (settings.adapt, settings.adaptation) == ("auto", Adaptation())
+    wishes = (
+        "{epoch_batches: 4, epoch_seconds: 0, threshold: 0.2, horizon: 10 minutes, migrate: side by side}"
+    )
+    settings = read_pipeline(f"adapt: always\nadaptation: {wishes}\n{rest}", "p.yaml").session._settings
+    assert settings.adapt == "always"
+    assert settings.adaptation == Adaptation(
+        epoch_batches=4,
+        epoch_seconds=0,
+        threshold=0.2,
+        horizon=timedelta(minutes=10),
+        migrate="side by side",
+    )
+    for off in ("off", "'off'"):  # the first of which is false to YAML
+        assert read_pipeline(f"adapt: {off}\n{rest}", "p.yaml").session._settings.adapt == "off"
 
 
 def test_the_command_line_wins(tmp_path: Path) -> None:

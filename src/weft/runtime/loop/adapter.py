@@ -42,11 +42,11 @@ class Adopted:
 class Adapter(Protocol):
     """Decides when queries go on by another plan; ``changes`` are those that it decided on, the last ones.
 
-    ``planned_by`` are the statistics that the last of these plans was found by; None if none was.
+    ``expected`` is what the plan was made from, by which it is explained; None: what the session was told.
     """
 
     changes: tuple[PlanChange, ...]
-    planned_by: Statistics | None
+    expected: Statistics | None
 
     def next_plan(self, situation: Situation) -> Adopted | None:
         """The plan by which queries go on with the next batch; None if that is the one they have."""
@@ -65,7 +65,7 @@ class StaticPlan:
     """An adapter by which plans never change."""
 
     changes: tuple[PlanChange, ...] = ()
-    planned_by: Statistics | None = None
+    expected: Statistics | None = None
 
     def next_plan(self, situation: Situation) -> Adopted | None:  # noqa: ARG002
         """No other plan."""

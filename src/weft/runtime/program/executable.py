@@ -189,10 +189,11 @@ class ExecutableGraph(GraphIndex):
         names, found = store.aliases, set[Item]()
         if len(names) == 1:
             found.add((names[0], self.view.times[names[0]]))
-        if (
-            len(names) == 1 or store.filling
-        ):  # what will be read of a result that is being filled is not known here
+        if len(names) == 1 or store.filling:
             found |= {item for alias in names for item in _items(self.source(alias).columns)}
+        if len(names) > 1 and store.filling:  # what a graph to come will read of it is not known here
+            found |= {(alias, self.view.times[alias]) for alias in names}
+            found |= {(alias, seq_name(alias)) for alias in names if self._is_numbered(store, alias)}
         found |= {(alias, seq_name(alias)) for alias in names if counts(self.view, alias) is not None}
         for rule in self._probing.get(store.name, ()):
             access = self._accessed(rule)
@@ -200,6 +201,11 @@ class ExecutableGraph(GraphIndex):
             rest = () if access.rest is None else (access.rest,)
             found |= _items((*plain, *rest)) | self._behind(rule)
         return _about(found, names)
+
+    def _is_numbered(self, store: StoreNode, alias: str) -> bool:
+        """Whether results of a query that a store is for leave in an order that an input's numbers say."""
+        orders = (self.members[name].ordering for name in store.users)
+        return any(one is not None and one.is_inner and alias in one.inputs for one in orders)
 
     def _accesses(self, store: StoreNode) -> list[Access]:
         return [self._accessed(rule) for rule in self._probing.get(store.name, ())]

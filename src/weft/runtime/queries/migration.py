@@ -80,7 +80,9 @@ def migration_between(
     if old is None:
         return StateMigration()
     had = {store.identity: store for store in old.stores.values()}
-    fills = [store for store in new.stores.values() if not _stays(old, store, had, filled)]
+    beside = any(store.node.filling for store in new.stores.values())
+    stays = (_stays(old, store, had, filled=filled, beside=beside) for store in new.stores.values())
+    fills = [store for store, kept in zip(new.stores.values(), stays, strict=True) if not kept]
     wanted = _wanted(new, fills, tuple(backfill))
     reads: dict[tuple[str, str], list[str]] = {}
     for alias, users in sorted(wanted.items()):
@@ -97,10 +99,14 @@ def migration_between(
     return StateMigration(marked, tuple(sorted(store.identity for store in fills)), tuple(sorted(backfill)))
 
 
-def _stays(old: ExecutableGraph, store: StorePlan, had: Mapping[str, StorePlan], filled: bool) -> bool:
+def _stays(
+    old: ExecutableGraph, store: StorePlan, had: Mapping[str, StorePlan], *, filled: bool, beside: bool
+) -> bool:
     """Whether a store of the new graph can keep its runs, because they have what all of its users need.
 
     For queries that have just begun, this is so in the store of an input, where they can tell which tuples are theirs.
+    While stores are filled ``beside`` it, queries are answered as before: if it gets more columns, these are for what
+    is filled, to which tuples that came before are of no use.
     """
     answered = set(store.node.users) - set(store.node.filling)
     before = had.get(store.identity)
@@ -109,9 +115,7 @@ def _stays(old: ExecutableGraph, store: StorePlan, had: Mapping[str, StorePlan],
     strangers = answered - (set(before.node.users) - (set() if filled else set(before.node.filling)))
     if len(store.node.aliases) == 1:
         return not strangers & set(old.members)
-    return not strangers and (
-        bool(store.node.filling) or set(store.columns) - set(store.sets) <= set(before.columns)
-    )
+    return not strangers and (beside or set(store.columns) - set(store.sets) <= set(before.columns))
 
 
 def _wanted(new: ExecutableGraph, fills: Sequence[StorePlan], backfill: Users) -> dict[str, set[str]]:

@@ -63,7 +63,13 @@ def can_be_filled(running: WorkloadPlan, target: WorkloadPlan) -> bool:
 
 
 def _waiting_for(plan: WorkloadPlan) -> set[str]:
-    return {name for one in plan.filling for name in one.users}
+    """The queries that wait: those that stores are filled for, and all that use intermediate results.
+
+    Intermediate results get more columns while others are computed from them, which what was stored before lacks.
+    """
+    found = {name for one in plan.filling for name in one.users}
+    kept = {name for store, users in plan.users.items() if not store.is_input for name in users}
+    return found | kept if found else found
 
 
 def _ends(query: Query, alias: str) -> bool:
@@ -77,6 +83,8 @@ def _ends(query: Query, alias: str) -> bool:
 def is_filled(transition: Transition, graph: PhysicalGraph, facts: StateFacts) -> bool:
     """Whether no tuple from before a transition is of use any more to the queries that wait for its stores."""
     waiting = {name for store in graph.stores for name in store.filling}
+    if waiting:
+        waiting |= {name for store in graph.stores if len(store.aliases) > 1 for name in store.users}
     return all(
         _is_past(transition, member, alias, facts)
         for member in graph.members
