@@ -12,10 +12,10 @@ from tests.random_statistics import random_statistics
 __all__ = ["made_restless", "restless"]
 
 
-def restless(rng: random.Random) -> dict[str, Any]:
-    """Keywords of a session that takes every plan it finds, in any way, every batch or every few."""
+def restless(rng: random.Random, epochs: Sequence[int] = (1, 1, 2, 3)) -> dict[str, Any]:
+    """Keywords of a session that takes every plan it finds, in any way, after one of so many batches."""
     adaptation = weft.Adaptation(
-        epoch_batches=rng.choice((1, 1, 2, 3)),
+        epoch_batches=rng.choice(epochs),
         epoch_seconds=0.0,
         migrate=rng.choice(("auto", "eager", "side by side", "side by side")),
     )

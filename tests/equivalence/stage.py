@@ -159,7 +159,7 @@ class Stage:
             options=self.options,
             joint=self.method,
             driver=self.driver,
-            **(restless(self.rng) if self.restless else {}),
+            **(restless(self.rng, epochs=(3, 5, 8)) if self.restless else {}),
         )
         for case in self.cases:
             for stream in case.workload.streams.catalog.streams:
