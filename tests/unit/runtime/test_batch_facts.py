@@ -197,7 +197,7 @@ class TestRuns:
         def make(name: str) -> Any:
             return weft.files(format_, str(tmp_path / name), schema=self.SCHEMA)
 
-        number, had = 0, []
+        number, had = 0, dict[int, dict[str, int]]()
         for session in self.sessions(tmp_path, make):
             for _ in range(2):
                 for name, size in zip("ab", self.SIZES[number], strict=True):
@@ -205,13 +205,15 @@ class TestRuns:
                 time.sleep(0.3 if format_ in ("csv", "json") else 0)
                 session.process_all_available()
                 number += 1
-            had += [{a: one.rows for a, one in m.inputs.items()} for m in session.progress["q"]]
+            had |= {m.number: {a: one.rows for a, one in m.inputs.items()} for m in session.progress["q"]}
         seen = [one for one in decided if any(one.rows.values())]
         exact = format_ in ("parquet", "arrow")
         assert all(bool(one.estimated) != exact for one in seen)
-        assert sum(sum(one.values()) for one in had[:]) >= 175
+        assert sum(sum(one.values()) for one in had.values()) >= 175
         if exact:
-            came = [sorted(one.values()) for one in had if any(one.values())]  # both files at once, or not
+            came = [
+                sorted(one.values()) for one in had.values() if any(one.values())
+            ]  # files at once, or not
             assert [sorted(one.rows.values()) for one in seen] == came
         else:
             last = dict(zip(sorted(seen[-1].rows), (30, 30), strict=True))
