@@ -1,8 +1,9 @@
-"""Where results go: Parquet files, memory, a count, the console, or a function."""
+"""Where results go: Parquet files, a Delta table, memory, a count, the console, or a function."""
 
 from weft.ports.sink import OrderedSink, PartOpener, PartSink, PartWriter, Sink
 from weft.sinks.console import ConsoleSink, to_console
 from weft.sinks.count import CountSink, to_count
+from weft.sinks.delta import DeltaSink, to_delta
 from weft.sinks.foreach import ForeachBatchSink, foreach_batch
 from weft.sinks.memory import MemorySink, to_memory
 from weft.sinks.parquet import ParquetSink, to_parquet
@@ -10,6 +11,7 @@ from weft.sinks.parquet import ParquetSink, to_parquet
 __all__ = [
     "ConsoleSink",
     "CountSink",
+    "DeltaSink",
     "ForeachBatchSink",
     "MemorySink",
     "OrderedSink",
@@ -21,6 +23,7 @@ __all__ = [
     "foreach_batch",
     "to_console",
     "to_count",
+    "to_delta",
     "to_memory",
     "to_parquet",
 ]

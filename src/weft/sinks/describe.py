@@ -15,6 +15,7 @@ from weft.logical.ordering import Ordering
 from weft.ports.sink import Sink
 from weft.sinks.console import to_console
 from weft.sinks.count import to_count
+from weft.sinks.delta import DeltaSink
 from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
 
@@ -72,6 +73,9 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
             place = Path(description["path"])
             form = (description["compression"], description["batch_column"], description["digits"])
             return ParquetSink(place, *form)
+        case "delta":
+            columns = tuple(description["partition_by"])
+            return DeltaSink(Path(description["path"]), columns, description["compact"])
         case "memory":
             return to_memory()
         case "count":
