@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 import weft
+from tests.lakes.killing import killed_run, wanted
+from tests.lakes.program import QUERY, ROWS, make_session, write_input
 from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, live, rows, started
 from tests.shares import seeds
 from weft.errors import SinkError
@@ -227,3 +230,39 @@ def test_it_is_made_again_as_it_was(tmp_path: Path) -> None:
     lost.abort()
     sink.commit_parts(0, [part.close()])
     assert content(tmp_path / "t") == expected([1, 2, 3])
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_session_that_is_killed_adds_every_result_once(seed: int, tmp_path: Path) -> None:
+    """The whole way, with `kill -9` at random moments."""
+    killed_run(tmp_path, "delta", str(tmp_path / "table"), 3, seed, os.environ)
+    assert content(tmp_path / "table") == wanted()
+
+
+def test_the_name_and_the_table_of_a_stopped_query_can_be_used_again(tmp_path: Path) -> None:
+    """What a second query adds to the table of a first is not taken for batches of the first."""
+    session = make_session(tmp_path)
+    session.query(QUERY, name="results", sink=weft.to_delta(tmp_path / "table"))
+    session.start()
+    try:
+        write_input(tmp_path, 0)
+        session.process_all_available()
+        session.stop_query("results")
+        write_input(tmp_path, 1)
+        session.process_all_available()
+        session.query(QUERY, name="results", sink=weft.to_delta(tmp_path / "other"))
+        write_input(tmp_path, 2)
+        session.process_all_available()
+    finally:
+        session.stop()
+    later = make_session(tmp_path)
+    later.query(QUERY, name="results", sink=weft.to_delta(tmp_path / "other"))
+    later.query(QUERY, name="again", sink=weft.to_delta(tmp_path / "table"))
+    later.start()
+    try:
+        write_input(tmp_path, 3)
+        later.process_all_available()
+    finally:
+        later.stop()
+    assert [row[0] for row in content(tmp_path / "table")] == [*range(ROWS), *range(3 * ROWS, 4 * ROWS)]
+    assert [row[0] for row in content(tmp_path / "other")] == [*range(2 * ROWS, 4 * ROWS)]
