@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from weft.planned import PlannedQuery
     from weft.ports.punctuation import Punctuations
     from weft.session import Session
-    from weft.sinks import foreach_batch, to_console, to_count, to_delta, to_memory, to_parquet
+    from weft.sinks import foreach_batch, to_console, to_count, to_delta, to_memory, to_parquet, to_postgres
     from weft.sources.dead_letter import DeadLetterLimit
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
     from weft.sources.spec import files
@@ -67,6 +67,7 @@ __all__ = [
     "to_delta",
     "to_memory",
     "to_parquet",
+    "to_postgres",
     "uniform",
     "zipf",
 ]
@@ -102,6 +103,7 @@ _HOMES = {
     "to_delta": "weft.sinks",
     "to_memory": "weft.sinks",
     "to_parquet": "weft.sinks",
+    "to_postgres": "weft.sinks",
     "uniform": "weft.sources.rate",
     "zipf": "weft.sources.rate",
 }

@@ -25,6 +25,8 @@ def sink_for(kind: str, place: str) -> Sink:
     """The sink of a kind: a path, a connection with the table `results`, or a catalog's directory."""
     if kind == "delta":
         return weft.to_delta(place)
+    if kind == "postgres":
+        return weft.to_postgres(place, "results")
     raise ValueError(kind)
 
 

@@ -1,4 +1,4 @@
-"""Where results go: Parquet files, a Delta table, memory, a count, the console, or a function."""
+"""Where results go: Parquet files, tables (Delta, PostgreSQL), memory, a count, the console, or a function."""
 
 from weft.ports.sink import OrderedSink, PartOpener, PartSink, PartWriter, Sink
 from weft.sinks.console import ConsoleSink, to_console
@@ -7,6 +7,7 @@ from weft.sinks.delta import DeltaSink, to_delta
 from weft.sinks.foreach import ForeachBatchSink, foreach_batch
 from weft.sinks.memory import MemorySink, to_memory
 from weft.sinks.parquet import ParquetSink, to_parquet
+from weft.sinks.postgres import PostgresSink, to_postgres
 
 __all__ = [
     "ConsoleSink",
@@ -19,6 +20,7 @@ __all__ = [
     "PartOpener",
     "PartSink",
     "PartWriter",
+    "PostgresSink",
     "Sink",
     "foreach_batch",
     "to_console",
@@ -26,4 +28,5 @@ __all__ = [
     "to_delta",
     "to_memory",
     "to_parquet",
+    "to_postgres",
 ]
