@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from weft.planned import PlannedQuery
     from weft.ports.punctuation import Punctuations
     from weft.session import Session
-    from weft.sinks import foreach_batch, to_console, to_count, to_delta, to_memory, to_parquet, to_postgres
+    from weft.sinks import (
+        foreach_batch,
+        to_console,
+        to_count,
+        to_delta,
+        to_iceberg,
+        to_memory,
+        to_parquet,
+        to_postgres,
+    )
     from weft.sources.dead_letter import DeadLetterLimit
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
     from weft.sources.spec import files
@@ -65,6 +74,7 @@ __all__ = [
     "to_console",
     "to_count",
     "to_delta",
+    "to_iceberg",
     "to_memory",
     "to_parquet",
     "to_postgres",
@@ -101,6 +111,7 @@ _HOMES = {
     "to_console": "weft.sinks",
     "to_count": "weft.sinks",
     "to_delta": "weft.sinks",
+    "to_iceberg": "weft.sinks",
     "to_memory": "weft.sinks",
     "to_parquet": "weft.sinks",
     "to_postgres": "weft.sinks",

@@ -27,6 +27,10 @@ def sink_for(kind: str, place: str) -> Sink:
         return weft.to_delta(place)
     if kind == "postgres":
         return weft.to_postgres(place, "results")
+    if kind == "iceberg":
+        return weft.to_iceberg(
+            {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "warehouse": place}, "lake.t"
+        )
     raise ValueError(kind)
 
 

@@ -16,6 +16,7 @@ from weft.ports.sink import Sink
 from weft.sinks.console import to_console
 from weft.sinks.count import to_count
 from weft.sinks.delta import DeltaSink
+from weft.sinks.iceberg import to_iceberg
 from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.postgres import to_postgres
@@ -66,7 +67,8 @@ def _place(description: Mapping[str, object]) -> object:
     if "path" in description:
         return Path(str(description["path"])).resolve()
     if "table" in description:
-        return description["kind"], description.get("connection"), description["table"]
+        tabled = {name: one for name, one in description.items() if name != "key"}
+        return sorted((name, str(one)) for name, one in tabled.items())
     return None
 
 
@@ -87,6 +89,8 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
             return DeltaSink(Path(description["path"]), columns, description["compact"])
         case "postgres":
             return to_postgres(description["connection"], description["table"], key=description["key"])
+        case "iceberg":
+            return to_iceberg(description["properties"] or description["connection"], description["table"])
         case "memory":
             return to_memory()
         case "count":
