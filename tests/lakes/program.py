@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,9 +52,9 @@ def write_input(root: Path, number: int) -> None:
         hidden.rename(path)
 
 
-def make_session(root: Path) -> weft.Session:
-    """A session that goes on where the last one stood; its batches are small."""
-    session = weft.Session(checkpoint=root / "checkpoint", execution="local")
+def make_session(root: Path, **settings: Any) -> weft.Session:
+    """A session that goes on where the last one stood; unless the settings say otherwise, it runs in this process."""
+    session = weft.Session(checkpoint=root / "checkpoint", **{"execution": "local", **settings})
     for stream in "ab":
         source = weft.files("parquet", str(root / stream), schema="k long, c string, ts timestamp")
         session.stream(stream, source, event_time="ts")

@@ -266,3 +266,26 @@ def test_the_name_and_the_table_of_a_stopped_query_can_be_used_again(tmp_path: P
         later.stop()
     assert [row[0] for row in content(tmp_path / "table")] == [*range(ROWS), *range(3 * ROWS, 4 * ROWS)]
     assert [row[0] for row in content(tmp_path / "other")] == [*range(2 * ROWS, 4 * ROWS)]
+
+
+@pytest.mark.parametrize("partition_by", [(), ("c",)])
+def test_tasks_on_spark_write_files_that_spark_and_pandas_read(
+    spark: Any, partition_by: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Tasks know the sink by its description; Spark reads the files that the log names, pandas the table."""
+    session = make_session(tmp_path, execution="auto", spark=spark, options=weft.Options(partitions=2))
+    path = tmp_path / "table"
+    session.query(QUERY, name="results", sink=weft.to_delta(path, partition_by=partition_by))
+    session.start()
+    try:
+        for number in range(2):
+            write_input(tmp_path, number)
+            session.process_all_available()
+    finally:
+        session.stop()
+    table = deltalake.DeltaTable(str(path))
+    assert sorted(table.to_pandas()["k"]) == [*range(2 * ROWS)]
+    assert [row[0] for row in content(path)] == [*range(2 * ROWS)]
+    uris = table.file_uris()
+    assert len(uris) > 1
+    assert sorted(row.k for row in spark.read.parquet(*uris).collect()) == [*range(2 * ROWS)]
