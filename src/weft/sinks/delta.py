@@ -157,13 +157,20 @@ class DeltaSink:
             for one in added
         ]
         batch = delta.transaction.Transaction(self._application, batch_id)
-        table.create_write_transaction(
-            adds,
-            "append",
-            table.schema(),
-            list(self.partition_by),
-            commit_properties=delta.CommitProperties(app_transactions=[batch]),
-        )
+        try:
+            table.create_write_transaction(
+                adds,
+                "append",
+                table.schema(),
+                list(self.partition_by),
+                commit_properties=delta.CommitProperties(app_transactions=[batch]),
+            )
+        except delta.exceptions.DeltaError as error:
+            why = str(error).split("\n")[0]
+            raise SinkError(
+                f"to_delta: batch {batch_id} was not added to {self.path}: {why}",
+                hint="start again: no result is lost",
+            ) from error
 
     def _compact(self) -> None:
         """Rewrite small files as larger ones, and delete what no version of the last days needs."""

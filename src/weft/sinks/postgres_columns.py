@@ -82,9 +82,7 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column whose values CSV would not write as PostgreSQL reads them, as texts."""
     if pa.types.is_binary(column.type):
         return pa.chunked_array([_hex_texts(chunk) for chunk in column.chunks], pa.string())
-    if pa.types.is_timestamp(column.type):
-        return pc.strftime(column, format="%Y-%m-%dT%H:%M:%SZ")
-    if pa.types.is_boolean(column.type):
+    if pa.types.is_timestamp(column.type) or pa.types.is_boolean(column.type):
         return column.cast(pa.string())
     return column
 
