@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from weft.planned import PlannedQuery
     from weft.ports.punctuation import Punctuations
     from weft.session import Session
-    from weft.sinks import foreach_batch, to_console, to_count, to_memory, to_parquet
+    from weft.sinks import (
+        foreach_batch,
+        to_console,
+        to_count,
+        to_delta,
+        to_iceberg,
+        to_memory,
+        to_parquet,
+        to_postgres,
+    )
     from weft.sources.dead_letter import DeadLetterLimit
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
     from weft.sources.spec import files
@@ -64,8 +73,11 @@ __all__ = [
     "timestamps",
     "to_console",
     "to_count",
+    "to_delta",
+    "to_iceberg",
     "to_memory",
     "to_parquet",
+    "to_postgres",
     "uniform",
     "zipf",
 ]
@@ -98,8 +110,11 @@ _HOMES = {
     "timestamps": "weft.sources.rate",
     "to_console": "weft.sinks",
     "to_count": "weft.sinks",
+    "to_delta": "weft.sinks",
+    "to_iceberg": "weft.sinks",
     "to_memory": "weft.sinks",
     "to_parquet": "weft.sinks",
+    "to_postgres": "weft.sinks",
     "uniform": "weft.sources.rate",
     "zipf": "weft.sources.rate",
 }

@@ -1,26 +1,35 @@
-"""Where results go: Parquet files, memory, a count, the console, or a function."""
+"""Where results go: Parquet files, tables (Delta, Iceberg, PostgreSQL), memory, a count, the console, or a function."""
 
 from weft.ports.sink import OrderedSink, PartOpener, PartSink, PartWriter, Sink
 from weft.sinks.console import ConsoleSink, to_console
 from weft.sinks.count import CountSink, to_count
+from weft.sinks.delta import DeltaSink, to_delta
 from weft.sinks.foreach import ForeachBatchSink, foreach_batch
+from weft.sinks.iceberg import IcebergSink, to_iceberg
 from weft.sinks.memory import MemorySink, to_memory
 from weft.sinks.parquet import ParquetSink, to_parquet
+from weft.sinks.postgres import PostgresSink, to_postgres
 
 __all__ = [
     "ConsoleSink",
     "CountSink",
+    "DeltaSink",
     "ForeachBatchSink",
+    "IcebergSink",
     "MemorySink",
     "OrderedSink",
     "ParquetSink",
     "PartOpener",
     "PartSink",
     "PartWriter",
+    "PostgresSink",
     "Sink",
     "foreach_batch",
     "to_console",
     "to_count",
+    "to_delta",
+    "to_iceberg",
     "to_memory",
     "to_parquet",
+    "to_postgres",
 ]

@@ -15,8 +15,11 @@ from weft.logical.ordering import Ordering
 from weft.ports.sink import Sink
 from weft.sinks.console import to_console
 from weft.sinks.count import to_count
+from weft.sinks.delta import DeltaSink
+from weft.sinks.iceberg import to_iceberg
 from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
+from weft.sinks.postgres import to_postgres
 
 __all__ = ["describe_sink", "make_sink", "portable_description", "same_place", "sink_for"]
 
@@ -55,9 +58,18 @@ def same_place(one: Sink, other: Sink) -> bool:
     """Whether two sinks would write to the same place."""
     if one is other:
         return True
-    found = [describe_sink(sink) or {} for sink in (one, other)]
-    places = [Path(str(place["path"])).resolve() for place in found if "path" in place]
-    return len(places) == 2 and places[0] == places[1]
+    places = [_place(describe_sink(sink) or {}) for sink in (one, other)]
+    return None not in places and places[0] == places[1]
+
+
+def _place(description: Mapping[str, object]) -> object:
+    """What two descriptions of one directory or one table have in common; None if results go to no such place."""
+    if "path" in description:
+        return Path(str(description["path"])).resolve()
+    if "table" in description:
+        tabled = {name: one for name, one in description.items() if name != "key"}
+        return sorted((name, str(one)) for name, one in tabled.items())
+    return None
 
 
 def sink_for(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
@@ -72,6 +84,13 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
             place = Path(description["path"])
             form = (description["compression"], description["batch_column"], description["digits"])
             return ParquetSink(place, *form)
+        case "delta":
+            columns = tuple(description["partition_by"])
+            return DeltaSink(Path(description["path"]), columns, description["compact"])
+        case "postgres":
+            return to_postgres(description["connection"], description["table"], key=description["key"])
+        case "iceberg":
+            return to_iceberg(description["properties"] or description["connection"], description["table"])
         case "memory":
             return to_memory()
         case "count":
