@@ -27,9 +27,9 @@ def killed_run(root: Path, kind: str, place: str, kills: int, seed: int, env: Ma
     for life in range(kills + 1):
         with (root / f"life-{life}.log").open("wb") as log:
             run = subprocess.Popen(command, cwd=_ROOT, env=dict(env), stdout=log, stderr=log)
-        batches = _batches(root)
-        while life < kills and run.poll() is None and _batches(root) == batches:
-            time.sleep(0.02)  # until it is at work
+        known, patience = _files(root), time.monotonic() + 5
+        while life < kills and run.poll() is None and _files(root) == known and time.monotonic() < patience:
+            time.sleep(0.02)  # until it is at work, if there is something left to do
         pause = time.monotonic() + rng.random() * 1.5
         while life < kills and run.poll() is None and time.monotonic() < pause and number < FILES - 1:
             number += 1
@@ -47,9 +47,9 @@ def killed_run(root: Path, kind: str, place: str, kills: int, seed: int, env: Ma
             run.wait()
 
 
-def _batches(root: Path) -> int:
-    """How many files the log of the program's checkpoint has."""
-    return sum(1 for path in (root / "checkpoint").rglob("*") if path.is_file())
+def _files(root: Path) -> set[Path]:
+    """The files of the program's checkpoint."""
+    return {path for path in (root / "checkpoint").rglob("*") if path.is_file()}
 
 
 def wanted() -> list[tuple[object, ...]]:
