@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from weft.session import Session
     from weft.sinks import foreach_batch, to_console, to_count, to_memory, to_parquet
     from weft.sources.dead_letter import DeadLetterLimit
+    from weft.sources.kafka import kafka
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
     from weft.sources.spec import files
     from weft.sql.builder import from_, select
@@ -58,6 +59,7 @@ __all__ = [
     "files",
     "foreach_batch",
     "from_",
+    "kafka",
     "rate",
     "select",
     "sequence",
@@ -92,6 +94,7 @@ _HOMES = {
     "files": "weft.sources.spec",
     "foreach_batch": "weft.sinks",
     "from_": "weft.sql.builder",
+    "kafka": "weft.sources.kafka",
     "rate": "weft.sources.rate",
     "select": "weft.sql.builder",
     "sequence": "weft.sources.rate",
