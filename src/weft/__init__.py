@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from weft.planned import PlannedQuery
     from weft.ports.punctuation import Punctuations
     from weft.session import Session
-    from weft.sinks import foreach_batch, to_console, to_count, to_memory, to_parquet
+    from weft.sinks import foreach_batch, to_console, to_count, to_kafka, to_memory, to_parquet
     from weft.sources.dead_letter import DeadLetterLimit
     from weft.sources.kafka import kafka
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
@@ -66,6 +66,7 @@ __all__ = [
     "timestamps",
     "to_console",
     "to_count",
+    "to_kafka",
     "to_memory",
     "to_parquet",
     "uniform",
@@ -101,6 +102,7 @@ _HOMES = {
     "timestamps": "weft.sources.rate",
     "to_console": "weft.sinks",
     "to_count": "weft.sinks",
+    "to_kafka": "weft.sinks",
     "to_memory": "weft.sinks",
     "to_parquet": "weft.sinks",
     "uniform": "weft.sources.rate",

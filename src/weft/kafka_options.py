@@ -12,12 +12,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from weft.errors import WeftError, nearest
 
-__all__ = ["KafkaOptions", "kafka_options"]
+__all__ = ["KafkaOptions", "kafka_options", "load_client"]
 
 _SECRET = re.compile(r"password|passphrase|secret|(^|\.)key(\.|$)|oauthbearer\.config|token$")
 _REFERENCE = re.compile(r"(env|file):(.+)", re.DOTALL)
@@ -61,11 +62,13 @@ class KafkaOptions:
         """What a client is made with, secrets in place: to be handed to a client at once and kept by nobody else.
 
         ``fixed`` are further options, with underscores for the dots of their names. Where an option was also given by
-        the user, the user's counts.
+        the user, the user's counts. No client begins anew with the given servers when it has lost all brokers: a
+        transactional producer of librdkafka 2.16 would wait for its coordinator forever after that.
         """
         own = {name.replace("_", "."): value for name, value in fixed.items()}
         given = {name: _resolve(name, value, error) for name, value in self.given}
-        return {"bootstrap.servers": self.servers, "log_level": 2, **own, **given}
+        basis = {"bootstrap.servers": self.servers, "log_level": 2, "metadata.recovery.strategy": "none"}
+        return {**basis, **own, **given}
 
     def without_secrets(self, text: object, error: type[WeftError]) -> str:
         """A text, for example of an error of the client's, in which no secret of these options stands."""
@@ -97,6 +100,16 @@ def kafka_options(
             raise error(f"{function}: {name} is a secret and must not stand in a program", hint=hint)
         found[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return KafkaOptions(servers.strip(), tuple(sorted(found.items())))
+
+
+def load_client(function: str, error: type[WeftError]) -> Any:
+    """The module of Kafka's client, which only users of Kafka need to have installed."""
+    try:
+        return import_module("confluent_kafka")
+    except ImportError:
+        raise error(
+            f"{function}: the package confluent-kafka is not installed", hint='pip install "weft[kafka]"'
+        ) from None
 
 
 def _is_secret(name: str) -> bool:

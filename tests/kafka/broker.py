@@ -51,6 +51,8 @@ log.retention.check.interval.ms=500
 log.initial.task.delay.ms=100
 log.segment.delete.delay.ms=100
 controlled.shutdown.enable=false
+broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=200
 """
 
 

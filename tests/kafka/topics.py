@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,8 +71,18 @@ class Topics:
         producer.flush(30)
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
 
-    def read(self, topic: str) -> list[Message]:
-        """All records of a topic that a reader of committed ones sees."""
+    def read(self, topic: str, least: int = 0) -> list[Message]:
+        """All records of a topic that a reader of committed ones sees.
+
+        What a transaction wrote is seen a moment after it was committed: ``least`` records are waited for.
+        """
+        until = time.monotonic() + 20
+        found = self._read(topic)
+        while len(found) < least and time.monotonic() < until:
+            found = self._read(topic)
+        return found
+
+    def _read(self, topic: str) -> list[Message]:
         settings: dict[str, Any] = {"bootstrap.servers": self.address, "group.id": "tests", "log_level": 2}
         more = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
         consumer = Consumer({**settings, **more})
@@ -89,9 +100,9 @@ class Topics:
         consumer.close()
         return found
 
-    def rows(self, topic: str) -> list[dict[str, Any]]:
+    def rows(self, topic: str, least: int = 0) -> list[dict[str, Any]]:
         """All values of a topic, as JSON objects."""
-        return [json.loads(message.value() or b"null") for message in self.read(topic)]
+        return [json.loads(message.value() or b"null") for message in self.read(topic, least)]
 
     def committed(self, topic: str, group: str, partition: int = 0) -> int:
         """The offset that a consumer group has committed."""

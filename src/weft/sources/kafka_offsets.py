@@ -16,8 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from weft.errors import SourceError
-from weft.kafka_options import KafkaOptions
-from weft.sources.kafka_read import load_client
+from weft.kafka_options import KafkaOptions, load_client
 
 __all__ = ["OffsetWatch", "TopicOffsets"]
 
@@ -32,7 +31,7 @@ class TopicOffsets:
     """The clients that ask for one topic. Its methods raise a `SourceError` if the brokers do not answer."""
 
     def __init__(self, topic: str, options: KafkaOptions, group: str | None) -> None:
-        self._kafka, self._topic, self._options = load_client(), topic, options
+        self._kafka, self._topic, self._options = load_client("kafka", SourceError), topic, options
         admin: Any = import_module("confluent_kafka.admin")
         self._specs, self._groups = admin.OffsetSpec, group is not None
         uncommitted = dict(options.given).get("isolation.level") == "read_uncommitted"

@@ -11,14 +11,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from importlib import import_module
 from typing import Any
 
 from weft.errors import SourceError
-from weft.kafka_options import KafkaOptions
+from weft.kafka_options import KafkaOptions, load_client
 from weft.sources.kafka_records import Message, Origin
 
-__all__ = ["load_client", "read_range"]
+__all__ = ["read_range"]
 
 _MOST_OPEN = 16
 _AT_ONCE = 1 << 16  # records that are asked of a client in one call
@@ -31,21 +30,11 @@ _FETCHING = {
 }
 
 
-def load_client() -> Any:
-    """The module of Kafka's client, which only users of Kafka need to have installed."""
-    try:
-        return import_module("confluent_kafka")
-    except ImportError:
-        raise SourceError(
-            "kafka: the package confluent-kafka is not installed", hint='pip install "weft[kafka]"'
-        ) from None
-
-
 class _Reader:
     """A client that reads one partition. All records below ``position`` have been handed out, or never were."""
 
     def __init__(self, options: KafkaOptions, origin: Origin, reset: str) -> None:
-        self._kafka, self._origin, self._options = load_client(), origin, options
+        self._kafka, self._origin, self._options = load_client("kafka", SourceError), origin, options
         fixed = {"group_id": "weft", "enable_auto_commit": False, "enable_partition_eof": True}
         config = options.config(SourceError, **fixed, auto_offset_reset=reset, **_FETCHING)
         self._consumer = self._kafka.Consumer(config)
@@ -162,7 +151,7 @@ def read_range(
     key = (options, origin, reset)
     try:
         reader = _OPEN.take(key) or _Reader(options, origin, reset)
-    except load_client().KafkaException as error:
+    except load_client("kafka", SourceError).KafkaException as error:
         shown = options.without_secrets(error, SourceError)
         raise SourceError(f"{origin.stream}: Kafka's client cannot be made: {shown}") from None
     try:
