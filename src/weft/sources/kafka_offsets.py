@@ -33,6 +33,7 @@ class TopicOffsets:
     def __init__(self, topic: str, options: KafkaOptions, group: str | None) -> None:
         self._kafka, self._topic, self._options = load_client("kafka", SourceError), topic, options
         admin: Any = import_module("confluent_kafka.admin")
+        self._partitions = 0
         self._specs, self._groups = admin.OffsetSpec, group is not None
         uncommitted = dict(options.given).get("isolation.level") == "read_uncommitted"
         levels = self._kafka.IsolationLevel
@@ -46,12 +47,17 @@ class TopicOffsets:
 
     def partitions(self) -> list[int]:
         """The numbers of the topic's partitions; a `SourceError` if there is no such topic."""
-        try:
+        try:  # by the consumer, which never creates a topic
             found = self._consumer.list_topics(self._topic, timeout=_ANSWER).topics[self._topic]
+            if found.error is not None:
+                raise self._failure(found.error)
+            if (
+                len(found.partitions) != self._partitions
+            ):  # which the other client would not know of for minutes
+                self._admin.list_topics(self._topic, timeout=_ANSWER)
+                self._partitions = len(found.partitions)
         except self._kafka.KafkaException as error:
             raise self._failure(error) from None
-        if found.error is not None:
-            raise self._failure(found.error)
         return sorted(found.partitions)
 
     def begins(self, partitions: Collection[int]) -> Offsets:
