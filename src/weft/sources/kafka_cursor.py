@@ -88,8 +88,9 @@ class KafkaCursor:
         size = self._size_of_a_record(ends)
         most = max(1, self.place.most_bytes // size)
         parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS))
-        least = min(most, self.rules.max_records_per_batch or most)
-        return Offer(_at_most(parts, least), backlog=(len(parts), waiting * size))
+        at_once = min(most, self.rules.max_records_per_batch or most)
+        cuts = 0 if waiting <= at_once else -(-waiting // at_once)  # every batch may cut one part in two
+        return Offer(_at_most(parts, at_once), backlog=(len(parts) + cuts, waiting * size))
 
     def _check(self, ends: Offsets, begins: Offsets, now: float) -> None:
         """Refuse what cannot be gone on with: offsets that expired, a topic that was made anew."""
