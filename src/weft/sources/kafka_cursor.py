@@ -24,6 +24,8 @@ __all__ = ["KafkaCursor", "ReadRules", "Starting", "parts_between"]
 
 _MOST_RECORDS = 1 << 17  # in one part
 _SAMPLE = 100  # records whose size is looked at
+_SAMPLING = 5.0  # seconds that they may take to come
+_GUESS = 256  # bytes of a record while that is not known
 _SHORT_FOR = (
     15.0  # seconds after which a partition that has become shorter is no broker that is just starting
 )
@@ -82,10 +84,11 @@ class KafkaCursor:
         for number in ends:
             self._positions.setdefault(number, begins.get(number, 0))
         self._check(ends, begins, now)
-        waiting = sum(max(0, ends[number] - self._positions.get(number, 0)) for number in ends)
+        starts = {number: max(at, begins.get(number, 0)) for number, at in self._positions.items()}
+        waiting = sum(max(0, end - starts[number]) for number, end in ends.items())
         if not waiting:
             return Offer()
-        size = self._size_of_a_record(ends)
+        size = self._size_of_a_record(starts, ends)
         most = max(1, self.place.most_bytes // size)
         parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS))
         at_once = min(most, self.rules.max_records_per_batch or most)
@@ -117,13 +120,16 @@ class KafkaCursor:
     def _named(self, number: int) -> str:
         return f"{self.place.stream}: topic {self.topic}, partition {number}"
 
-    def _size_of_a_record(self, ends: Offsets) -> int:
-        """About how many bytes a record takes in memory, as the first ones tell."""
+    def _size_of_a_record(self, starts: Offsets, ends: Offsets) -> int:
+        """About how many bytes a record takes in memory, as the first ones tell; a guess if they do not come soon."""
         if not self._record_bytes:
-            number = next(n for n in sorted(ends) if ends[n] > self._positions[n])
-            first = self._positions[number]
-            origin, end = Origin(self.place.stream, self.topic, number), min(ends[number], first + _SAMPLE)
-            found = read_range(self.options, origin, first, end, self.rules.timeout, reset="earliest")
+            number = next(n for n in sorted(ends) if ends[n] > starts[n])
+            first, end = starts[number], min(ends[number], starts[number] + _SAMPLE)
+            origin = Origin(self.place.stream, self.topic, number)
+            try:
+                found = read_range(self.options, origin, first, end, _SAMPLING, reset="earliest")
+            except SourceError:
+                return _GUESS
             sizes = [len(message.value() or b"") + len(message.key() or b"") for message in found]
             self._record_bytes = 64 + 2 * (sum(sizes) // max(1, len(sizes)))
         return self._record_bytes
