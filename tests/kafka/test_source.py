@@ -112,7 +112,7 @@ def test_bad_records_are_set_aside_with_their_place(topics: Topics) -> None:
 
 
 def test_columns_tell_of_the_record(topics: Topics) -> None:
-    topic = topics.make(2)
+    topic = topics.make(2, retention_ms="-1")
     message = {"key": b"k", "timestamp": 1704067200123, "headers": [("h", b"1"), ("h", None)]}
     topics.write(topic, [b"one", None], 1, **message)
     schema = "value string, _key string, _topic string, _partition int, _offset long, _timestamp timestamp"
