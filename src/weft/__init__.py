@@ -36,11 +36,13 @@ if TYPE_CHECKING:
         to_count,
         to_delta,
         to_iceberg,
+        to_kafka,
         to_memory,
         to_parquet,
         to_postgres,
     )
     from weft.sources.dead_letter import DeadLetterLimit
+    from weft.sources.kafka import kafka
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
     from weft.sources.spec import files
     from weft.sql.builder import from_, select
@@ -67,6 +69,7 @@ __all__ = [
     "files",
     "foreach_batch",
     "from_",
+    "kafka",
     "rate",
     "select",
     "sequence",
@@ -75,6 +78,7 @@ __all__ = [
     "to_count",
     "to_delta",
     "to_iceberg",
+    "to_kafka",
     "to_memory",
     "to_parquet",
     "to_postgres",
@@ -104,6 +108,7 @@ _HOMES = {
     "files": "weft.sources.spec",
     "foreach_batch": "weft.sinks",
     "from_": "weft.sql.builder",
+    "kafka": "weft.sources.kafka",
     "rate": "weft.sources.rate",
     "select": "weft.sql.builder",
     "sequence": "weft.sources.rate",
@@ -112,6 +117,7 @@ _HOMES = {
     "to_count": "weft.sinks",
     "to_delta": "weft.sinks",
     "to_iceberg": "weft.sinks",
+    "to_kafka": "weft.sinks",
     "to_memory": "weft.sinks",
     "to_parquet": "weft.sinks",
     "to_postgres": "weft.sinks",

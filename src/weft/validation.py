@@ -30,6 +30,7 @@ from weft.runtime.queries.request import QueryRequest
 from weft.sinks.describe import same_place
 from weft.sources.dead_letter import DeadLetterLimit
 from weft.sources.frames import DataFrameSource, dataframe
+from weft.sources.kafka import KafkaSource
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource, Source
 from weft.sources.tables import TableSource
@@ -71,7 +72,7 @@ class StreamingFrame(Protocol):
 
 # What users may give as a stream's source; a text is a schema, to plan with only.
 StreamSource: TypeAlias = (
-    "str | Schema | FilesSource | RateSource | DataFrameSource | TableSource | StreamingFrame"
+    "str | Schema | FilesSource | RateSource | DataFrameSource | TableSource | KafkaSource | StreamingFrame"
 )
 
 
@@ -81,13 +82,13 @@ def source_of(source: StreamSource) -> Source | Schema:
         return Schema.parse(source)
     if isinstance(source, FilesSource):
         return source.resolve()
-    if isinstance(source, Schema | RateSource | DataFrameSource | TableSource):
+    if isinstance(source, Schema | RateSource | DataFrameSource | TableSource | KafkaSource):
         return source
     if isinstance(source, StreamingFrame):
         return dataframe(source)
     raise CatalogError(
         f"a stream cannot be {reprlib.repr(source)}",
-        hint='use weft.files(…), weft.rate(…), a streaming DataFrame, or "vid long, ts timestamp"',
+        hint='use weft.files(…), weft.kafka(…), weft.rate(…), a streaming DataFrame, or "vid long, ts timestamp"',
     )
 
 

@@ -1,4 +1,4 @@
-"""Where results go: Parquet files, tables (Delta, Iceberg, PostgreSQL), memory, a count, the console, or a function."""
+"""Where results go: Parquet files, Kafka, tables (Delta, Iceberg, PostgreSQL), memory, a count, the console, a function."""
 
 from weft.ports.sink import OrderedSink, PartOpener, PartSink, PartWriter, Sink
 from weft.sinks.console import ConsoleSink, to_console
@@ -6,6 +6,7 @@ from weft.sinks.count import CountSink, to_count
 from weft.sinks.delta import DeltaSink, to_delta
 from weft.sinks.foreach import ForeachBatchSink, foreach_batch
 from weft.sinks.iceberg import IcebergSink, to_iceberg
+from weft.sinks.kafka import KafkaSink, to_kafka
 from weft.sinks.memory import MemorySink, to_memory
 from weft.sinks.parquet import ParquetSink, to_parquet
 from weft.sinks.postgres import PostgresSink, to_postgres
@@ -16,6 +17,7 @@ __all__ = [
     "DeltaSink",
     "ForeachBatchSink",
     "IcebergSink",
+    "KafkaSink",
     "MemorySink",
     "OrderedSink",
     "ParquetSink",
@@ -29,6 +31,7 @@ __all__ = [
     "to_count",
     "to_delta",
     "to_iceberg",
+    "to_kafka",
     "to_memory",
     "to_parquet",
     "to_postgres",

@@ -17,6 +17,7 @@ from weft.sinks.console import to_console
 from weft.sinks.count import to_count
 from weft.sinks.delta import DeltaSink
 from weft.sinks.iceberg import to_iceberg
+from weft.sinks.kafka import kafka_sink
 from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.postgres import to_postgres
@@ -97,6 +98,8 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
             return to_count()
         case "console":
             return to_console(rows=description["rows"])
+        case "kafka":
+            return kafka_sink(description)
     raise SinkError(
         f"there is no sink of the kind {description['kind']!r}", hint="was it of another version?"
     )

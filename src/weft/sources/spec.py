@@ -29,6 +29,7 @@ from weft.sources.decode import FORMATS
 from weft.sources.file_cursor import FileCursor, FileRules
 from weft.sources.file_parts import read_part
 from weft.sources.frames import DataFrameSource
+from weft.sources.kafka import KafkaSource
 from weft.sources.listing import Listing, name_matcher
 from weft.sources.parquet import DAMAGE, arrow_file_schema, parquet_schema
 from weft.sources.rate import RateSource
@@ -243,4 +244,4 @@ def _field(field: pa.Field, path: str) -> Field:
     return Field(field.name, type_)
 
 
-Source: TypeAlias = FilesSource | RateSource | DataFrameSource | TableSource
+Source: TypeAlias = FilesSource | RateSource | DataFrameSource | TableSource | KafkaSource

@@ -65,8 +65,8 @@ def test_a_function_cannot_be_described() -> None:
 
 def test_a_sink_of_another_version_is_named() -> None:
     """Not an exception from somewhere inside."""
-    with pytest.raises(SinkError, match="no sink of the kind 'kafka'") as caught:
-        make_sink({"kind": "kafka"})
+    with pytest.raises(SinkError, match="no sink of the kind 'pulsar'") as caught:
+        make_sink({"kind": "pulsar"})
     assert caught.value.hint
 
 

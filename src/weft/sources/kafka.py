@@ -1,0 +1,127 @@
+"""Topics of Kafka as streams.
+
+Guarantees: a description that exists is valid: format, schema and options were checked when it was made, and nothing
+was read or started. How far a topic has been read is in Weft's own log, so every record is read exactly once; a
+consumer group only mirrors it. Decision 32 says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from weft.errors import SourceError, nearest
+from weft.kafka_options import KafkaOptions, kafka_options
+from weft.logical.schema import Schema
+from weft.logical.window import parse_duration
+from weft.ports.source import Part, Place
+from weft.sources.kafka_cursor import KafkaCursor, ReadRules, Starting
+from weft.sources.kafka_read import read_range
+from weft.sources.kafka_records import FORMATS, Origin, check_schema, decode_messages
+from weft.sources.records import Decoded, Target
+
+__all__ = ["KafkaSource", "kafka"]
+
+_EXPIRED = ("error", "skip")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """The records of a topic, as they come."""
+
+    topic: str
+    schema: Schema
+    format: str
+    options: KafkaOptions
+    rules: ReadRules = ReadRules()  # noqa: RUF009
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.topic, str) or not self.topic.strip():
+            raise SourceError("kafka: no topic is named")
+        if self.format not in FORMATS:
+            raise SourceError(f"kafka: unknown format {self.format!r}", hint=nearest(self.format, FORMATS))
+        if self.rules.expired not in _EXPIRED:
+            hint = nearest(self.rules.expired, _EXPIRED)
+            raise SourceError(f"kafka: expired cannot be {self.rules.expired!r}", hint=hint)
+        check_schema(self.schema, self.format)
+
+    def open(self, place: Place) -> KafkaCursor:
+        """Go on behind what was taken, or begin where the rules say; a `SourceError` if there is no such topic."""
+        return KafkaCursor(self.topic, self.options, self.rules, place)
+
+    def read(
+        self,
+        stream: str,
+        part: Part,
+        event_time: str | None = None,
+        columns: Collection[str] | None = None,  # noqa: ARG002
+    ) -> Decoded:
+        """The rows of a range of offsets."""
+        what = part.what
+        origin = Origin(stream, self.topic, what["partition"])
+        reset = "earliest" if self.rules.expired == "skip" else "error"
+        found = read_range(self.options, origin, what["first"], what["end"], self.rules.timeout, reset=reset)
+        decoded = decode_messages(found, self.format, Target(self.schema, event_time), origin)
+        if "expired" not in what:
+            return decoded
+        lost = f"the records from here to before offset {what['first']} have expired"
+        return Decoded(decoded.batch, (origin.bad(lost, what["expired"]), *decoded.bad))
+
+
+def kafka(
+    servers: str,
+    topic: str,
+    *,
+    schema: Schema | str,
+    format: str = "json",  # noqa: A002
+    starting: str | Mapping[int, int] | datetime = "earliest",
+    group: str | None = None,
+    expired: str = "error",
+    max_records_per_batch: int | None = None,
+    timeout: str = "60 seconds",
+    **options: Any,
+) -> KafkaSource:
+    """The records of a topic, whose values are json, csv (a line without a header) or raw.
+
+    Columns named `_key`, `_topic`, `_partition`, `_offset`, `_timestamp` and `_headers` tell of the record itself if
+    the schema declares them. A stream begins with the earliest records, with the latest, at an offset of each
+    partition, or at a time; where it has been read before, it goes on. `group` is a consumer group to which offsets are
+    committed after their batch, for tools that show lags. Records that have expired before they were read are an error,
+    or are passed over and counted as bad (`expired="skip"`). Other options are Kafka's own, with underscores for dots;
+    secrets are references: `sasl_password="env:KAFKA_PASSWORD"`.
+
+    >>> kafka("localhost:9092", "views", schema="vid long, _offset long", security_protocol="SSL").options.given
+    (('security.protocol', 'SSL'),)
+    """
+    own = {"group": group, "expired": expired, "starting": starting, "timeout": timeout, "schema": schema}
+    checked = kafka_options("kafka", servers, options, {**own, "max_records_per_batch": None}, SourceError)
+    if max_records_per_batch is not None and max_records_per_batch < 1:
+        raise SourceError(f"kafka: max_records_per_batch is {max_records_per_batch}", hint="use 1 or more")
+    rules = ReadRules(
+        _starting(starting), group, expired, max_records_per_batch, parse_duration(timeout).total_seconds()
+    )
+    columns = Schema.parse(schema) if isinstance(schema, str) else schema
+    return KafkaSource(topic, columns, format, checked, rules)
+
+
+def _starting(given: object) -> Starting:
+    if given in ("earliest", "latest"):
+        return Starting(str(given))
+    if isinstance(given, Mapping):
+        pairs = sorted(given.items())
+        if all(isinstance(number, int) and number >= 0 for pair in pairs for number in pair):
+            return Starting("offsets", tuple(pairs))
+    if isinstance(given, str):
+        try:
+            given = datetime.fromisoformat(given)
+        except ValueError:
+            given = None
+    if isinstance(given, datetime):
+        aware = given if given.tzinfo else given.replace(tzinfo=timezone.utc)
+        return Starting("time", time=int(aware.timestamp() * 1000))
+    raise SourceError(
+        "kafka: starting is not understood",
+        hint='use "earliest", "latest", {partition: offset}, or a time such as "2024-01-01T00:00:00"',
+    )

@@ -1,0 +1,219 @@
+"""How far a topic of Kafka has been taken.
+
+Guarantees: every offset of every partition is in exactly one part, from where the stream began; parts of a partition
+come in the order of its offsets. Partitions that a topic gains are read from their beginning. Offsets that expired
+before they were taken are an error that names them, or, if that was asked for, the next part of the partition says
+which they were. A topic that has become shorter than what was taken of it is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from weft.errors import SourceError
+from weft.kafka_options import KafkaOptions
+from weft.ports.source import Offer, Part, Place
+from weft.sources.kafka_offsets import Offsets, OffsetWatch, TopicOffsets
+from weft.sources.kafka_read import read_range
+from weft.sources.kafka_records import Origin
+
+__all__ = ["KafkaCursor", "ReadRules", "Starting", "parts_between"]
+
+_MOST_RECORDS = 1 << 17  # in one part
+_SAMPLE = 100  # records whose size is looked at
+_SAMPLING = 5.0  # seconds that they may take to come
+_GUESS = 256  # bytes of a record while that is not known
+_SHORT_FOR = (
+    15.0  # seconds after which a partition that has become shorter is no broker that is just starting
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """Where a stream begins: `earliest`, `latest`, at `offsets` of partitions, or at a `time` (milliseconds)."""
+
+    at: str = "earliest"
+    offsets: tuple[tuple[int, int], ...] = ()
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRules:
+    """How a topic is read; see `weft.kafka`. ``timeout`` is in seconds."""
+
+    starting: Starting = Starting()
+    group: str | None = None
+    expired: str = "error"
+    max_records_per_batch: int | None = None
+    timeout: float = 60.0
+
+
+@dataclass
+class KafkaCursor:
+    """The next offset of every partition."""
+
+    topic: str
+    options: KafkaOptions
+    rules: ReadRules
+    place: Place
+    _positions: dict[int, int] = field(init=False)
+    _record_bytes: int = field(init=False)
+    _short_since: float | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        state, stream = self.place.state, self.place.stream
+        if state.get("topic", self.topic) != self.topic:
+            raise SourceError(
+                f"{stream}: this checkpoint has read topic {state['topic']}, not {self.topic}",
+                hint="use the same topic, or a new checkpoint",
+            )
+        asking = TopicOffsets(self.topic, self.options, self.rules.group)
+        self._watch = OffsetWatch(asking)
+        self._record_bytes = int(state.get("record_bytes", 0))
+        if state:
+            self._positions = {int(number): int(at) for number, at in state["positions"].items()}
+        else:
+            self._positions = _first_positions(asking, self._watch, self.rules.starting)
+
+    def look(self, now: float) -> Offer:
+        """The offsets that were not taken, as far as the brokers have told."""
+        ends, begins = self._watch.ends, self._watch.begins
+        for number in ends:
+            self._positions.setdefault(number, begins.get(number, 0))
+        self._check(ends, begins, now)
+        starts = {number: max(at, begins.get(number, 0)) for number, at in self._positions.items()}
+        waiting = sum(max(0, end - starts[number]) for number, end in ends.items())
+        if not waiting:
+            return Offer()
+        size = self._size_of_a_record(starts, ends)
+        most = max(1, self.place.most_bytes // size)
+        parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS))
+        at_once = min(most, self.rules.max_records_per_batch or most)
+        cuts = 0 if waiting <= at_once else -(-waiting // at_once)  # every batch may cut one part in two
+        return Offer(_at_most(parts, at_once), backlog=(len(parts) + cuts, waiting * size))
+
+    def _check(self, ends: Offsets, begins: Offsets, now: float) -> None:
+        """Refuse what cannot be gone on with: offsets that expired, a topic that was made anew."""
+        short = [number for number in sorted(ends) if ends[number] < self._positions[number]]
+        if not short:
+            self._short_since = None
+        elif self._short_since is None:
+            self._short_since = now
+        elif now > self._short_since + _SHORT_FOR:
+            number = short[0]
+            raise SourceError(
+                f"{self._named(number)} ends at offset {ends[number]}, but it was read to {self._positions[number]}",
+                hint="was the topic made anew? Then use a new checkpoint",
+            )
+        gone = [n for n in sorted(begins) if n in self._positions and self._positions[n] < begins[n]]
+        if gone and self.rules.expired == "error":
+            number = gone[0]
+            raise SourceError(
+                f"{self._named(number)}: offsets {self._positions[number]} to {begins[number] - 1} have expired "
+                "and were not read",
+                hint='begin anew, or say weft.kafka(…, expired="skip") to go on without them',
+            )
+
+    def _named(self, number: int) -> str:
+        return f"{self.place.stream}: topic {self.topic}, partition {number}"
+
+    def _size_of_a_record(self, starts: Offsets, ends: Offsets) -> int:
+        """About how many bytes a record takes in memory, as the first ones tell; a guess if they do not come soon."""
+        if not self._record_bytes:
+            number = next(n for n in sorted(ends) if ends[n] > starts[n])
+            first, end = starts[number], min(ends[number], starts[number] + _SAMPLE)
+            origin = Origin(self.place.stream, self.topic, number)
+            try:
+                found = read_range(self.options, origin, first, end, _SAMPLING, reset="earliest")
+            except SourceError:
+                return _GUESS
+            sizes = [len(message.value() or b"") + len(message.key() or b"") for message in found]
+            self._record_bytes = 64 + 2 * (sum(sizes) // max(1, len(sizes)))
+        return self._record_bytes
+
+    def take(self, parts: Sequence[Part]) -> None:
+        """Go on behind these parts, which are the first of their partitions that were offered."""
+        for part in sorted(parts, key=lambda part: int(part.what["first"])):
+            what = part.what
+            number, first = int(what["partition"]), int(what.get("expired", what["first"]))
+            if self._positions.setdefault(number, first) != first:
+                raise ValueError(f"offset {self._positions[number]} of partition {number} was passed over")
+            self._positions[number] = int(what["end"])
+
+    def state(self) -> dict[str, Any]:
+        """The topic, and the next offset of every partition."""
+        positions = {str(number): at for number, at in sorted(self._positions.items())}
+        return {"topic": self.topic, "positions": positions, "record_bytes": self._record_bytes, "blobs": []}
+
+    def release(self, parts: Sequence[Part]) -> None:
+        """Tell the consumer group, if there is one, that these offsets are done with."""
+        done = dict[int, int]()
+        for part in parts:
+            number = int(part.what["partition"])
+            done[number] = max(done.get(number, 0), int(part.what["end"]))
+        self._watch.commit(done)
+
+    def catch_up(self) -> None:
+        """Wait until the brokers have said once more which partitions there are and where they end."""
+        self._watch.catch_up(self.rules.timeout)
+
+    def close(self) -> None:
+        """Stop asking the brokers."""
+        self._watch.close()
+
+
+def _first_positions(asking: TopicOffsets, watch: OffsetWatch, starting: Starting) -> dict[int, int]:
+    """Where each partition is read from at first."""
+    begins, ends = watch.begins, watch.ends
+    if starting.at == "latest":
+        return dict(ends)
+    if starting.at == "time":
+        found = asking.at(list(begins), starting.time)
+        return {number: at if at >= 0 else ends[number] for number, at in found.items()}
+    chosen = dict(starting.offsets)
+    unknown = sorted(chosen.keys() - begins.keys())
+    if unknown:
+        raise SourceError(
+            f"kafka: starting names partition {unknown[0]}, which the topic does not have",
+            hint=f"its partitions are {', '.join(map(str, sorted(begins)))}",
+        )
+    return {number: chosen.get(number, begin) for number, begin in begins.items()}
+
+
+def parts_between(
+    positions: Mapping[int, int], ends: Offsets, begins: Offsets, record_bytes: int, most: int
+) -> list[Part]:
+    """Parts of at most so many records, from the positions to the ends, all partitions in turn.
+
+    >>> [tuple(part.what.values()) for part in parts_between({0: 0, 1: 5}, {0: 3, 1: 6}, {0: 0, 1: 0}, 10, 2)]
+    [(0, 0, 2), (1, 5, 6), (0, 2, 3)]
+    """
+
+    def of(number: int) -> list[Part]:
+        start = max(positions[number], begins.get(number, 0))
+        ranges = [(first, min(first + most, ends[number])) for first in range(start, ends[number], most)]
+        found = [{"partition": number, "first": first, "end": end} for first, end in ranges]
+        if found and start > positions[number]:
+            found[0]["expired"] = positions[number]
+        return [Part(what, (what["end"] - what["first"]) * record_bytes) for what in found]
+
+    turns = zip_longest(*(of(number) for number in sorted(ends)))
+    return [part for turn in turns for part in turn if part is not None]
+
+
+def _at_most(parts: Sequence[Part], records: int) -> tuple[Part, ...]:
+    """The first parts that together have no more records than that, the last of them cut if need be."""
+    found, left = list[Part](), records
+    for part in parts:
+        first, end = int(part.what["first"]), int(part.what["end"])
+        count = min(end - first, left)
+        if count == end - first:
+            found.append(part)
+        else:
+            what = {**part.what, "end": first + count}
+            return (*found, Part(what, part.bytes * count // (end - first))) if count else tuple(found)
+        left -= count
+    return tuple(found)

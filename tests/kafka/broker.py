@@ -1,0 +1,177 @@
+"""Apache Kafka's own server, one process on loopback, for tests and benchmarks.
+
+`python -m tests.kafka.broker fetch` lets Maven put the server's jars into `.venv/cache/kafka`; `… serve` starts a
+broker and prints its address until it is interrupted. A `Broker` keeps its data in a folder of its own and can be
+killed and started again at the same address, with what it had.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+__all__ = ["JARS", "VERSION", "Broker", "fetch", "why_missing"]
+
+VERSION = "4.3.1"
+JARS = Path(__file__).parents[2] / ".venv" / "cache" / "kafka" / VERSION
+_CLUSTER = "d2VmdC10ZXN0cy1rYWZrYQ"  # any 16 bytes in base64
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>weft</groupId><artifactId>broker</artifactId><version>1</version>
+  <dependencies><dependency>
+    <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+  </dependency></dependencies>
+</project>
+"""
+_PROPERTIES = """process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={folder}/data
+num.partitions=3
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.retention.check.interval.ms=500
+log.initial.task.delay.ms=100
+log.segment.delete.delay.ms=100
+controlled.shutdown.enable=false
+broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=200
+"""
+
+
+def why_missing() -> str | None:
+    """Why no broker can be started here; None if one can."""
+    if not (JARS / "complete").exists():
+        return "there is no Kafka broker here: `make kafka` fetches it"
+    return None if _java() else "a Kafka broker needs Java: `make java` gets one"
+
+
+def fetch() -> None:
+    """Put the server's jars into the cache, unless they are there."""
+    if (JARS / "complete").exists():
+        return
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise SystemExit("make kafka: it needs Maven (Debian, Ubuntu: apt-get install maven)")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "pom.xml").write_text(_POM, encoding="utf-8")
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={JARS}"]
+        subprocess.run([maven, "-q", "-B", "-f", f"{folder}/pom.xml", *copy], check=True)
+    (JARS / "complete").touch()
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else shutil.which("java")
+
+
+class Broker:
+    """A broker with a folder of its own; `start` and `kill` may alternate, and topics stay."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self._controller = _free_ports()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients find it."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        config = self.folder / "server.properties"
+        if not config.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            text = _PROPERTIES.format(port=self.port, controller=self._controller, folder=self.folder)
+            config.write_text(text, encoding="utf-8")
+            form = ["format", "--standalone", "-t", _CLUSTER, "-c", str(config)]
+            subprocess.run(
+                self._command("kafka.tools.StorageTool", *form),
+                check=True,
+                stdout=self._log(),
+                stderr=subprocess.STDOUT,
+            )
+        self._process = subprocess.Popen(
+            self._command("kafka.Kafka", str(config)), stdout=self._log(), stderr=subprocess.STDOUT
+        )
+        self._wait()
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        quick = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        return [_java() or "java", *quick, "-cp", f"{JARS}/*", main, *arguments]
+
+    def _log(self) -> int:
+        return os.open(self.folder / "broker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        until = time.monotonic() + 90
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                break
+            with socket.socket() as found:
+                if found.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise RuntimeError(f"the broker did not start: {(self.folder / 'broker.log').read_text()[-3000:]}")
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it, as its own scripts do."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, sign: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(sign)
+            try:
+                self._process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        for found in (one, other):
+            found.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])
+
+
+def _serve() -> None:
+    fetch()
+    with tempfile.TemporaryDirectory() as folder:
+        broker = Broker(Path(folder))
+        broker.start()
+        print(broker.address, flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            broker.stop()
+
+
+if __name__ == "__main__":
+    {"fetch": fetch, "serve": _serve}[sys.argv[1]]()

@@ -1,0 +1,114 @@
+"""Records of Kafka become rows, each by itself; no broker is needed for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.logical.schema import Schema
+from weft.sources.kafka_cursor import _at_most, parts_between
+from weft.sources.kafka_records import Origin, decode_messages
+from weft.sources.records import Decoded, Target
+
+ORIGIN = Origin("s", "t", 3)
+COLUMNS = "a long, b string, _offset long, _key string"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as a client gives it."""
+
+    content: bytes | None
+    at: int
+    name: bytes | None = None
+    marks: tuple[tuple[str, bytes | None], ...] = field(default=())
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def key(self) -> bytes | None:
+        return self.name
+
+    def offset(self) -> int | None:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, self.at)
+
+    def headers(self) -> Any:
+        return self.marks
+
+    def error(self) -> Any:
+        return None
+
+
+def decoded(records: list[Record], format_: str, event_time: str | None, schema: str = COLUMNS) -> Decoded:
+    return decode_messages(records, format_, Target(Schema.parse(schema), event_time), ORIGIN)
+
+
+JSON = [b'{"a": 1, "b": "x"}', b'{"a": 2}', b'{\n"b": "y"}', b"{}", b"", b" ", b"[]", b"{", b'{"a": "no"}']
+JSON += [b'{"a": 1}\n{"a": 2}', b'{"A": 4}', b'{"a": 5, "b": "\xff"}', b'{"a": 99999999999999999999}', b"\r"]
+CSV = [b"1,x", b"2,", b'3,"q\nq"', b'4,"open', b'close",5', b"", b",", b"6", b"7,a,b", b"x,y", b'8,"a""b"']
+CSV += [b"9,x\n10,y", b"\xff,\xff", b'11,"\r"', b"\n"]
+
+
+@given(st.data(), st.sampled_from(["json", "csv", "raw"]), st.booleans())
+def test_a_record_does_not_depend_on_its_neighbours(data: st.DataObject, format_: str, timed: bool) -> None:
+    """All records decoded together give what each gives alone."""
+    values = [None, *(CSV if format_ == "csv" else JSON)]
+    drawn = data.draw(st.lists(st.tuples(st.sampled_from(values), st.sampled_from([None, b"k", b"\xff"]))))
+    records = [Record(value, 10 + at, key) for at, (value, key) in enumerate(drawn)]
+    schema = "b string, _offset long, _key string" if format_ == "raw" else COLUMNS
+    event_time = ("b" if format_ == "raw" else "a") if timed else None
+    together = decoded(records, format_, event_time, schema)
+    alone = [decoded([record], format_, event_time, schema) for record in records]
+    assert together.batch.to_pylist() == [row for one in alone for row in one.batch.to_pylist()]
+    assert [bad.offset for bad in together.bad] == [bad.offset for one in alone for bad in one.bad]
+    offsets = [*together.batch.column("_offset").to_pylist(), *(bad.offset for bad in together.bad)]
+    assert sorted(offsets) == [record.at for record in records]
+
+
+def test_json_values_may_have_several_lines() -> None:
+    found = decoded([Record(b'{\r\n "a": 1,\r\n "b": "x"\r\n}\r\n', 0), Record(b'{"a": 2}', 1)], "json", None)
+    assert found.batch.column("a").to_pylist() == [1, 2]
+    assert found.bad == ()
+
+
+def test_tombstones_are_rows_of_nulls() -> None:
+    found = decoded([Record(None, 5, b"k"), Record(b'{"a": 1}', 6)], "json", None)
+    assert found.batch.to_pylist() == [
+        {"a": None, "b": None, "_offset": 5, "_key": "k"},
+        {"a": 1, "b": None, "_offset": 6, "_key": None},
+    ]
+
+
+def test_a_schema_may_have_columns_of_the_record_alone() -> None:
+    found = decoded([Record(b"?", 7)], "json", "_timestamp", "_offset long, _timestamp timestamp")
+    assert found.batch.column("_offset").to_pylist() == [7]
+    assert found.batch.column("_timestamp").cast(pa.int64()).to_pylist() == [7000]
+
+
+OFFSETS = st.integers(0, 30)
+
+
+@given(st.lists(st.tuples(OFFSETS, OFFSETS, OFFSETS), max_size=4), st.integers(1, 9), st.integers(1, 40))
+def test_every_offset_is_offered_once(partitions: list[tuple[int, int, int]], most: int, limit: int) -> None:
+    """Parts cover what lies between positions and ends, without what expired, however few are taken at once."""
+    positions = {number: at for number, (at, _, _) in enumerate(partitions)}
+    ends = {number: max(at, end) for number, (at, _, end) in enumerate(partitions)}
+    begins = {number: min(begin, ends[number]) for number, (_, begin, _) in enumerate(partitions)}
+    wanted = {(n, at) for n in ends for at in range(max(positions[n], begins[n]), ends[n])}
+    found = list[tuple[int, int]]()
+    while parts := _at_most(parts_between(positions, ends, begins, 10, most), limit):
+        assert sum(part.bytes for part in parts) <= 10 * limit
+        for part in parts:
+            what = part.what
+            assert what.get("expired", what["first"]) == positions[what["partition"]]
+            assert 0 < what["end"] - what["first"] <= most
+            found += [(what["partition"], at) for at in range(what["first"], what["end"])]
+            positions[what["partition"]] = what["end"]
+    assert sorted(found) == sorted(wanted)
