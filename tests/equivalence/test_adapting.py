@@ -21,6 +21,7 @@ from weft.optimizer.joint.methods import METHODS
 
 BLOCKS, SEEDS = 2, 4
 OUTER_SEEDS = 3
+ALONE_SEEDS = 6
 
 SHORT = (
     *("[RANGE 1 SECOND]", "[RANGE 2 SECONDS]", "[RANGE 3 SECONDS]", "[RANGE 5 SECONDS]", "[RANGE 8 SECONDS]"),
@@ -38,6 +39,7 @@ WANTED = {
     "filled stores that took over": 0.15,
     "a newcomer while stores are filled": 0.05,
 }
+WANTED_ALONE = {"stores that are filled": 0.1, "stores that are filled side by side": 0.1}
 WANTED_OUTER = {"stores that are filled side by side": 0.02, "a query with outer joins": 0.3}
 
 
@@ -96,6 +98,20 @@ def check_outer(seed: int, met: Counter[str]) -> None:
     """One of queries most of which have outer joins."""
     workload = random_workload(seed, outer=0.6, windows=SHORT, batches=(6, 8, 12))
     check_workload(seldom(workload, seed), seed, met, adapting, adapted)
+
+
+def check_alone(seed: int, met: Counter[str]) -> None:
+    """One query alone, whose tuples carry no query-sets."""
+    workload = random_workload(seed, windows=SHORT, batches=(8, 12))
+    begin = dict(list(workload.changes[0].begin.items())[:1])
+    changes = (Change(begin), *(Change() for _ in workload.changes[1:]))
+    if begin:
+        check_workload(replace(workload, changes=changes), seed, met, adapting, adapted)
+
+
+def test_a_query_alone_whose_plan_changes_answers_like_the_definition() -> None:
+    """Its tuples say nothing of whose they are, also those that are laid out anew."""
+    campaign(check_alone, 0, ALONE_SEEDS, len(METHODS), WANTED_ALONE)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

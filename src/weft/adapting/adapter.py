@@ -50,7 +50,7 @@ _LOG = logging.getLogger("weft")
 
 DRIFT = 0.2  # rates and selectivities that differ by less than this part are no reason to plan again
 MUCH = 1.0  # if they differ by more than this part, there is a reason to hurry
-SHARE, HURRY = 0.05, 0.25  # the part of the time that the search for plans may take, usually and in a hurry
+SHARE, HURRY = 0.02, 0.25  # the part of the time that the search for plans may take, usually and in a hurry
 SPEED = 100e6  # bytes that are laid out anew in a second, until that is measured
 SETUP = 0.02  # seconds that a migration takes, however little is stored
 KEPT = 200  # so many changes are remembered
@@ -98,6 +98,7 @@ class AdaptivePlan:
         self._planned_for: Statistics | None = None
         self._horizon = DEFAULTS.horizon  # how long unbounded windows are expected to grow
         self._searched, self._search_seconds = -math.inf, 0.0  # when the last search ended, and what it took
+        self._fruitless = 0  # how many searches on end have not changed the plan
         self._cause = ""
         self._speed = SPEED
         self._bytes = 0
@@ -170,7 +171,10 @@ class AdaptivePlan:
         if changed < DRIFT and not self._hysteresis.better:
             self._hysteresis.stays()
             return False
-        share = HURRY if changed > MUCH or self._hysteresis.better else SHARE
+        hurry = max(
+            SHARE, HURRY / 2**self._fruitless
+        )  # where data flips, no search finds a plan that stays better
+        share = hurry if changed > MUCH or self._hysteresis.better else SHARE
         return time.monotonic() >= self._searched + self._search_seconds / share
 
     def _epoch_is_over(self, number: int) -> bool:
@@ -186,6 +190,7 @@ class AdaptivePlan:
         if proposal is None or running is None:
             return None
         self._searched, self._search_seconds = time.monotonic(), proposal.seconds
+        self._fruitless += 1
         if not is_alike(running, proposal.running):
             return None  # queries have changed since
         if is_alike(proposal.plan, running):
@@ -249,6 +254,7 @@ class AdaptivePlan:
             self.expected = self._planned_for
             self._pending = _Pending(change, self._work_before(situation))
             self._bytes = size if prospect.pause is not None else 0
+        self._fruitless = 0
         if active.plan is not None:
             self._hysteresis.changed(active.plan.without_filling(), proposal.plan)
         self._note(change)

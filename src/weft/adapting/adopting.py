@@ -38,18 +38,13 @@ __all__ = [
 def adopted(situation: Situation, plan: WorkloadPlan, ranks: tuple[Expr, ...]) -> Decision:
     """The graph of a new plan for the queries that run, and the migration to it at one boundary.
 
-    A query that has always been alone goes on without query-sets, unless its state has to be laid out anew: that is
-    done with them.
+    A query that has always been alone goes on without query-sets.
     """
     before = situation.active_queries.program
     members = _members(situation)
     tracked = before is None or before.graph.tracked
     graph = lower_workload(plan, members, tracked=tracked, ranked=ranks)
-    migration = migration_between(before, ExecutableGraph(graph))
-    if migration.is_needed and not graph.tracked:
-        graph = lower_workload(plan, members, tracked=True, ranked=ranks)
-        migration = migration_between(before, ExecutableGraph(graph))
-    return Decision(plan, graph, migration, 0)
+    return Decision(plan, graph, migration_between(before, ExecutableGraph(graph)), 0)
 
 
 def side_by_side(situation: Situation, decision: Decision, meanwhile: WorkloadPlan | None = None) -> Decision:

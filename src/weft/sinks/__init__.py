@@ -1,4 +1,4 @@
-"""Where results go: Parquet files, Kafka, tables (Delta, Iceberg, PostgreSQL), memory, a count, the console, a function."""
+"""Where results go: files, topics of Kafka, tables of lakes and databases, memory, a count, the console, a function."""
 
 from weft.ports.sink import OrderedSink, PartOpener, PartSink, PartWriter, Sink
 from weft.sinks.console import ConsoleSink, to_console

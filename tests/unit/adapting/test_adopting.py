@@ -149,11 +149,12 @@ class TestGraphs:
             assert set(store.indexes) <= set(became[store.identity].indexes)
             assert became[store.identity].retention == store.retention
 
-    def test_a_query_that_has_been_alone_gets_query_sets_if_its_state_is_laid_out(self) -> None:
-        """The job at a boundary works by them; filling side by side needs none."""
+    def test_a_query_that_has_been_alone_goes_on_without_query_sets(self) -> None:
+        """All tuples are for it, in whichever way its plan changes."""
         alone = situation(planned(EVEN), tracked=False)
         eager = adopted(alone, planned(SWAPPED), ())
-        assert eager.graph.tracked
+        assert eager.migration.is_needed
+        assert not eager.graph.tracked
         assert not side_by_side(alone, eager).graph.tracked
         assert not adopted(alone, planned(EVEN), ()).graph.tracked
 

@@ -79,6 +79,8 @@ def past_rows(
     numbers = (seq_name(alias),) if alias in program.counted else ()
     names = dict.fromkeys((*map(full_name, program.source(alias).columns), time, clock, *numbers, BATCH))
     batch = pa.RecordBatch.from_pydict({name: _column(program, (alias,), name, rows) for name in names})
+    if not program.sets:  # there is one query, and all rows are for it
+        return batch
     newcomers = _newcomers(program, users, written)
     sets = _old_sets(program, rows, newcomers)
     _add_newcomers(sets, newcomers, alias, clock, batch)
