@@ -171,9 +171,8 @@ class AdaptivePlan:
         if changed < DRIFT and not self._hysteresis.better:
             self._hysteresis.stays()
             return False
-        hurry = max(
-            SHARE, HURRY / 2**self._fruitless
-        )  # where data flips, no search finds a plan that stays better
+        # Where data flips, no search finds a plan that stays better.
+        hurry = max(SHARE, HURRY / 2**self._fruitless)
         share = hurry if changed > MUCH or self._hysteresis.better else SHARE
         return time.monotonic() >= self._searched + self._search_seconds / share
 

@@ -55,19 +55,10 @@ def side_by_side(situation: Situation, decision: Decision, meanwhile: WorkloadPl
     before, meanwhile = situation.active_queries.program, meanwhile or situation.active_queries.plan
     if before is None or meanwhile is None:
         return decision
-    ranks = tuple(
-        dict.fromkeys(
-            p for rule in before.graph.rules if isinstance(rule, ProbeRule) for p in rule.predicates
-        )
-    )
-    target = decision.graph
-    if target.tracked != before.graph.tracked:
-        target = lower_workload(
-            decision.plan, _members(situation), tracked=before.graph.tracked, ranked=ranks
-        )
-    plan = meanwhile.without_filling().towards(decision.plan)
-    tracked = before.graph.tracked
-    graph = lower_workload(plan, _members(situation), tracked=tracked, ranked=ranks, target=target)
+    probes = [rule for rule in before.graph.rules if isinstance(rule, ProbeRule)]
+    ranks = tuple(dict.fromkeys(predicate for rule in probes for predicate in rule.predicates))
+    plan, tracked = meanwhile.without_filling().towards(decision.plan), before.graph.tracked
+    graph = lower_workload(plan, _members(situation), tracked=tracked, ranked=ranks, target=decision.graph)
     migration = migration_between(before, ExecutableGraph(graph))
     return Decision(plan, graph, migration, situation.active_queries.fresh)
 

@@ -100,13 +100,16 @@ def propose(snapshot: Snapshot) -> Proposal:
     graph = lower_workload(plan)
     then = shared_cost(graph, statistics, options)
     regrouped = _regrouped(snapshot, plan)
-    if regrouped is None and then > now:
+    same_stores = _over_same_stores(snapshot, running, now)
+    if regrouped is None and same_stores is not None and same_stores[1] <= then:
+        (plan, then), same_stores = same_stores, None
+        graph = lower_workload(plan)
+    elif regrouped is None and then > now:
         plan, graph, then = running, lower_workload(running), now
     beside = None
     if can_be_filled(running, plan):
         both = lower_workload(running.towards(plan), target=graph)
         beside = shared_cost(both, statistics, options)
-    same_stores = _over_same_stores(snapshot, running, now)
     taken = time.monotonic() - began
     given = (running, plan, ranks, now, then, beside, taken, snapshot.cause, regrouped, same_stores)
     return Proposal(*given)

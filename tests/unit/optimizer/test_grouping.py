@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from tests.unit.optimizer.ajoin import (
     union_by_formula,
 )
 from weft.errors import StatisticsError
-from weft.optimizer.groups.grouping import SubJoin, groups, join_cost, place, sub_joins
+from weft.optimizer.groups.grouping import Groups, SharingCosts, SubJoin, groups, join_cost, sub_joins
 from weft.optimizer.groups.overlap import Estimated, Measured
 from weft.stats.statistics import Statistics
 
@@ -103,6 +104,16 @@ class TestEstimatedOverlap:
     def test_others_are_independent(self) -> None:
         """A half and a fifth are three fifths together."""
         assert self.part(" AND W.geo = 'EU'", " AND W.duration < 10") == pytest.approx(0.6)
+
+
+def place(
+    before: Groups, name: str, queries: Any, overlap: Any, known: Statistics, join: SubJoin | None = None
+) -> Groups:
+    """The groups with one query more, where it gains most, or in one of its own."""
+    best, position = SharingCosts(queries, overlap, known, join).best_group(before, name)
+    if best <= 0:
+        return (*before, (name,))
+    return tuple((*group, name) if i == position else group for i, group in enumerate(before))
 
 
 def join_of(left: str, right: str) -> SubJoin:

@@ -19,7 +19,7 @@ from weft.optimizer.groups.overlap import Overlap
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import DEFAULTS, Statistics
 
-__all__ = ["Groups", "SharingCosts", "SubJoin", "groups", "join_cost", "place", "sub_joins"]
+__all__ = ["Groups", "SharingCosts", "SubJoin", "groups", "join_cost", "sub_joins"]
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -81,22 +81,6 @@ def groups(
             waiting = [name for name in waiting if name not in group]
             found.append(group)
     return _ordered(costs.names, (*found, *((name,) for name in waiting)))
-
-
-def place(
-    groups: Groups,
-    name: str,
-    queries: Mapping[str, Query],
-    overlap: Overlap,
-    statistics: Statistics,
-    *,
-    join: SubJoin | None = None,
-) -> Groups:
-    """The groups with one query more, which is put into the group that gains most by it, or into one of its own."""
-    best, position = SharingCosts(queries, overlap, statistics, join).best_group(groups, name)
-    if best <= 0:
-        return (*groups, (name,))
-    return tuple((*group, name) if i == position else group for i, group in enumerate(groups))
 
 
 def _grown(costs: SharingCosts, group: tuple[str, ...], others: list[str]) -> tuple[str, ...]:
