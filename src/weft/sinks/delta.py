@@ -85,7 +85,7 @@ class DeltaSink:
         except _module().exceptions.DeltaError as error:
             raise SinkError(
                 f"to_delta: {self.path} cannot be {what}: {_reason(error)}",
-                hint="look at what others do to the table; this batch is not in it",
+                hint="look at what others do to the table; a batch is in it as a whole or not at all",
             ) from error
 
     def _make(self, schema: pa.Schema) -> None:
