@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         to_memory,
         to_parquet,
         to_postgres,
+        to_recent,
     )
     from weft.sources.dead_letter import DeadLetterLimit
     from weft.sources.drift import Dial, drifting
@@ -85,6 +86,7 @@ __all__ = [
     "to_memory",
     "to_parquet",
     "to_postgres",
+    "to_recent",
     "uniform",
     "zipf",
 ]
@@ -126,6 +128,7 @@ _HOMES = {
     "to_memory": "weft.sinks",
     "to_parquet": "weft.sinks",
     "to_postgres": "weft.sinks",
+    "to_recent": "weft.sinks",
     "uniform": "weft.sources.rate",
     "zipf": "weft.sources.rate",
 }

@@ -6,6 +6,7 @@ Guarantees: looking changes nothing. All of it can be asked before the start, wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from weft.errors import ConfigError, QueryError
@@ -58,6 +59,20 @@ class SessionViews:
         if self._last_run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
         return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
+
+    def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
+        """What the batches after one did, for all queries together, each with the graph that it ran by.
+
+        The last thousand batches are remembered, and fewer of their graphs: None stands for one that is forgotten.
+        """
+        if self._last_run is None:
+            return ()
+        history = self._last_run.loop.history
+        batches = (
+            history.batches
+        )  # before the graphs, since another thread adds a graph before its first batch
+        found = takewhile(lambda one: one[1].number > number, reversed(batches))
+        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:
