@@ -41,7 +41,9 @@ class Lifecycle:
             began = time.time()
             self._session.start()
             known = [metrics for _, metrics in self._session.batches_after(-1)]
-            earlier = [metrics.number for metrics in known if metrics.started < began]  # of an earlier session
+            earlier = [
+                metrics.number for metrics in known if metrics.started < began
+            ]  # of an earlier session
             self._follower.start(max(earlier, default=-1))
         except BaseException as error:
             self._enter("failed", error)
