@@ -21,7 +21,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     options: {partitions: 4, strategy: auto}   # optional
     queries:
       us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …
-      kept: {sql: SELECT …, sink: {parquet: out}}    # `pipeline_sinks` has all kinds
+      kept: {sql: SELECT …, sink: {parquet: out}}    # or delta, iceberg, postgres, …: see `pipeline_sinks`
       padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # instead of a window
       sorted: {sql: SELECT …, order: outer, precision: 64}    # or inner, event, none
     checkpoint: ck                             # where a run keeps its state
@@ -55,13 +55,13 @@ from weft.optimizer.space import Options
 from weft.planned import PlannedQuery
 from weft.service.document import Node, read_document
 from weft.service.pipeline_functions import add_function, refuse_functions
+from weft.service.pipeline_queries import read_query
 from weft.service.pipeline_settings import SETTINGS, read_settings
-from weft.service.pipeline_sinks import console_sink, read_query
+from weft.service.pipeline_sinks import console_sink
+from weft.service.pipeline_sources import PipelineSource
 from weft.service.pipeline_streams import add_stream
 from weft.session import Session
 from weft.sinks import Sink
-from weft.sources.rate import RateSource
-from weft.sources.spec import FilesSource
 from weft.stats.statistics import Statistics
 
 __all__ = ["PROBE_ORDERS", "Pipeline", "load_pipeline", "read_pipeline"]
@@ -76,7 +76,7 @@ class Pipeline:
     file: str
     session: Session
     queries: Mapping[str, str]
-    sources: Mapping[str, FilesSource | RateSource] = field(default_factory=dict)
+    sources: Mapping[str, PipelineSource] = field(default_factory=dict)
     sinks: Mapping[str, Sink] = field(default_factory=dict)
     checkpoint: Path | None = None
     master: str = "local[*]"
