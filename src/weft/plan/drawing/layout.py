@@ -161,10 +161,9 @@ class _Layout:
         for output in rule.outputs:
             height += self._branch(part, output, column + 1, top + height, outgoing)
         edge = self.edges[name]
-        lines: tuple[str, ...] = (f"⋈ {rule.store}", f"hop {edge.hop} · {edge}")
-        if outgoing is not None:
-            lines = (*lines, f"{_figure(incoming)} → {_figure(outgoing)}/s")
-        box = Box(part, "step", x, top, lines, self._step_hint(rule), rule.users, rule.store)
+        rates = () if outgoing is None else (f"{_figure(incoming)} → {_figure(outgoing)}/s",)
+        texts = (f"⋈ {rule.store}", f"hop {edge.hop} · {edge}", *rates)
+        box = Box(part, "step", x, top, texts, self._step_hint(rule), rule.users, rule.store)
         self.boxes[part] = box
         return max(height, HEIGHT + DOWN)
 

@@ -58,16 +58,17 @@ def svg(
     only: str | None = None,
     chosen: str | None = None,
     colours: Mapping[str, int] | None = None,
+    scale: float = 1.0,
     standalone: bool = False,
 ) -> str:
     """The picture; what does not serve the query ``only`` is faded, and the part ``chosen`` is marked.
 
-    ``colours`` are the queries' colours if they are not those of this drawing; a ``standalone`` picture brings its
-    style.
+    ``colours`` are the queries' colours if they are not those of this drawing; it is ``scale`` times as large, and a
+    ``standalone`` picture brings its style.
     """
     most = max((link.rate for link in drawing.links if link.rate), default=0.0)
     known = colours or {name: colour_of(name, drawing.queries) for name in drawing.queries}
-    size = f'width="{drawing.width:g}" height="{drawing.height:g}"'
+    size = f'width="{drawing.width * scale:g}" height="{drawing.height * scale:g}"'
     box = f'viewBox="0 0 {drawing.width:g} {drawing.height:g}"'
     title = f"Plan of {len(drawing.queries)} quer{'y' if len(drawing.queries) == 1 else 'ies'}"
     parts = [

@@ -7,7 +7,6 @@ trying. Nothing is asked for a visitor who has gone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 
 from nicegui import run, ui
 
@@ -41,7 +40,8 @@ def framed(visit: Visit, title: str, build: Callable[[Visit], Live], theme: str 
     """A page with a view in it, which is kept up to date while somebody looks."""
     ui.page_title(f"{title} · Weft")
     ui.add_css(CSS)
-    dark = ui.dark_mode({"light": False, "dark": True}.get(theme or "", None))
+    ui.colors(primary="#2563eb", negative="#b91c1c", positive="#15803d")
+    dark = ui.dark_mode({"light": False, "dark": True}.get(theme or ""))
     with ui.element("header").classes("w-bar"):
         ui.link("Weft", "/").classes("w-brand")
         with ui.element("nav").classes("w-nav"):
@@ -54,7 +54,7 @@ def framed(visit: Visit, title: str, build: Callable[[Visit], Live], theme: str 
         state = ui.label("").classes("w-dim").props('role="status"')
         if not visit.may_change:
             ui.label("read only").classes("w-dim")
-        _theme_button(dark)
+        _theme_button(dark, visit)
     banner = ui.element("div").classes("w-banner").props('role="alert"')
     banner.set_visibility(False)
     with banner:
@@ -63,15 +63,27 @@ def framed(visit: Visit, title: str, build: Callable[[Visit], Live], theme: str 
 
     async def refresh() -> None:
         try:
-            health, found = await run.io_bound(_load, visit, live)
+            loaded = await run.io_bound(_load, visit, live)
         except Exception as error:
             said.set_text(f"This page cannot be brought up to date: {_text(error)}")
             banner.set_visibility(True)
             return
-        _show_health(health, state, said, banner)
-        live.show(found)
+        if loaded is not None:  # None: the service is ending
+            _show_health(loaded[0], state, said, banner)
+            live.show(loaded[1])
+
+    async def begin() -> None:
+        is_dark = await ui.run_javascript("document.body.classList.contains('body--dark')", timeout=5.0)
+        _theme(visit, bool(is_dark))
 
     ui.timer(live.every, refresh, immediate=True)
+    if visit.themed:
+        ui.timer(0.1, begin, once=True)
+
+
+def _theme(visit: Visit, is_dark: bool) -> None:
+    for tell in visit.themed:
+        tell(is_dark)
 
 
 def _load(visit: Visit, live: Live) -> tuple[Health, object]:
@@ -87,15 +99,21 @@ def _show_health(health: Health, state: ui.label, said: ui.label, banner: ui.ele
     banner.set_visibility(bool(why))
 
 
-def _theme_button(dark: ui.dark_mode) -> None:
+def _theme_button(dark: ui.dark_mode, visit: Visit) -> None:
     """A button between light and dark; what was chosen is kept in a cookie of the browser's."""
     script = (
         "() => { const dark = !document.body.classList.contains('body--dark');"
         f" document.cookie = '{THEME}=' + (dark ? 'dark' : 'light') + '; path=/; max-age=31536000; samesite=strict';"
         " emit(dark); }"
     )
+
+    def turned(event: object) -> None:
+        is_dark = bool(getattr(event, "args", False))
+        dark.set_value(is_dark)
+        _theme(visit, is_dark)
+
     button = ui.button(icon="contrast").props('flat round dense aria-label="light or dark"')
-    button.on("click", lambda event: dark.set_value(bool(event.args)), js_handler=script)
+    button.on("click", turned, js_handler=script)
 
 
 def tell_error(error: Exception) -> None:
@@ -108,8 +126,3 @@ def _text(error: Exception) -> str:
     if isinstance(error, WeftError):
         return f"{error.message} ({error.hint})" if error.hint else error.message
     return f"{type(error).__name__}: {error}"
-
-
-def escaped(text: str) -> str:
-    """A text as HTML that shows just this text."""
-    return escape(text, quote=True)

@@ -12,15 +12,23 @@ from fastapi import FastAPI, Request
 from nicegui import ui
 
 from weft.service.hub.hub import SessionHub
+from weft.service.page.dead_letters import dead_letters
 from weft.service.page.frame import THEME, framed
 from weft.service.page.log import log
 from weft.service.page.overview import overview
+from weft.service.page.plan import plan
+from weft.service.page.query import query
+from weft.service.page.state import state
 from weft.service.page.visit import Controls, Live, PageModel, Visit
 
 __all__ = ["mount_page"]
 
 _VIEWS: dict[str, tuple[str, Callable[[Visit], Live]]] = {
     "/": ("Overview", overview),
+    "/plan": ("Plan", plan),
+    "/query": ("Query", query),
+    "/dead-letters": ("Dead letters", dead_letters),
+    "/state": ("State", state),
     "/log": ("Log", log),
 }
 

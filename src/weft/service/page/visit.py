@@ -103,11 +103,15 @@ class PageModel:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A visitor's page: what there is to see, and whether this visitor may change anything."""
+    """A visitor's page: what there is to see, and whether this visitor may change anything.
+
+    ``themed`` are called with whether the page is dark, once it is there and whenever that changes.
+    """
 
     model: PageModel
     may_change: bool
     path: str = "/"
+    themed: list[Callable[[bool], None]] = field(default_factory=list)
 
     @property
     def hub(self) -> SessionHub:
