@@ -29,7 +29,7 @@ from weft.validation import check
 
 if TYPE_CHECKING:  # only running needs kernels
     from weft.runtime.loop.handle import Running
-    from weft.runtime.observe.metrics import BatchMetrics
+    from weft.runtime.observe.metrics import Backlog, BatchMetrics
 
 __all__ = ["SessionViews"]
 
@@ -54,10 +54,14 @@ class SessionViews:
 
     @property
     def progress(self) -> Mapping[str, list[BatchMetrics]]:
-        """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
+        """What every batch of every query did: rows, matches, state, latency, time per hop; also after the end."""
         if self._last_run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
         return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
+
+    def backlog(self) -> Mapping[str, Backlog]:
+        """What of every stream waits to be read: parts, rows, bytes, and for how long; nothing before the start."""
+        return self._last_run.loop.backlog() if self._last_run else {}
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:
