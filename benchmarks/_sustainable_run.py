@@ -173,7 +173,7 @@ class Trials:
             1000,
             task.cores,
             task.memory,
-            3,
+            4,
             shape.keys,
             shape.rate,
         )

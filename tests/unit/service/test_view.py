@@ -115,9 +115,16 @@ def test_the_screen_has_everything(planned: list[PlannedQuery]) -> None:
     assert text.startswith(SCREEN)
     rows = [row.split() for row in text.splitlines()]
     assert ["views", "100", "400", "4", "0", "4,000", "rows,", "64.0", "kB,", "2.5", "s"] in rows
-    assert next(row for row in rows if "second" in row)[
-        :8
-    ] == ["second", "5", "20", "30", "ms", "/", "2.0", "s"]
+    assert next(row for row in rows if "second" in row)[:8] == [
+        "second",
+        "5",
+        "20",
+        "30",
+        "ms",
+        "/",
+        "2.0",
+        "s",
+    ]
     assert ["first", "15", "60", "▁▃▆█", "read", "100", "ms", "·", "hop", "1", "250", "ms"] in rows
     assert ["first", "v", "→", "w", "v", "1,000", "20.0", "kB"] in rows
     assert ["w", "→", "v", "w", "1,000", "20.0", "kB"] in rows
