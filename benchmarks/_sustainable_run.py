@@ -29,6 +29,8 @@ from weft.stats.latency import Latency
 
 __all__ = ["SustainableTask"]
 
+Batch = tuple[float, Sequence[Path]]  # when results became visible, and their files
+
 KEYS_PER_RATE = 10  # so a tuple has half a partner within five seconds
 
 
@@ -58,7 +60,7 @@ class Run(Protocol):
         """How many input rows have been processed."""
         ...
 
-    def visible(self) -> list[tuple[float, Sequence[Path]]]:
+    def visible(self) -> list[Batch]:
         """When which files of results became visible."""
         ...
 
@@ -80,7 +82,7 @@ class WeftRun:
     def rows(self) -> int:
         return sum(one.rows for batch in self._session.progress[self._name] for one in batch.inputs.values())
 
-    def visible(self) -> list[tuple[float, Sequence[Path]]]:
+    def visible(self) -> list[Batch]:
         folders = self._out.glob("batch=*")  # each is renamed when its batch is committed
         return sorted((one.stat().st_ctime, sorted(one.glob("*.parquet"))) for one in folders)
 
@@ -103,8 +105,8 @@ class SparkRun:
     def rows(self) -> int:
         return sum(entry.numInputRows for entry in self._query.recentProgress)
 
-    def visible(self) -> list[tuple[float, Sequence[Path]]]:
-        logs, seen, found = (self._out / "_spark_metadata").glob("[0-9]*"), set[Path](), []
+    def visible(self) -> list[Batch]:
+        logs, seen, found = (self._out / "_spark_metadata").glob("[0-9]*"), set[Path](), list[Batch]()
         for log in sorted(logs, key=lambda path: int(path.name.partition(".")[0])):
             lines = log.read_text(encoding="utf-8").splitlines()[1:]
             files = {Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in lines}

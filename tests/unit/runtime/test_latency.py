@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +71,7 @@ class Story:
         """Run batches; gives their metrics, their results, and how much later they were committed."""
         for number in range(count):
             now, later = NOW + number * SECOND, int(self.random.integers(0, 3 * SECOND))
-            self.runner.loop.committer.clock = lambda when=now + later: when
+            self.runner.loop.committer.clock = partial(int, now + later)
             for name in "abc":
                 for _ in range(int(self.random.integers(0, 3))):
                     self._offer(name, number, now)
