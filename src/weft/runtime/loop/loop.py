@@ -131,6 +131,7 @@ class Loop:
         program = found.active_queries.program
         if self.before.metrics and program is not None:
             self.history.add(program.graph, BatchMetrics.from_dict(self.before.metrics))
+            self.history.resumed = self.before.number
         for name, (request, _) in found.begin.items():
             self.decider.changelog.begin(name, request)
         for name, why in found.stop.items():
