@@ -16,6 +16,7 @@ from weft.optimizer.space import Options
 from weft.plan.explain import explain
 from weft.plan.graph import PhysicalGraph
 from weft.plan.part import part_of
+from weft.plan.rules import ProbeRule
 from weft.planned import PlannedQuery
 from weft.planning import Planner
 from weft.registered import Registered
@@ -33,7 +34,9 @@ class Preview:
     """The plan that a query would get.
 
     ``graph`` is its part of the graph that all queries would run by, under its author's names. ``shares`` are the
-    stores that are there already and that it would use too, ``adds`` those that would be new.
+    stores that are there already and that it would use too, ``adds`` those that would be new, which are expected to
+    hold ``added_rows`` tuples. ``running`` is the graph
+    that runs, None if there is none, and ``together`` the one that would take its place.
     """
 
     query: Query
@@ -43,6 +46,20 @@ class Preview:
     statistics: Statistics
     shares: tuple[str, ...]
     adds: tuple[str, ...]
+    added_rows: float
+    running: PhysicalGraph | None
+    together: PhysicalGraph
+
+    @property
+    def added_steps(self) -> int:
+        """How many probe steps there would be more."""
+        before = 0 if self.running is None else _steps(self.running)
+        return _steps(self.together) - before
+
+    @property
+    def added_hops(self) -> int:
+        """How many hops a batch would have more."""
+        return self.together.hops - (0 if self.running is None else self.running.hops)
 
     def explain(self, name: str = "query") -> str:
         """The plan as text, as `PlannedQuery.explain` has it, and what it would share."""
@@ -50,6 +67,10 @@ class Preview:
         text = explain(self.graph, name, self.strategy, None, self.query, calls, self.ordering)
         shared = ", ".join(self.shares) or "nothing"
         return f"{text}\nWould share: {shared} · would add: {', '.join(self.adds) or 'nothing'}\n"
+
+
+def _steps(graph: PhysicalGraph) -> int:
+    return sum(isinstance(rule, ProbeRule) for rule in graph.rules)
 
 
 def preview_query(
@@ -76,7 +97,10 @@ def preview_query(
     known = {store.identity for store in before.stores} if before is not None else set()
     mine = [store for store in graph.stores if name in store.users]
     statistics = planner.statistics([member.query for member in graph.members if member.name == name])
-    own = with_estimates(part_of(graph, name, dict(request.names)).graph, statistics, options)
+    part = part_of(graph, name, dict(request.names))
+    own = with_estimates(part.graph, statistics, options)
+    new = {part.stores[store.name] for store in mine if store.identity not in known}
+    sizes = {store.store: store.size for store in own.cost.stores} if own.cost else {}
     return Preview(
         planned.query,
         planned.strategy,
@@ -85,4 +109,7 @@ def preview_query(
         statistics,
         tuple(store.name for store in mine if store.identity in known),
         tuple(store.name for store in mine if store.identity not in known),
+        sum(sizes.get(own.store(store).aliases, 0.0) for store in new),
+        before,
+        graph,
     )

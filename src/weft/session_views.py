@@ -16,6 +16,7 @@ from weft.logical.query import Query
 from weft.optimizer.single.strategies import costs_of
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
+from weft.plan.join_plan import StepCost, StoreCost
 from weft.planned import PlannedQuery, explain_queries
 from weft.planning import Planner
 from weft.planning_time import deadline_of
@@ -133,6 +134,13 @@ class SessionViews:
         loop = self._graphs.loop
         expected = loop.config.adapter.expected if loop is not None else None
         return self._graphs.graph_of(name, self._planner, expected or self.statistics, self._settings.options)
+
+    def expected_of(self, name: str) -> tuple[dict[str, StepCost], dict[str, StoreCost]]:
+        """What is expected of a query's probes, by edge, and of its stores, by name, as the shared graph has them."""
+        loop = self._graphs.loop
+        expected = loop.config.adapter.expected if loop is not None else None
+        given = (self._planner, expected or self.statistics, self._settings.options)
+        return self._graphs.expected_of(name, *given)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

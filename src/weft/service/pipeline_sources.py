@@ -14,6 +14,7 @@ nothing started. Relative paths begin where the pipeline file is.
         vid: {uniform: 100000}
         usr: {zipf: {count: 5000, exponent: 1.1}}
         geo: {choice: [US, GER]}                         # or {choice: {US: 0.3, GER: 0.7}}
+        len: {drift: {from: {uniform: 100}, to: {uniform: 10}}}   # from one kind to another, as the dial is turned
         ts: timestamps                                   # or {timestamps: {start: 2024-01-01, jitter: 2 seconds}}
 """
 
@@ -29,6 +30,7 @@ from weft.logical.schema import Schema
 from weft.service.document import Node
 from weft.service.pipeline_paths import resolve_path
 from weft.sources.decode import FORMATS
+from weft.sources.drift import Dial, Drifting, drifting
 from weft.sources.rate import Kind, RateSource, choice, sequence, timestamps, uniform, zipf
 from weft.sources.spec import FilesSource, files
 
@@ -101,7 +103,8 @@ def _rate(entry: SourceEntry) -> RateSource:
     seed = found["seed"].integer() if "seed" in found else 0
     per_second = node.entry("rate").integer()
     with node.at():
-        source = RateSource(per_second, tuple(columns.items()), seed)
+        drifts = any(isinstance(kind, Drifting) for kind in columns.values())
+        source = RateSource(per_second, tuple(columns.items()), seed, Dial() if drifts else None)
         generated = source.schema
     if entry.columns is not None and entry.schema != generated:
         raise entry.columns.error(
@@ -178,7 +181,20 @@ def _timestamps(node: Node) -> Callable[[], Kind]:
     return lambda: timestamps(**given)
 
 
+def _drift(node: Node) -> Callable[[], Kind]:
+    found = node.section(("from", "to"))
+    if len(found) != 2:
+        raise node.error("a drift goes from one kind of column to another", _DRIFT)
+    first, second = _kind(found["from"]), _kind(found["to"])
+    if isinstance(first, Drifting) or isinstance(second, Drifting):
+        raise node.error("a drift cannot be part of a drift", _DRIFT)
+    return lambda: drifting(first, second)
+
+
+_DRIFT = "as in {drift: {from: {uniform: 100}, to: {uniform: 10}}}"
+
 _KINDS: dict[str, Callable[[Node], Callable[[], Kind]]] = {
+    "drift": _drift,
     "sequence": _sequence,
     "uniform": _uniform,
     "zipf": _zipf,
