@@ -66,9 +66,10 @@ class SessionViews:
         return self._last_run.loop.backlog() if self._last_run else {}
 
     def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
-        """What the committed batches after one did, for all queries together, each with the graph that it ran by.
+        """What the batches after one did that this run has committed, each with the graph that it ran by.
 
-        The last thousand batches are remembered, and fewer of their graphs: None stands for one that is forgotten.
+        They are of all queries together. The last thousand batches are remembered, and fewer of their graphs: None
+        stands for one that is forgotten.
         """
         if self._last_run is None:
             return ()

@@ -23,6 +23,7 @@ from weft.plan.graph import CODEC
 from weft.plan.shared import shared_text
 from weft.planned import PlannedQuery
 from weft.service.bench import benchmark_titles, load_benchmark
+from weft.service.client.commands import query_app
 from weft.service.demo import run_demo
 from weft.service.get_java import get_java
 from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
@@ -35,6 +36,7 @@ from weft.session import Session
 __all__ = ["app", "main"]
 
 app = typer.Typer(help=(weft.__doc__ or "").split("\n")[0], no_args_is_help=True, add_completion=False)
+app.add_typer(query_app, name="query")
 
 
 class Format(str, Enum):

@@ -121,7 +121,7 @@ class History:
                 self.batches = [
                     (graph, metrics if one.number == number else one) for graph, one in self.batches
                 ]
-        self.committed[number] = began, done
+        self.committed[number] = began, done  # last, so that a batch that is committed has its latencies
         self.committed.pop(number - KEPT - 1, None)
 
     def is_committed(self, number: int) -> bool:
