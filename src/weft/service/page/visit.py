@@ -58,7 +58,10 @@ class LogRecord:
 
 
 class RecentLog(logging.Handler):
-    """The last lines that Weft logged, without the one per batch and query."""
+    """The last lines that Weft logged, without the one per batch and query.
+
+    The level of the logger stays as it is: a line for each batch and query, at level INFO, would slow batches down.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -95,10 +98,21 @@ class PageModel:
             self.trend.add(batch)
 
         self.hub.follow(tell)
-        logger = logging.getLogger("weft")
-        logger.addHandler(self.log)
-        if logger.getEffectiveLevel() > logging.INFO:
-            logger.setLevel(logging.INFO)
+        logging.getLogger("weft").addHandler(self.log)
+
+    def events(self) -> list[LogRecord]:
+        """What was logged, and every change of the queries and the plan, the newest first."""
+        plans = [
+            LogRecord(version.started, "plan", f"batch {version.first}: {version.title}")
+            for version in self.plans.look()
+        ]
+        changes = [
+            LogRecord(version.started, "plan", str(change))
+            for version in self.plans.look()
+            for change in version.changes
+        ]
+        found = [*self.log.lines(), *plans, *changes]
+        return sorted(found, key=lambda one: one.at, reverse=True)[:LINES]
 
 
 @dataclass(frozen=True, slots=True)
