@@ -17,7 +17,7 @@ def log(visit: Visit) -> Live:
     with ui.element("section").classes("w-card"):
         ui.label("Log").classes("w-title")
         ui.label(
-            "Queries that began or stopped, plans that changed and why, and what the service warned of; times are in UTC."
+            "Queries that began or stopped, plans that changed and why, and warnings of the service; times are in UTC."
         ).classes("w-dim")
         table = text_table(("time", "level", "what"), left=("level", "what"), most=50)
         table.props("wrap-cells")
