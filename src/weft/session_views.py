@@ -102,6 +102,16 @@ class SessionViews:
         return self._graphs.loop.config.adapter.changes if self._graphs.loop is not None else ()
 
     @property
+    def execution(self) -> str:
+        """How batches run: auto, resident, jobs or local."""
+        return self._settings.execution
+
+    @property
+    def query_limit(self) -> int:
+        """How many queries may run at once."""
+        return self._settings.query_limit
+
+    @property
     def queries(self) -> tuple[PlannedQuery, ...]:
         """All planned queries, oldest first."""
         return tuple(self._registered.queries.values())

@@ -123,7 +123,7 @@ def _stream(
     rows, late, untimed, malformed = (max(counts) for counts in zip(*every, strict=True))
     rates = [_rate(progress.get(query, ()), partial(_rows, alias=alias), now) for query, alias in uses]
     last = [batches[-1].backlog for query, _ in uses if (batches := progress.get(query))]
-    backlog = max((waiting[name] for waiting in last if name in waiting), default=None)
+    backlog = max((waiting[name].parts for waiting in last if name in waiting), default=None)
     return StreamFigures(name, rows, max(rates), late, untimed, malformed, backlog)
 
 

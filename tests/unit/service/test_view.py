@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 import weft
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StoreMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StoreMetrics
 from weft.service.figures import batches_after, figures
 from weft.service.view import line, probe_orders, screen, summary
 from weft.session import PlannedQuery
@@ -57,7 +57,7 @@ def rendered(view: RenderableType, width: int = 80) -> str:
 def progress(count: int = 4) -> dict[str, list[BatchMetrics]]:
     return {
         "first": [batch(number, "vw", 10 * number) for number in range(count)],
-        "second": [batch(number, "wc", 5, backlog={"views": 3}) for number in range(count)],
+        "second": [batch(number, "wc", 5, backlog={"views": Backlog(3)}) for number in range(count)],
     }
 
 

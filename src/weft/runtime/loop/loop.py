@@ -41,23 +41,21 @@ from weft.runtime.loop.stream_changes import StreamChanges, describe_stream
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.watching import UnfinishedFiles, stop_failed_queries, warn_of_large_keys
 from weft.runtime.observe.log_lines import log_batch
-from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import History, own_metrics, state_of
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.resume import resume_from_log
+from weft.runtime.task.arrivals import ages_of_inputs, oldest_age
 from weft.runtime.task.functions import check_registered
 
 __all__ = ["Loop"]
 
 _LOG = logging.getLogger("weft")
 
-WATCHFUL, DROWSY = (
-    0.005,
-    0.02,
-)  # seconds between two looks: if there was a batch in the last `LATELY` seconds, else
-LATELY = 5.0
+# Seconds between two looks: if there was a batch in the last `LATELY` seconds, and else.
+WATCHFUL, DROWSY, LATELY = 0.005, 0.02, 5.0
 
 
 class Loop:
@@ -75,7 +73,7 @@ class Loop:
         self.history = History()
         self.sinks = QuerySinks()
         self.decider = Decider(config, log, self.history)
-        self.committer = Committer(log, self.decider.changelog, overlapping)
+        self.committer = Committer(log, self.decider.changelog, overlapping, self.now)
         self.tasks = TaskRunner(config, log, executor, self.sinks)
         self.intake = Intake(self._place, config.batch_bytes)
         self.marks = Marks(self.intake)
@@ -186,7 +184,8 @@ class Loop:
             return None
         plan = self.decider.new(self.before, chosen)
         self.intake.take(plan)
-        plan = replace(plan, cursors=self.intake.states())
+        ages, oldest = ages_of_inputs(chosen, plan.now), oldest_age(chosen, plan.now)
+        plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest)
         self.log.write_plan(plan)
         return plan
 
@@ -218,7 +217,7 @@ class Loop:
         outputs = {name: self.sinks.output(name) for name in requests}
         # results that are only counted have no order
         ordered = [n for n, request in requests.items() if request.ordering and outputs[n].counting is None]
-        left = end_batch(ran, ordered, self.log.storage, self.intake.backlog(), began)
+        left = end_batch(ran, ordered, self.log.storage, self.backlog(), began)
         self.before = left.manifest
         if ran.program is not None and left.metrics is not None:
             self.history.add(ran.program.graph, left.metrics)
@@ -250,12 +249,10 @@ class Loop:
     def _committed(self, ended: Ended) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
         self.intake.release(ended.ran.plan)
-        self.history.commit(ended.ran.number, ended.began, time.perf_counter())
         metrics, program = ended.left.metrics, ended.ran.program
+        self.history.commit(ended.ran.number, ended.began, time.perf_counter(), metrics)
         if _LOG.isEnabledFor(logging.INFO) and metrics is not None and program is not None:
-            requests = (
-                self.active_queries.requests
-            )  # others may have begun, and some stopped, since the batch ran
+            requests = self.active_queries.requests  # since the batch ran, others may have begun or stopped
             for name in sorted(metrics.answers):
                 names = requests[name].names if name in requests else ()
                 log_batch(name, own_metrics(metrics, name, self.history.part_in(program.graph, name, names)))
@@ -326,6 +323,15 @@ class Loop:
         """Declare that no more input comes: once all that has come is processed, every row is closed."""
         self.decider.ending = True
         self.wake.set()
+
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return self.decider.clock()
+
+    def backlog(self) -> dict[str, Backlog]:
+        """What of every stream waits now, as of the last look."""
+        last = self.history.last
+        return self.intake.backlog(last.rows_per_byte if last else {}, self.now())
 
     def state_of(self, name: str) -> float:
         """The bytes of a query's stores and held results after the last batch."""

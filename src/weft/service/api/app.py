@@ -6,19 +6,29 @@ Guarantees: it says what `SessionHub` says. Every error is a problem document. I
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.responses import PlainTextResponse
 
 import weft
-from weft.service.api.problems import Problem, handle_problems
+from weft.service.api.guard import Guard, GuardSettings
+from weft.service.api.live import LiveResults
+from weft.service.api.metrics import Metrics
+from weft.service.api.openmetrics import MEDIA
+from weft.service.api.problems import PROBLEMS, Problem, handle_problems
 from weft.service.api.queries import queries_router
-from weft.service.api.reading import reading_router
+from weft.service.api.sessions import session_router
 from weft.service.hub.hub import SessionHub
 
-__all__ = ["PREFIX", "make_app"]
+__all__ = ["PREFIX", "Service", "make_service"]
 
 PREFIX = "/api/v1"
+_METRICS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}},
+    **PROBLEMS,
+}
 
 
 class _App(FastAPI):
@@ -35,8 +45,18 @@ class _App(FastAPI):
         return super().openapi()
 
 
-def make_app(hub: SessionHub) -> FastAPI:
-    """The application over a hub."""
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The application as it is served, behind its guard; ``app`` is what a page is mounted into."""
+
+    app: FastAPI
+    guarded: Guard
+    live: LiveResults
+    metrics: Metrics
+
+
+def make_service(hub: SessionHub, settings: GuardSettings | None = None) -> Service:
+    """The application over a hub, guarded as the settings say."""
     app = _App(
         title="Weft",
         version=weft.__version__,
@@ -45,9 +65,17 @@ def make_app(hub: SessionHub) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
+    live = LiveResults(hub, hub.pipeline.serving.live_readers)
+    metrics = Metrics(hub, lambda: live.readers)
     handle_problems(app)
     every = APIRouter(prefix=PREFIX)
-    every.include_router(reading_router(hub))
-    every.include_router(queries_router(hub))
+    every.include_router(session_router(hub))
+    every.include_router(queries_router(hub, live))
     app.include_router(every)
-    return app
+
+    @app.get("/metrics", tags=["health"], response_class=PlainTextResponse, responses=_METRICS)
+    def scrape() -> Response:
+        """All metrics, as OpenMetrics writes them, for Prometheus."""
+        return Response(metrics.text(), media_type=MEDIA)
+
+    return Service(app, Guard(app, settings or GuardSettings(), metrics.request), live, metrics)

@@ -42,6 +42,7 @@ from weft.stats.report import StatisticsRow
 __all__ = [
     "batch_info",
     "columns_of",
+    "count_records",
     "figure_info",
     "graph_info",
     "moment",
@@ -248,6 +249,15 @@ def _edges(
             users, end = rule.users or graph.store(edge.target).users, nodes[edge.target]
             figures = (step.probes, step.matches)
             yield EdgeInfo(edge.name, start, end, hop, routing, action, users, *figures)
+
+
+def count_records(file: Path) -> tuple[int, int]:
+    """How many bad records a file has, and how many bytes."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return 0, 0
+    return sum(1 for line in content.splitlines() if line), len(content)
 
 
 def plan_change_info(change: PlanChange) -> PlanChangeInfo:

@@ -39,7 +39,7 @@ class Lifecycle:
         try:
             prepare()
             began = time.time()
-            self._session.start()
+            self._session.start(idle=True)
             known = [metrics for _, metrics in self._session.batches_after(-1)]
             earlier = [
                 metrics.number for metrics in known if metrics.started < began

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from weft.errors import nearest
@@ -18,6 +19,7 @@ from weft.service.figures import rate_of
 from weft.service.hub.describing import (
     batch_info,
     columns_of,
+    count_records,
     figure_info,
     graph_info,
     moment,
@@ -32,6 +34,7 @@ from weft.service.hub.refusals import ConflictError, NotFoundError
 from weft.service.hub.results import ResultsPage
 from weft.service.hub.values import (
     BatchInfo,
+    DeadLetterInfo,
     FigureInfo,
     GraphInfo,
     Health,
@@ -43,6 +46,7 @@ from weft.service.hub.values import (
 )
 from weft.service.pipeline import Pipeline
 from weft.sinks.recent import RecentSink
+from weft.sources.dead_letter import DeadLetters
 
 __all__ = ["HubViews"]
 
@@ -205,6 +209,36 @@ class HubViews:
     def seen(self) -> Seen:
         """The totals since the service began, and the last batches: what metrics are made of."""
         return self._life.seen
+
+    def dead_letters(self) -> tuple[DeadLetterInfo, ...]:
+        """The batches that had bad records, oldest first."""
+        letters = self._letters
+        if letters is None:
+            return ()
+        return tuple(
+            DeadLetterInfo(batch, *count_records(letters.file(batch))) for batch in letters.batches()
+        )
+
+    def dead_letter_file(self, batch: int) -> Path:
+        """The file with the bad records of a batch, as lines of JSON."""
+        letters = self._letters
+        if letters is None or batch < 0 or not letters.file(batch).is_file():
+            raise NotFoundError(f"batch {batch} had no bad records", hint="list the batches that had some")
+        return letters.file(batch)
+
+    @property
+    def _letters(self) -> DeadLetters | None:
+        checkpoint = self.pipeline.checkpoint
+        return None if checkpoint is None else DeadLetters(checkpoint / "dead_letters")
+
+    def state(self) -> dict[str, Any]:
+        """What the checkpoint holds after the last committed batch, as `weft state --format json` shows it."""
+        if self.pipeline.checkpoint is None:
+            raise NotFoundError("there is no checkpoint")
+        from weft.runtime.observe.inspect import inspect  # which only this needs
+
+        checkpoint = self.pipeline.checkpoint
+        return self._cached("state", lambda: {**inspect(checkpoint).to_dict(), "directory": checkpoint.name})
 
     def results(
         self, name: str, after: int = 0, limit: int = 100, *, origin: str | None = None

@@ -20,6 +20,7 @@ __all__ = [
     "GraphInfo",
     "Health",
     "NewQuery",
+    "NewStream",
     "NodeInfo",
     "Overview",
     "PlanChangeInfo",
@@ -223,6 +224,19 @@ class NewQuery:
     emit_unmatched_after: str | None = None
     order: str = "none"
     precision: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewStream:
+    """A stream that is asked for; ``source`` is as in pipeline files, and durations are texts such as "5 seconds"."""
+
+    name: str
+    source: Mapping[str, Any]
+    schema: str | None = None
+    event_time: str | None = None
+    lateness: str | None = None
+    late: str | None = None
+    idle_after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

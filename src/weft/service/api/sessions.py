@@ -1,17 +1,19 @@
-"""What can be read of a session: its health, streams, graph, plans, batches, statistics, dead letters and state."""
+"""A session as a whole: its health, streams, graph, plans, batches, statistics, dead letters and state."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
-from fastapi.responses import PlainTextResponse
+from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import FileResponse, PlainTextResponse
 
+from weft.service.api.models import StreamBody
 from weft.service.api.problems import PROBLEMS, problem_response
 from weft.service.api.replies import reply
 from weft.service.hub.hub import SessionHub
 from weft.service.hub.values import (
     BatchInfo,
+    DeadLetterInfo,
     FigureInfo,
     GraphInfo,
     Health,
@@ -20,13 +22,16 @@ from weft.service.hub.values import (
     StreamInfo,
 )
 
-__all__ = ["reading_router"]
+__all__ = ["session_router"]
 
 TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+LINES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
+}
 
 
-def reading_router(hub: SessionHub) -> APIRouter:
-    """The operations that change nothing."""
+def session_router(hub: SessionHub) -> APIRouter:
+    """The operations on everything but queries."""
     router = APIRouter(responses=PROBLEMS)
 
     @router.get("/health/live", tags=["health"], response_model=dict[str, str])
@@ -62,6 +67,16 @@ def reading_router(hub: SessionHub) -> APIRouter:
         """A stream."""
         return reply(StreamInfo, hub.stream(name))
 
+    @router.post("/streams", status_code=201, tags=["streams"], response_model=StreamInfo)
+    def add(body: StreamBody) -> Response:
+        """Follow one more stream from the next batch on, if the operator's file allows its source."""
+        return reply(StreamInfo, hub.add_stream(body.stream()), 201)
+
+    @router.delete("/streams/{name}", status_code=202, tags=["streams"], response_model=StreamInfo)
+    def remove(name: str) -> Response:
+        """Follow a stream no longer that was added and that no query reads."""
+        return reply(StreamInfo, hub.remove_stream(name), 202)
+
     @router.get("/graph", tags=["plans"], response_model=GraphInfo)
     def graph() -> Response:
         """The graph that all queries run by together, with what its parts did in the last batch."""
@@ -89,5 +104,21 @@ def reading_router(hub: SessionHub) -> APIRouter:
     def statistics() -> Response:
         """What is known of every stream and predicate: value, source, age and evidence."""
         return reply(tuple[FigureInfo, ...], hub.statistics())
+
+    @router.get("/state", tags=["session"], response_model=dict[str, Any])
+    def state() -> Response:
+        """What the checkpoint holds after the last committed batch; times in microseconds since 1970."""
+        return reply(dict[str, Any], hub.state())
+
+    @router.get("/dead-letters", tags=["dead letters"], response_model=tuple[DeadLetterInfo, ...])
+    def dead_letters() -> Response:
+        """The batches that had bad records, oldest first."""
+        return reply(tuple[DeadLetterInfo, ...], hub.dead_letters())
+
+    @router.get("/dead-letters/{batch}", tags=["dead letters"], response_class=FileResponse, responses=LINES)
+    def dead_letter(batch: Annotated[int, Path(ge=0, lt=10**12)]) -> Response:
+        """The bad records of a batch, as lines of JSON."""
+        file = hub.dead_letter_file(batch)
+        return FileResponse(file, media_type="application/x-ndjson", filename=file.name)
 
     return router
