@@ -196,8 +196,8 @@ def _certificate(options: ServeOptions) -> dict[str, Any]:
 
 def _mount_page(app: Any, hub: Any) -> bool:
     """Mount the page, if it is there and NiceGUI is installed; returns whether it is."""
-    if find_spec("nicegui") is None or find_spec("weft.service.page") is None:
+    if find_spec("nicegui") is None or find_spec("weft.service.page.mount") is None:
         return False
-    mount: Callable[[Any, Any], None] = import_module("weft.service.page").mount_page
+    mount: Callable[[Any, Any], None] = import_module("weft.service.page.mount").mount_page
     mount(app, hub)
     return True

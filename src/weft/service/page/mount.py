@@ -54,7 +54,7 @@ def mount_page(app: FastAPI, hub: SessionHub, controls: Controls | None = None) 
 def _add(model: PageModel, path: str, title: str, build: Callable[[Visit], Live]) -> None:
     @ui.page(path)
     def page(request: Request) -> None:
-        visit = Visit(model, may_change=True, path=path)
+        visit = Visit(model, may_change=getattr(request.state, "access", "full") == "full", path=path)
         framed(visit, title, build, request.cookies.get(THEME))
 
 
