@@ -62,18 +62,21 @@ class SessionViews:
         return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
 
     def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
-        """What the batches after one did, for all queries together, each with the graph that it ran by.
+        """What the batches after one did that this run has committed, each with the graph that it ran by.
 
-        The last thousand batches are remembered, and fewer of their graphs: None stands for one that is forgotten.
+        They are of all queries together. The last thousand batches are remembered, and fewer of their graphs: None
+        stands for one that is forgotten.
         """
         if self._last_run is None:
             return ()
         history = self._last_run.loop.history
+        done = max(list(history.committed), default=-1)
         batches = (
             history.batches
         )  # before the graphs, since another thread adds a graph before its first batch
-        found = takewhile(lambda one: one[1].number > number, reversed(batches))
-        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
+        newer = takewhile(lambda one: one[1].number > number, reversed(batches))
+        found = [one for one in newer if one[1].number <= done and one[1].number in history.committed]
+        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(found))
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:

@@ -114,13 +114,13 @@ class History:
 
     def commit(self, number: int, began: float, done: float, metrics: BatchMetrics | None = None) -> None:
         """Note when a batch began and when it was committed, and its metrics, which then have its latencies."""
-        self.committed[number] = began, done
-        self.committed.pop(number - KEPT - 1, None)
         if metrics is not None:
             with self._lock:
                 self.batches = [
                     (graph, metrics if one.number == number else one) for graph, one in self.batches
                 ]
+        self.committed[number] = began, done  # last, so that a batch that is committed has its latencies
+        self.committed.pop(number - KEPT - 1, None)
 
     def _kept_parts(self) -> dict[int, dict[tuple[str, Names], QueryPart]]:
         """The parts of the last graphs, up to about `PARTS` of them."""
