@@ -10,42 +10,18 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from weft.runtime.observe.metrics import BatchMetrics
+from weft.service.demo_controls import DemoControls
 from weft.service.figures import BatchFigures
 from weft.service.hub.hub import SessionHub
 from weft.service.page.plans import PlanVersions
 from weft.service.trends import Trend
 
-__all__ = ["Controls", "Live", "LogRecord", "PageModel", "RecentLog", "Visit"]
+__all__ = ["Live", "LogRecord", "PageModel", "RecentLog", "Visit"]
 
 LINES = 500  # so many lines of the log are kept
-
-
-class Controls(Protocol):
-    """What can be done to a demo: make its data drift, and kill one of its own workers."""
-
-    @property
-    def queries(self) -> dict[str, str]:
-        """Queries to add with a click: SQL by name."""
-        ...
-
-    def drift(self) -> float:
-        """How far the data has drifted, from 0 to 1."""
-        ...
-
-    def turn(self, position: float) -> None:
-        """Make the data drift."""
-        ...
-
-    def kill(self) -> str:
-        """Kill a worker; says which."""
-        ...
-
-    def balance(self) -> tuple[int, int] | None:
-        """How many results there should be by now and how many there are; None while that is not known."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +59,7 @@ class PageModel:
     """What all visitors see together: the hub, and what was kept of its run for charts, the time line and the log."""
 
     hub: SessionHub
-    controls: Controls | None = None
+    controls: DemoControls | None = None
     trend: Trend = field(default_factory=Trend)
     log: RecentLog = field(default_factory=RecentLog)
     plans: PlanVersions = field(init=False)
