@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from weft.errors import ConfigError, WeftError
 from weft.service.hub.hub import SessionHub
+from weft.service.hub.values import NewQuery
 from weft.service.pipeline import Pipeline
 from weft.sources.drift import Dial
 from weft.sources.rate import RateSource
@@ -66,6 +67,11 @@ class DemoControls:
         sources = pipeline.sources.values()
         self._dials: list[Dial] = [one.dial for one in sources if isinstance(one, RateSource) and one.dial]
         self._hub, self._killed = hub, 0
+
+    def begin(self) -> None:
+        """Run the query by which it is seen that nothing is lost."""
+        if all(one.name != AUDIT or one.status == "stopped" for one in self._hub.queries()):
+            self._hub.create(NewQuery("SELECT v.n FROM videos AS v", AUDIT))
 
     @property
     def queries(self) -> dict[str, str]:
