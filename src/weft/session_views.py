@@ -80,6 +80,12 @@ class SessionViews:
         return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
 
     @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The processes of the tasks that stay while the session runs; none where batches run otherwise."""
+        found: tuple[int, ...] = getattr(self._last_run.loop.executor, "pids", ()) if self._last_run else ()
+        return found
+
+    @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:
         """What the streams have that cannot be read yet, such as files that are still being written, and why."""
         return self._last_run.loop.intake.unfinished() if self._last_run else {}

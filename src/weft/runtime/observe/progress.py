@@ -155,9 +155,10 @@ class History:
             parts[name, names] = part_of(graph, name, dict(names))
         return parts[name, names]
 
-    def newest_part(self, name: str, names: Names) -> QueryPart | None:
-        """A query's part of the last graph."""
-        return self.part(max(self.graphs, default=-1), name, names)
+    def part_in(self, graph: PhysicalGraph, name: str, names: Names) -> QueryPart | None:
+        """A query's part of a graph that batches ran by; None if it is no longer remembered."""
+        number = next((number for number, known in self.graphs.items() if known is graph), -1)
+        return self.part(number, name, names)
 
     def since_planned(
         self, requests: Mapping[str, QueryRequest]
