@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test warm check lint format types imports unit campaign golden fuzz bench kafka broker lock clean
+.PHONY: help setup demo java test warm check lint format types imports unit campaign golden fuzz bench kafka broker delta iceberg lock clean
 
 # Java starts some twenty times in the tests, sooner with an archive of Spark's classes (docs/spark.md).
 ARCHIVE := WEFT_CLASS_ARCHIVE=1 XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
@@ -81,6 +81,12 @@ kafka: $(READY) java ## Fetch a Kafka broker and a schema registry by Maven into
 
 broker: kafka ## Run the Kafka broker on loopback until Ctrl-C; it prints its address
 	@$(BIN)/python -m weft.testing.kafka_broker serve
+
+delta: $(READY) # Fetch Spark's reader of Delta tables by Maven into .venv, for the tests
+	@$(BIN)/python -m tests.lakes.spark_readers fetch delta
+
+iceberg: $(READY) # The same of Iceberg tables, with the Spark that it works with, 500 MB
+	@$(BIN)/python -m tests.lakes.spark_readers fetch iceberg
 
 bench: $(READY) ## List the benchmarks; run one with `.venv/bin/weft bench NAME`
 	$(BIN)/weft bench

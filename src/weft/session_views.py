@@ -6,6 +6,7 @@ Guarantees: looking changes nothing. All of it can be asked before the start, wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from weft.errors import ConfigError, QueryError
@@ -15,6 +16,7 @@ from weft.logical.query import Query
 from weft.optimizer.single.strategies import costs_of
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
+from weft.plan.join_plan import StepCost, StoreCost
 from weft.planned import PlannedQuery, explain_queries
 from weft.planning import Planner
 from weft.planning_time import deadline_of
@@ -59,6 +61,20 @@ class SessionViews:
             raise ConfigError("the session has not run yet", hint="start() it first")
         return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
 
+    def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
+        """What the batches after one did, for all queries together, each with the graph that it ran by.
+
+        The last thousand batches are remembered, and fewer of their graphs: None stands for one that is forgotten.
+        """
+        if self._last_run is None:
+            return ()
+        history = self._last_run.loop.history
+        batches = (
+            history.batches
+        )  # before the graphs, since another thread adds a graph before its first batch
+        found = takewhile(lambda one: one[1].number > number, reversed(batches))
+        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
+
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:
         """What the streams have that cannot be read yet, such as files that are still being written, and why."""
@@ -86,6 +102,16 @@ class SessionViews:
         return self._graphs.loop.config.adapter.changes if self._graphs.loop is not None else ()
 
     @property
+    def execution(self) -> str:
+        """How batches run: auto, resident, jobs or local."""
+        return self._settings.execution
+
+    @property
+    def query_limit(self) -> int:
+        """How many queries may run at once."""
+        return self._settings.query_limit
+
+    @property
     def queries(self) -> tuple[PlannedQuery, ...]:
         """All planned queries, oldest first."""
         return tuple(self._registered.queries.values())
@@ -108,6 +134,13 @@ class SessionViews:
         loop = self._graphs.loop
         expected = loop.config.adapter.expected if loop is not None else None
         return self._graphs.graph_of(name, self._planner, expected or self.statistics, self._settings.options)
+
+    def expected_of(self, name: str) -> tuple[dict[str, StepCost], dict[str, StoreCost]]:
+        """What is expected of a query's probes, by edge, and of its stores, by name, as the shared graph has them."""
+        loop = self._graphs.loop
+        expected = loop.config.adapter.expected if loop is not None else None
+        given = (self._planner, expected or self.statistics, self._settings.options)
+        return self._graphs.expected_of(name, *given)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

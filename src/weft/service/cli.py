@@ -27,6 +27,7 @@ from weft.service.demo import run_demo
 from weft.service.get_java import get_java
 from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
 from weft.service.run import RunOptions, run_pipeline
+from weft.service.serving import ServeOptions, serve_pipeline
 from weft.service.state_view import StateFormat, show_state
 from weft.service.unused import unused_statistics
 from weft.session import Session
@@ -188,6 +189,35 @@ def run(
     )
     pipeline = load_pipeline(file, functions=not no_functions, checkpoint=state, master=master)
     run_pipeline(pipeline, options)
+
+
+@app.command()
+def serve(
+    file: Annotated[Path, typer.Argument(help="A pipeline file; queries may also come later, by requests.")],
+    host: Annotated[
+        str | None, typer.Option(help="Where to listen; 127.0.0.1 by default. Elsewhere needs tokens.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="8080 by default; 0 takes any that is free.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="Tokens, one a line; WEFT_TOKEN and WEFT_READ_TOKEN count too.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="Serve HTTPS by this certificate.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The key of the certificate.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where to keep state; the file's if not given.")
+    ] = None,
+    master: Master = None,
+    no_functions: NoFunctions = False,
+) -> None:
+    """Run a pipeline with an HTTP interface and a web page, until Ctrl-C.
+
+    The Python modules that the file names under "functions" are imported, which runs their code.
+    """
+    state = None if checkpoint is None else checkpoint.absolute()
+    pipeline = load_pipeline(file, functions=not no_functions, idle=True, checkpoint=state, master=master)
+    serve_pipeline(pipeline, ServeOptions(host, port, token_file, certificate, key))
 
 
 @app.command()

@@ -7,14 +7,28 @@ Guarantees: pure; the clock is passed in. A stream's figures are counted once, h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+from weft.plan.graph import PhysicalGraph
 from weft.planned import PlannedQuery
 from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
 
-__all__ = ["Figures", "Progress", "QueryFigures", "StoreFigures", "StreamFigures", "batches_after", "figures"]
+__all__ = [
+    "BatchFigures",
+    "Figures",
+    "Progress",
+    "QueryFigures",
+    "RunTotals",
+    "StoreFigures",
+    "StreamCounts",
+    "StreamFigures",
+    "batch_figures",
+    "batches_after",
+    "figures",
+    "rate_of",
+]
 
 Progress: TypeAlias = Mapping[str, Sequence[BatchMetrics]]
 
@@ -148,7 +162,10 @@ def _stores(query: str, batches: Sequence[BatchMetrics]) -> list[StoreFigures]:
     return [StoreFigures(query, name, held[name].rows, held[name].bytes) for name in by_size]
 
 
-def _rate(batches: Sequence[BatchMetrics], count: Callable[[BatchMetrics], int], now: float | None) -> float:
+Timed = TypeVar("Timed", BatchMetrics, "BatchFigures")
+
+
+def _rate(batches: Sequence[Timed], count: Callable[[Timed], int], now: float | None) -> float:
     """How many a second, among the batches that ended lately or, without a moment, among all."""
     if not batches:
         return 0.0
@@ -158,10 +175,110 @@ def _rate(batches: Sequence[BatchMetrics], count: Callable[[BatchMetrics], int],
     return sum(map(count, recent)) / span if span > 0 else 0.0
 
 
-def _recent(batches: Sequence[BatchMetrics], now: float) -> Sequence[BatchMetrics]:
+def _recent(batches: Sequence[Timed], now: float) -> Sequence[Timed]:
     length = max(_RECENT, 2 * batches[-1].elapsed)
     return [batch for batch in batches if now - _end(batch) <= length]
 
 
-def _end(batch: BatchMetrics) -> float:
+def _end(batch: BatchMetrics | BatchFigures) -> float:
     return batch.started + batch.elapsed
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCounts:
+    """How many tuples a stream brought: ``rows`` took part, the others were set aside."""
+
+    rows: int = 0
+    late: int = 0
+    untimed: int = 0
+    malformed: int = 0
+
+    def __add__(self, other: StreamCounts) -> StreamCounts:
+        return StreamCounts(
+            self.rows + other.rows,
+            self.late + other.late,
+            self.untimed + other.untimed,
+            self.malformed + other.malformed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """What one batch did for all queries together: by stream, by query and by store.
+
+    ``hops`` are the seconds of the slowest task, for reading and then for each hop; ``backlog`` are parts that wait.
+    """
+
+    number: int
+    started: float
+    elapsed: float
+    streams: Mapping[str, StreamCounts] = field(default_factory=dict)
+    results: Mapping[str, int] = field(default_factory=dict)
+    stores: tuple[StoreFigures, ...] = ()
+    hops: tuple[float, ...] = ()
+    backlog: Mapping[str, int] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """The tuples that took part, each counted once."""
+        return sum(one.rows for one in self.streams.values())
+
+
+def batch_figures(graph: PhysicalGraph | None, metrics: BatchMetrics) -> BatchFigures:
+    """The figures of a batch; of one whose graph is forgotten, those by stream are not known."""
+    streams: dict[str, StreamCounts] = {}
+    for alias, one in metrics.inputs.items() if graph is not None else ():
+        if graph is not None and alias in graph.aliases:
+            name, counts = (
+                graph.input(alias).stream.name,
+                StreamCounts(one.rows, one.late, one.untimed, one.malformed),
+            )
+            streams[name] = max(streams.get(name, counts), counts, key=lambda one: one.rows)
+    by_size = sorted(metrics.stores, key=lambda name: (name.count("⋈"), name))
+    return BatchFigures(
+        metrics.number,
+        metrics.started,
+        metrics.elapsed,
+        dict(sorted(streams.items())),
+        dict(metrics.answers),
+        tuple(
+            StoreFigures("", name, metrics.stores[name].rows, metrics.stores[name].bytes) for name in by_size
+        ),
+        metrics.seconds,
+        dict(metrics.backlog),
+        dict(metrics.watermarks),
+    )
+
+
+def rate_of(
+    batches: Sequence[BatchFigures], count: Callable[[BatchFigures], int], now: float | None = None
+) -> float:
+    """How many a second, among the batches that ended lately or, without a moment, among all."""
+    return _rate(batches, count, now)
+
+
+@dataclass(frozen=True, slots=True)
+class RunTotals:
+    """All that a run has done so far, summed up batch by batch: it never goes down, however long the run.
+
+    ``elapsed`` are the seconds of all batches together, and ``last`` is the number of the last one.
+    """
+
+    streams: Mapping[str, StreamCounts] = field(default_factory=dict)
+    results: Mapping[str, int] = field(default_factory=dict)
+    batches: int = 0
+    elapsed: float = 0.0
+    last: int = -1
+
+    def plus(self, batch: BatchFigures) -> RunTotals:
+        """With one batch more."""
+        streams = {name: self.streams.get(name, StreamCounts()) + one for name, one in batch.streams.items()}
+        results = {name: self.results.get(name, 0) + count for name, count in batch.results.items()}
+        return RunTotals(
+            {**self.streams, **streams},
+            {**self.results, **results},
+            self.batches + 1,
+            self.elapsed + batch.elapsed,
+            batch.number,
+        )

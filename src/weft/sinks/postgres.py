@@ -3,7 +3,8 @@
 Guarantees: a batch is one transaction, which also notes the batch's number in the table `weft_batches`, under the
 checkpoint's identity and the table's name. A batch that is noted is not added again, so every result is there once,
 whatever crashed before. The numbers of a checkpoint's batches only grow, also when a query stops and another takes its
-name or its table. Two drivers cannot add the same batch: each holds the table's note while it adds.
+name or its table. Two drivers cannot add the same batch: each holds the table's note while it adds. A server that goes
+away is waited for, a minute, and the batch is added once, also if it went away while it was told to commit.
 
 The driver sends the results by COPY: into the table itself or, with a key, into a table of the transaction from which
 rows are inserted that have a new key and updated that have a known one.
@@ -23,7 +24,9 @@ import pyarrow as pa
 from weft.errors import SinkError
 from weft.ports.sink import Rows
 from weft.sinks.extras import check_columns, load_extra
+from weft.sinks.patience import Patience
 from weft.sinks.postgres_columns import check_table_columns, column_type, copy_text
+from weft.sinks.replays import Replays
 from weft.sinks.rows import as_table
 from weft.sinks.secrets import SecretText
 
@@ -33,7 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["PostgresSink", "to_postgres"]
 
 _PORTION = 1 << 16  # rows that are made into text at once
-_PATIENCE = "SET lock_timeout = '60s'"  # with another driver that adds a batch, or has lost its connection
+_PATIENCE = 60.0  # seconds for a server that is away, as while it restarts
+_LOCK_TIMEOUT = (
+    "SET lock_timeout = '60s'"  # with another driver that adds a batch, or has lost its connection
+)
 _BATCHES = """
     CREATE TABLE IF NOT EXISTS weft_batches (
         application text, target text, batch bigint NOT NULL, PRIMARY KEY (application, target)
@@ -54,6 +60,10 @@ _KEYS = """
 """
 
 
+class _ServerAwayError(SinkError):
+    """The server cannot do it now, but perhaps later: it restarts, is full, or has closed the connection."""
+
+
 @dataclass(slots=True)
 class PostgresSink:
     """A table of a PostgreSQL server; ``connection`` says where that is, or where that is written."""
@@ -63,6 +73,10 @@ class PostgresSink:
     key: tuple[str, ...] = ()
     _application: str = field(default="", compare=False)
     _schema: pa.Schema | None = field(default=None, compare=False)
+    _replays: Replays = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._replays = Replays("to_postgres", self.table)
 
     @property
     def exactly_once(self) -> bool:
@@ -85,14 +99,16 @@ class PostgresSink:
         """A connection whose work is one transaction; an error of the server's says nothing that is secret."""
         psycopg = load_extra("psycopg", "to_postgres", "postgres")
         try:
-            with closing(psycopg.connect(self.connection.read())) as opened, opened as connection:
-                connection.execute(_PATIENCE)
+            opened = psycopg.connect(self.connection.read(), client_encoding="utf8")
+            with closing(opened), opened as connection:
+                connection.execute(_LOCK_TIMEOUT)
                 yield connection
         except psycopg.Error as error:
             said = self.connection.hidden_in(str(error).strip())
-            raise SinkError(
+            kind = _ServerAwayError if isinstance(error, psycopg.OperationalError) else SinkError
+            raise kind(
                 f"to_postgres: {self.table} at {self.connection.reference}: {said}",
-                hint="see what the server says, and start again: no result is lost",
+                hint="see what the server says; no part of this batch is in the table",
             ) from None
 
     def _is_there(self, connection: Connection[Any]) -> bool:
@@ -119,12 +135,7 @@ class PostgresSink:
     def recover(self, last_committed: int) -> None:
         """Batches that the checkpoint cannot have made are an error."""
         with self._transaction() as connection:
-            last = self._last_batch(connection)
-        if last > last_committed + 1:
-            raise SinkError(
-                f"to_postgres: {self.table} has batch {last}, but the checkpoint ends with {last_committed}",
-                hint="write to another table, or continue with the checkpoint that this one was written by",
-            )
+            self._replays.recover(last_committed, self._last_batch(connection))
 
     def _last_batch(self, connection: Connection[Any]) -> int:
         """The last batch of this checkpoint's that the table has; until the transaction ends, nobody else adds one."""
@@ -142,8 +153,18 @@ class PostgresSink:
         table = as_table(rows, self._schema)
         if not table.num_rows:
             return
+        for last_chance in Patience(_PATIENCE):
+            try:
+                self._commit_once(batch_id, table)
+            except _ServerAwayError:
+                if last_chance:
+                    raise
+                continue
+            return
+
+    def _commit_once(self, batch_id: int, table: pa.Table) -> None:
         with self._transaction() as connection:
-            if self._last_batch(connection) >= batch_id:
+            if self._replays.is_there(batch_id, self._last_batch(connection)):
                 return
             self._add(connection, table)
             connection.execute(
@@ -189,7 +210,7 @@ class PostgresSink:
 def _copy(connection: Connection[Any], target: str, columns: str, rows: pa.Table) -> None:
     with (
         connection.cursor() as cursor,
-        cursor.copy(f"COPY {target} ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy,
+        cursor.copy(f"COPY {target} ({columns}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')".encode()) as copy,
     ):
         for start in range(0, rows.num_rows, _PORTION):
             copy.write(copy_text(rows.slice(start, _PORTION)))

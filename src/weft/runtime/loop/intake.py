@@ -121,6 +121,14 @@ class Intake:
         for cursor in list(self.cursors.values()):
             cursor.catch_up()
 
+    def close_stream(self, name: str) -> None:
+        """Follow a stream no longer; all batches that read it are committed."""
+        self._let_go()
+        cursor = self.cursors.pop(name, None)
+        self.offers = {other: offer for other, offer in self.offers.items() if other != name}
+        if cursor is not None:
+            cursor.close()
+
     def close(self) -> None:
         """Close all cursors."""
         self._let_go()

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.errors import CatalogError, WeftError
+from weft.errors import WeftError
 from weft.kernels.expr.arrow import result_schema
 from weft.logical.query import Query
 from weft.logical.schema import Stream
@@ -37,6 +37,7 @@ from weft.runtime.loop.marks import Mark, Marks
 from weft.runtime.loop.migrated_manifest import migrated_manifest
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch
+from weft.runtime.loop.stream_changes import StreamChanges, describe_stream
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.watching import UnfinishedFiles, stop_failed_queries, warn_of_large_keys
 from weft.runtime.observe.log_lines import log_batch
@@ -83,8 +84,7 @@ class Loop:
         self.past = TaskReports()
         self.ended: Ended | None = None
         self._unfinished = UnfinishedFiles()
-        self._opening: dict[str, Source] = {}  # streams that came while the loop runs
-        self._lock = threading.Lock()
+        self._streams = StreamChanges(config, log, self.intake, self.committer)
 
     @property
     def active_queries(self) -> ActiveQueries:
@@ -104,7 +104,7 @@ class Loop:
 
     def start(self, queries: Mapping[str, tuple[QueryRequest, Sink]]) -> None:
         """Open the log, and go on after its last committed batch, with the queries in it and those given."""
-        described = {name: _described(stream) for name, stream in sorted(self.config.streams.items())}
+        described = {name: describe_stream(stream) for name, stream in sorted(self.config.streams.items())}
         self.tasks.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
         self.before = self.log.manifest(self.log.last()) or Manifest()
@@ -177,7 +177,7 @@ class Loop:
 
     def _plan_next(self, also_empty: bool) -> BatchPlan | None:
         """Look, decide and write the plan of the next batch; None if there is nothing to do and it may not be empty."""
-        self._open_streams()
+        self._streams.apply(self.before)
         self.intake.look()
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
@@ -310,21 +310,13 @@ class Loop:
 
     def add_stream(self, stream: Stream, source: Source) -> None:
         """Follow one more stream, from the next batch on."""
-        if stream.name in self.config.streams:
-            raise CatalogError(f"stream {stream.name} runs already", hint="choose another name")
-        with self._lock:
-            self.config.streams[stream.name] = stream
-            self._opening[stream.name] = source
+        self._streams.add(stream, source)
         self.wake.set()
 
-    def _open_streams(self) -> None:
-        with self._lock:
-            opening, self._opening = self._opening, {}
-        if opening:
-            self.log.extend({name: _described(self.config.streams[name]) for name in opening})
-            for name, source in opening.items():
-                self.intake.open(name, source, self.before.cursors.get(name, {}))
-                self.config.sources[name] = source
+    def remove_stream(self, name: str) -> None:
+        """Follow a stream no longer, from the next batch on; no query may read it."""
+        self._streams.remove(name)
+        self.wake.set()
 
     def end_input(self) -> None:
         """Declare that no more input comes: once all that has come is processed, every row is closed."""
@@ -335,7 +327,3 @@ class Loop:
         """The bytes of a query's stores and held results after the last batch."""
         program = self.active_queries.program
         return state_of(program, self.before, name) if program else 0.0
-
-
-def _described(stream: Stream) -> list[Any]:
-    return [str(stream.schema), stream.event_time]
