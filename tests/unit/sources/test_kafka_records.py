@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from weft.logical.schema import Schema
 from weft.sources.kafka_cursor import KafkaCursor, _at_most, parts_between
+from weft.sources.kafka_format import ValueFormat
 from weft.sources.kafka_records import Origin, decode_messages
 from weft.sources.records import Decoded, Target
 
@@ -47,7 +48,7 @@ class Record:
 
 
 def decoded(records: list[Record], format_: str, event_time: str | None, schema: str = COLUMNS) -> Decoded:
-    return decode_messages(records, format_, Target(Schema.parse(schema), event_time), ORIGIN)
+    return decode_messages(records, ValueFormat(format_), Target(Schema.parse(schema), event_time), ORIGIN)
 
 
 JSON = [b'{"a": 1, "b": "x"}', b'{"a": 2}', b'{\n"b": "y"}', b"{}", b"", b" ", b"[]", b"{", b'{"a": "no"}']
