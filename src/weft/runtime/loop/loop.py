@@ -131,6 +131,7 @@ class Loop:
         program = found.active_queries.program
         if self.before.metrics and program is not None:
             self.history.add(program.graph, BatchMetrics.from_dict(self.before.metrics))
+            self.history.resumed = self.before.number
         for name, (request, _) in found.begin.items():
             self.decider.changelog.begin(name, request)
         for name, why in found.stop.items():
@@ -249,11 +250,13 @@ class Loop:
     def _committed(self, ended: Ended) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
         self.intake.release(ended.ran.plan)
-        self.history.commit(ended.ran.number, ended.began, time.perf_counter(), ended.left.metrics)
-        if _LOG.isEnabledFor(logging.INFO) and ended.left.metrics is not None:
-            for name, request in sorted(self.active_queries.requests.items()):
-                part = self.history.newest_part(name, request.names)
-                log_batch(name, own_metrics(ended.left.metrics, name, part))
+        metrics, program = ended.left.metrics, ended.ran.program
+        self.history.commit(ended.ran.number, ended.began, time.perf_counter(), metrics)
+        if _LOG.isEnabledFor(logging.INFO) and metrics is not None and program is not None:
+            requests = self.active_queries.requests  # since the batch ran, others may have begun or stopped
+            for name in sorted(metrics.answers):
+                names = requests[name].names if name in requests else ()
+                log_batch(name, own_metrics(metrics, name, self.history.part_in(program.graph, name, names)))
 
     # Batch after batch, until it is stopped
 

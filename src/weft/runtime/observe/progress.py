@@ -88,14 +88,16 @@ class History:
 
     ``batches`` are pairs of a graph's number and the metrics, ``graphs`` are by number. ``committed`` has, by batch,
     when it began and when it was committed, in seconds of `time.perf_counter`. ``samples`` are those of the attributes
-    that queries join on. One thread adds batches and another one notes their commits, while others read: a graph is
-    added before the first batch of it, and whole lists are replaced, so that readers never see half a change.
+    that queries join on, and ``resumed`` is the last batch of an earlier run. One thread adds batches and another one
+    notes their commits, while others read: a graph is added before the first batch of it, and whole lists are replaced,
+    so that readers never see half a change.
     """
 
     batches: list[tuple[int, BatchMetrics]] = field(default_factory=list)
     graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
     committed: dict[int, tuple[float, float]] = field(default_factory=dict)
     samples: SampleHistory = field(default_factory=SampleHistory)
+    resumed: int = -1
     _parts: dict[int, dict[tuple[str, Names], QueryPart]] = field(default_factory=dict)  # by graph
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -114,13 +116,17 @@ class History:
 
     def commit(self, number: int, began: float, done: float, metrics: BatchMetrics | None = None) -> None:
         """Note when a batch began and when it was committed, and its metrics, which then have its latencies."""
-        self.committed[number] = began, done
-        self.committed.pop(number - KEPT - 1, None)
         if metrics is not None:
             with self._lock:
                 self.batches = [
                     (graph, metrics if one.number == number else one) for graph, one in self.batches
                 ]
+        self.committed[number] = began, done  # last, so that a batch that is committed has its latencies
+        self.committed.pop(number - KEPT - 1, None)
+
+    def is_committed(self, number: int) -> bool:
+        """Whether a batch that is remembered is committed, so that its latencies are known."""
+        return number in self.committed or number <= self.resumed
 
     def _kept_parts(self) -> dict[int, dict[tuple[str, Names], QueryPart]]:
         """The parts of the last graphs, up to about `PARTS` of them."""
@@ -149,9 +155,10 @@ class History:
             parts[name, names] = part_of(graph, name, dict(names))
         return parts[name, names]
 
-    def newest_part(self, name: str, names: Names) -> QueryPart | None:
-        """A query's part of the last graph."""
-        return self.part(max(self.graphs, default=-1), name, names)
+    def part_in(self, graph: PhysicalGraph, name: str, names: Names) -> QueryPart | None:
+        """A query's part of a graph that batches ran by; None if it is no longer remembered."""
+        number = next((number for number, known in self.graphs.items() if known is graph), -1)
+        return self.part(number, name, names)
 
     def since_planned(
         self, requests: Mapping[str, QueryRequest]
