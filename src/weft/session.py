@@ -7,15 +7,16 @@ Planning needs neither Spark nor Java; `start` does, unless batches run in this 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import ConfigError, QueryError, nearest
+from weft.errors import CatalogError, ConfigError, QueryError, nearest
 from weft.function_registration import pack_function, with_expectations
 from weft.logical.catalog import Catalog
+from weft.logical.flatten import Note
 from weft.logical.query import Query
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.logical.waiting import limit_waiting
@@ -33,7 +34,7 @@ from weft.session_views import SessionViews
 from weft.settings import Settings
 from weft.sinks.describe import sink_for
 from weft.sources.dead_letter import DeadLetterLimit
-from weft.sql.bind import parse_query
+from weft.sql.bind import parse_with_notes
 from weft.sql.builder import Builder
 from weft.starting import start_run
 from weft.stats.known import HalfLife
@@ -154,6 +155,8 @@ class Session(SessionViews):
         joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
         """
         stream, readable = stream_of(name, source, event_time, lateness, late, idle_after)
+        if self._catalog_with_queries().find_query(name) is not None:
+            raise CatalogError(f"there is already a query {name!r}", hint="choose another name")
         self.catalog = self.catalog.add(stream)
         if readable is not None:
             self._registered.sources[name] = readable
@@ -224,17 +227,21 @@ class Session(SessionViews):
         Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event" (`weft.logical.ordering`).
         """
         run, registered = self._last_run, self._registered
-        stopped = run.loop.active_queries.stopped if run is not None else {}
-        chosen = registered.free_name(name, sink, stopped, self._settings.query_limit)
+        streams = self.catalog.names
+        chosen = registered.free_name(name, sink, self._stopped(), self._settings.query_limit, streams)
         options = options_for(self.options, strategy)
-        parsed = self.parse(text, cross=cross)
+        parsed, notes = self._parse(text, cross=cross)
         if backfill:
             check_backfill(parsed)
         if emit_unmatched_after is not None:
             parsed = limit_waiting(parsed, duration_of(emit_unmatched_after, "emit_unmatched_after"))
         check_inputs(parsed, options)
-        ordering = ordering_for(text, parsed, self.catalog, order, precision, backfill=backfill)
-        planned = PlannedQuery(chosen, parsed, options.strategy, self, sink_for(sink, ordering), ordering)
+        ordering = ordering_for(
+            text, parsed, self._catalog_with_queries(), order, precision, backfill=backfill
+        )
+        planned = PlannedQuery(
+            chosen, parsed, options.strategy, self, sink_for(sink, ordering), ordering, notes
+        )
         request = request_of(planned, strategy, backfill)
         alone = self._planner.start_plan({chosen: request})  # a query that cannot be planned is refused here
         if self._current_run is not None and planned.sink is not None:
@@ -245,11 +252,22 @@ class Session(SessionViews):
         return planned
 
     def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
-        """A text or builder, parsed and bound to this session's streams."""
+        """A text or builder, parsed and bound to this session's streams and queries."""
+        return self._parse(text, cross=cross)[0]
+
+    def _parse(self, text: str | Builder, *, cross: bool) -> tuple[Query, tuple[Note, ...]]:
         check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
+        catalog, limits = self._catalog_with_queries(), self._settings.limits
         if isinstance(text, Builder):
-            return (text.cross() if cross else text).build(self.catalog, self._settings.limits)
-        return parse_query(text, self.catalog, cross=cross, limits=self._settings.limits)
+            return (text.cross() if cross else text).build_with_notes(catalog, limits)
+        return parse_with_notes(text, catalog, cross=cross, limits=limits)
+
+    def _catalog_with_queries(self) -> Catalog:
+        """The streams and functions, and the queries that have not stopped, which others can name."""
+        return self.catalog.with_queries(self._registered.definitions(self._stopped()))
+
+    def _stopped(self) -> Collection[str]:
+        return self._last_run.loop.active_queries.stopped if self._last_run is not None else ()
 
     def start(self, *, available_now: bool = False, ends: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more.
