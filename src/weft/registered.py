@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.errors import CatalogError
 from weft.logical.canonical import canonical
+from weft.logical.query import Query
 from weft.logical.waiting import check_closing
 from weft.planned import Owner, PlannedQuery
 from weft.planning import StartPlan
@@ -51,13 +52,22 @@ class Registered:
     alone: dict[str, StartPlan] = field(default_factory=dict)
 
     def free_name(
-        self, name: str | None, sink: Sink | None, stopped: Collection[str], query_limit: int
+        self,
+        name: str | None,
+        sink: Sink | None,
+        stopped: Collection[str],
+        query_limit: int,
+        streams: Collection[str],
     ) -> str:
         """A query's name, if it and its sink are free; one more query than there may be is refused."""
-        chosen = free_name(name, [known for known in self.queries if known not in stopped])
+        chosen = free_name(name, [known for known in self.queries if known not in stopped], streams)
         if sink is not None:
             check_free(sink, self.sinks, stopped, query_limit)
         return chosen
+
+    def definitions(self, stopped: Collection[str]) -> dict[str, Query]:
+        """The queries that have not stopped, by name."""
+        return {name: planned.query for name, planned in self.queries.items() if name not in stopped}
 
     def add(self, planned: PlannedQuery, request: QueryRequest, alone: StartPlan | None = None) -> None:
         """Take a query in under its name, with a plan of its own if it does not begin together with the others."""

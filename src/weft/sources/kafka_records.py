@@ -2,9 +2,9 @@
 
 Guarantees: what becomes of a record does not depend on its neighbours. A record gives one row; one whose value cannot
 be decoded is set aside with topic, partition and offset. A record without a value (a tombstone) gives a row whose
-columns of the value are NULL. Values are decoded as whole columns, by their format. Columns with the names of `METADATA`
-are not looked for in values; they tell of the record itself. Rows know when their records came, by the records'
-timestamps; of many records some are asked, and the others lie between them.
+columns of the value are NULL. Values are decoded as whole columns, by their format. Columns with the names
+of `METADATA` are not looked for in values; they tell of the record itself. Rows know when their records came, by
+the timestamps of the records; of many records some are asked, and the others lie between them.
 """
 
 from __future__ import annotations

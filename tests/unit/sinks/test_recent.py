@@ -37,7 +37,12 @@ def test_pages_follow_each_other() -> None:
     """A reader that asks on where it was sees everything once."""
     sink = filled([1, 2], [], [3], [4, 5])
     first = sink.page(0, 3)
-    assert (first.table.column("x").to_pylist(), first.last, first.newest, first.missed) == ([1, 2, 3], 3, 5, 0)
+    assert (first.table.column("x").to_pylist(), first.last, first.newest, first.missed) == (
+        [1, 2, 3],
+        3,
+        5,
+        0,
+    )
     assert values(sink, first.last) == [4, 5]
     assert values(sink, 5) == []
     assert values(sink, -1) == []
