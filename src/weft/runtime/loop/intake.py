@@ -37,8 +37,10 @@ class Intake:
     taken: dict[str, int] = field(default_factory=dict)
     released: dict[str, int] = field(default_factory=dict)
     _done: deque[BatchPlan] = field(default_factory=deque)  # batches that were committed since the last look
-    _gone: Inputs = field(default_factory=dict)  # what was taken of the offers
-    _since: dict[str, float] = field(default_factory=dict)  # since when a stream has had something that waits
+    _gone: Inputs = field(default_factory=dict, init=False)  # what was taken of the offers
+    _since: dict[str, float] = field(
+        default_factory=dict, init=False
+    )  # since when a stream has had something that waits
 
     def open(self, name: str, source: Source, state: Mapping[str, Any]) -> None:
         """Follow one more stream, from where it was taken up to, as ``state`` says."""
