@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from weft.errors import ConfigError
+from weft.service.demo_kafka import brokers, fed, through_topics
 from weft.service.pipeline import load_pipeline
 from weft.service.run import RunOptions, run_pipeline
 
-__all__ = ["PIPELINE", "run_demo"]
+__all__ = ["PIPELINE", "run_demo", "run_kafka_demo"]
 
 PIPELINE = Path(__file__).with_name("demo.yaml")
 
@@ -26,6 +27,16 @@ def run_demo(seconds: float | None, master: str | None, keep: Path | None) -> No
     with _directory(keep) as root:
         pipeline = load_pipeline(root / PIPELINE.name, master=master)
         run_pipeline(pipeline, RunOptions("weft demo", seconds=seconds, kept=keep is not None))
+
+
+def run_kafka_demo(seconds: float | None, master: str | None, servers: str | None) -> None:
+    """Run the demo through topics of a broker, which is started if none is named."""
+    with _directory(None) as root, brokers(servers, root / "broker") as address:
+        text, feeds = through_topics(PIPELINE.read_text(encoding="utf-8"), address, root)
+        (root / PIPELINE.name).write_text(text, encoding="utf-8")
+        pipeline = load_pipeline(root / PIPELINE.name, master=master)
+        with fed(address, text, feeds):
+            run_pipeline(pipeline, RunOptions("weft demo --kafka", seconds=seconds, kept=False))
 
 
 @contextmanager
