@@ -30,6 +30,7 @@ from weft.runtime.loop.attempts import TaskRunner
 from weft.runtime.loop.committing import Committer, Ended
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
+from weft.runtime.loop.derived import DerivedStreams
 from weft.runtime.loop.ending import end_batch, samples_of
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.intake import Intake
@@ -52,11 +53,8 @@ __all__ = ["Loop"]
 
 _LOG = logging.getLogger("weft")
 
-WATCHFUL, DROWSY = (
-    0.005,
-    0.02,
-)  # seconds between two looks: if there was a batch in the last `LATELY` seconds, else
-LATELY = 5.0
+# Seconds between two looks: if there was a batch in the last `LATELY` seconds, else.
+WATCHFUL, DROWSY, LATELY = 0.005, 0.02, 5.0
 
 
 class Loop:
@@ -77,6 +75,7 @@ class Loop:
         self.committer = Committer(log, self.decider.changelog, overlapping)
         self.tasks = TaskRunner(config, log, executor, self.sinks)
         self.intake = Intake(self._place, config.batch_bytes)
+        self.derived = DerivedStreams(config, log, self.decider, self.intake, self._open)
         self.marks = Marks(self.intake)
         self.wake = threading.Event()
         self.before = Manifest()
@@ -104,7 +103,7 @@ class Loop:
 
     def start(self, queries: Mapping[str, tuple[QueryRequest, Sink]]) -> None:
         """Open the log, and go on after its last committed batch, with the queries in it and those given."""
-        described = {name: _described(stream) for name, stream in sorted(self.config.streams.items())}
+        described = _described(self.config.streams)
         self.tasks.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
         self.before = self.log.manifest(self.log.last()) or Manifest()
@@ -142,6 +141,7 @@ class Loop:
         for name, sink in found.sinks.items():
             request = found.requests[name] if name in found.requests else queries[name][0]
             self._open(name, sink, request.query, last)
+        self.derived.resume(found, last)
 
     def _open(self, name: str, sink: Sink, query: Query, last: int) -> None:
         sink.open(result_schema(query), self.tasks.identity)
@@ -151,7 +151,8 @@ class Loop:
     def _place(self, stream: str, state: Mapping[str, Any]) -> Place:
         folder = Path() if self.log.root is None else self.log.root / "streams" / stream
         config, event_time = self.config, self.config.streams[stream].event_time
-        return Place(stream, state, self.log, folder, config.spark, config.batch_bytes, event_time)
+        given = (config.spark, config.batch_bytes, event_time, lambda: self.committer.last)
+        return Place(stream, state, self.log, folder, *given)
 
     # One batch
 
@@ -178,6 +179,9 @@ class Loop:
     def _plan_next(self, also_empty: bool) -> BatchPlan | None:
         """Look, decide and write the plan of the next batch; None if there is nothing to do and it may not be empty."""
         self._open_streams()
+        self.derived.stop_with_others()
+        if self.derived.names():
+            self.committer.wait()  # so that what the last batch gave is offered
         self.intake.look()
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
@@ -274,7 +278,9 @@ class Loop:
         self.committer.wait()
 
     def _release_marks(self) -> None:
-        self.marks.release(self.before.number, self.committer.last, lambda: self.decider.is_due(self.before))
+        self.marks.release(
+            self.before.number, self.committer.last, lambda: self.derived.has_more(self.before)
+        )
 
     def mark(self) -> Mark:
         """A new mark, which is reached when all input that is there now has been processed."""
@@ -295,6 +301,8 @@ class Loop:
     def add(self, name: str, request: QueryRequest, sink: Sink) -> None:
         """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""
         self._open(name, sink, request.query, self.before.number)
+        for stream, source in self.derived.begin(request.query, self.before.number):
+            self.add_stream(stream, source)
         self.log.forget_stop(name)
         self.committer.broken.pop(name, None)
         self.decider.changelog.begin(name, request)
@@ -321,7 +329,7 @@ class Loop:
         with self._lock:
             opening, self._opening = self._opening, {}
         if opening:
-            self.log.extend({name: _described(self.config.streams[name]) for name in opening})
+            self.log.extend(_described({name: self.config.streams[name] for name in opening}))
             for name, source in opening.items():
                 self.intake.open(name, source, self.before.cursors.get(name, {}))
                 self.config.sources[name] = source
@@ -337,5 +345,7 @@ class Loop:
         return state_of(program, self.before, name) if program else 0.0
 
 
-def _described(stream: Stream) -> list[Any]:
-    return [str(stream.schema), stream.event_time]
+def _described(streams: Mapping[str, Stream]) -> dict[str, list[Any]]:
+    """The streams that are read from sources, as the log knows them."""
+    read = (stream for _, stream in sorted(streams.items()) if not stream.definition)
+    return {stream.name: [str(stream.schema), stream.event_time] for stream in read}
