@@ -103,7 +103,10 @@ def test_many_queries_and_a_large_one_are_drawn(service: Served, visitor: Visito
     keys = " AND ".join(f"w0.usr = w{n}.usr" for n in range(1, 12))
     rare = " AND ".join(f"w{n}.vid = {n}" for n in range(12))
     texts = [f"SELECT w0.usr FROM {inputs} WHERE {keys} AND {rare}"]
-    pair = "SELECT v.vid FROM videos [RANGE {0} SECONDS] AS v, views [RANGE {0} SECONDS] AS w WHERE v.vid = w.vid AND w.usr = {0}"
+    pair = (
+        "SELECT v.vid FROM videos [RANGE {0} SECONDS] AS v, views [RANGE {0} SECONDS] AS w "
+        "WHERE v.vid = w.vid AND w.usr = {0}"
+    )
     texts += [pair.format(1 + number) for number in range(50)]
     for number, text in enumerate(texts):
         body = json.dumps({"sql": text, "name": f"query number {number}"}).encode()
