@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 import weft
-from tests.kafka.broker import Broker
 from tests.kafka.topics import Topics, json_values
 from tests.kafka.whole import CARDS, PAID, SALES, STREAMS
 from tests.shares import seeds
 from weft.testing import reference_join
+from weft.testing.kafka_broker import Broker
 
 deltalake = pytest.importorskip("deltalake", reason='needs pip install "weft[delta]"')
 
