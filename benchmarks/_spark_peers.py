@@ -19,7 +19,7 @@ from benchmarks._progress import batch_seconds, jobs_and_stages, wait_for
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-__all__ = ["plain_spark", "run_batch", "run_streaming"]
+__all__ = ["joined", "plain_spark", "run_batch", "run_streaming", "streaming_settings"]
 
 _ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -31,9 +31,9 @@ _ROCKSDB = {
 
 def run_streaming(join: Join, task: Task) -> dict[str, Any]:
     """Run Spark's stream–stream join."""
-    spark = plain_spark(task.contender, task.cores, task.memory, _streaming_settings(task))
+    spark = plain_spark(task.contender, task.cores, task.memory, streaming_settings(task))
     say(f"{task.contender}: Spark is there")
-    writer = _joined(join, {name: _stream(spark, task, name) for name in join.streams}).writeStream
+    writer = joined(join, {name: _stream(spark, task, name) for name in join.streams}).writeStream
     writer = writer.format("parquet").option("path", task.out).option("checkpointLocation", task.checkpoint)
     query = writer.outputMode("append").trigger(availableNow=True).start()
     wait_for(query, task.contender)
@@ -50,7 +50,8 @@ def run_streaming(join: Join, task: Task) -> dict[str, Any]:
     }
 
 
-def _streaming_settings(task: Task) -> dict[str, str]:
+def streaming_settings(task: Task) -> dict[str, str]:
+    """What suits a stream–stream join, with the state store that the contender is named after."""
     settings = {
         "spark.sql.shuffle.partitions": str(task.cores),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -78,7 +79,7 @@ def _stream(spark: SparkSession, task: Task, name: str) -> DataFrame:
     return frame.select(*(F.col(column).alias(f"{name}_{column}") for column in frame.columns))
 
 
-def _joined(join: Join, frames: dict[str, DataFrame]) -> DataFrame:
+def joined(join: Join, frames: dict[str, DataFrame]) -> DataFrame:
     """Two-way joins one after the other; Spark itself drops the columns that no later join reads."""
     found = frames[join.streams[0]]
     times = []
