@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
