@@ -22,7 +22,14 @@ __all__ = ["check_partition_columns", "check_table"]
 _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "timestampNtz", "deletionVectors"})
 # What tables list when they are brought to a newer version, whether they use it or not: uses of it are looked for.
 _LISTED = frozenset(
-    {"checkConstraints", "generatedColumns", "identityColumns", "columnMapping", "variantType", "v2Checkpoint"}
+    {
+        "checkConstraints",
+        "generatedColumns",
+        "identityColumns",
+        "columnMapping",
+        "variantType",
+        "v2Checkpoint",
+    }
 )
 _RULES_OF_COLUMNS = ("delta.generation", "delta.identity", "delta.invariants")
 
