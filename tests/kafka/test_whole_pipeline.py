@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,12 @@ def wanted(sql: str, tables: dict[str, pa.Table]) -> Counter[tuple[Any, ...]]:
 
 def counted(table: pa.Table) -> Counter[tuple[Any, ...]]:
     """How often each row is there, whatever the order."""
-    return Counter(tuple(str(value) for value in row.values()) for row in table.to_pylist())
+    return Counter(tuple(map(_as_text, row.values())) for row in table.to_pylist())
+
+
+def _as_text(value: object) -> str:
+    """A value, whoever read it: DuckDB gives times without a zone."""
+    return str(value.replace(tzinfo=None) if isinstance(value, datetime) else value)
 
 
 def customers() -> pa.Table:
@@ -167,11 +173,10 @@ def test_the_whole_of_it_is_right_whatever_is_killed(
     time.sleep(rng.uniform(0, 0.4))
     program.kill()
     write(2)
-    for _ in range(2):
-        program = Program(tmp_path, *arguments)
-        program.tell("settle")
-        time.sleep(rng.uniform(0, 0.4))
-        program.kill()
+    program = Program(tmp_path, *arguments)
+    program.tell("settle")
+    time.sleep(rng.uniform(0, 0.4))
+    program.kill()
     program = Program(tmp_path, *arguments)
     program.do("end")
     program.close()
