@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         to_postgres,
     )
     from weft.sources.dead_letter import DeadLetterLimit
+    from weft.sources.delta import delta
     from weft.sources.kafka import kafka
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
     from weft.sources.spec import files
@@ -66,6 +67,7 @@ __all__ = [
     "WeftError",
     "Weights",
     "choice",
+    "delta",
     "files",
     "foreach_batch",
     "from_",
@@ -105,6 +107,7 @@ _HOMES = {
     "WeftError": "weft.errors",
     "Weights": "weft.optimizer.cost",
     "choice": "weft.sources.rate",
+    "delta": "weft.sources.delta",
     "files": "weft.sources.spec",
     "foreach_batch": "weft.sinks",
     "from_": "weft.sql.builder",

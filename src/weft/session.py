@@ -45,6 +45,7 @@ from weft.validation import (
     options_for,
     ordering_for,
     stream_of,
+    table_of,
     with_selectivity,
 )
 
@@ -52,7 +53,7 @@ if TYPE_CHECKING:  # only running needs Spark, and kernels
     from pyspark.sql import SparkSession
 
     from weft.runtime.loop.handle import Running
-    from weft.validation import StreamSource
+    from weft.validation import StreamSource, TableLike
 
 __all__ = ["PlannedQuery", "Session"]
 
@@ -159,6 +160,24 @@ class Session(SessionViews):
             self._registered.sources[name] = readable
             if self._current_run is not None:
                 self._current_run.loop.add_stream(stream, readable)
+
+    def table(self, name: str, source: TableLike, *, refresh: timedelta | str | None = None) -> None:
+        """Register a table that queries can name: its rows are looked up by tuples of streams, and start no results.
+
+        ``source`` is `weft.files`, `weft.delta`, a DataFrame that is no stream, a `pyarrow.Table` or, to plan only, its
+        schema. It is read when the session starts and then looked at again as often as ``refresh`` says; another
+        version is taken up between two batches, as a whole.
+        """
+        stream, given = table_of(name, source, refresh)
+        self.catalog = self.catalog.add(stream)
+        if given is None:
+            return
+        rows = given.reader.count()
+        if rows is not None and self.statistics.stream(name).rows is None:
+            self.statistics = self.statistics.with_rows({name: rows})
+        self._registered.tables[name] = given
+        if self._current_run is not None:
+            self._current_run.loop.add_table(stream, given)
 
     def function(
         self,

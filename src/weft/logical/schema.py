@@ -167,7 +167,8 @@ class Stream:
 
     Without an event time, a tuple's time is that of its arrival. A tuple more than ``lateness`` behind the newest of
     earlier batches is late: dropped, or joined with what is still there. A stream that is silent for longer than
-    ``idle_after`` does not hold the others back.
+    ``idle_after`` does not hold the others back. A ``table`` has no time: its rows are looked up by tuples of streams,
+    and never start a result.
     """
 
     name: str
@@ -176,6 +177,7 @@ class Stream:
     lateness: timedelta = timedelta(0)
     late: str = "drop"
     idle_after: timedelta | None = None
+    table: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\W\d]\w*", self.name):
@@ -183,6 +185,8 @@ class Stream:
                 f"{self.name!r} is not a stream name",
                 hint="use letters, digits and underscores, and no digit first",
             )
+        if self.table and (self.event_time or self.lateness or self.idle_after or self.late != "drop"):
+            raise CatalogError(f"table {self.name} has no time", hint="use session.stream for what has times")
         if self.lateness < timedelta(0):
             raise CatalogError(f"stream {self.name}: lateness is negative")
         if self.late not in LATE:

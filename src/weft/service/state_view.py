@@ -23,6 +23,7 @@ from weft.statistics_report import HEADS, report_cells
 
 if TYPE_CHECKING:
     from weft.runtime.observe.inspect import CheckpointState, QueryState, StoreState, StreamState
+    from weft.runtime.observe.table_progress import TableProgress
 
 __all__ = ["StateFormat", "show_state", "state_json", "state_tables"]
 
@@ -59,6 +60,7 @@ def state_tables(state: CheckpointState, console: Console) -> None:
     for line in _summary(state):
         console.print(Text(line), soft_wrap=True)
     _show(console, "Streams", ("stream", "arrived", "watermark", "columns"), map(_stream, state.streams))
+    _show(console, "Tables", ("table", "version", "rows", "read"), map(_lookup_table, state.tables))
     heads = ("store", "layout", "rows", "bytes", "runs", "partitions", "oldest", "newest", "used by")
     _show(console, "Stores", heads, map(_store, state.stores))
     if state.queries:
@@ -90,6 +92,10 @@ def _summary(state: CheckpointState) -> list[str]:
 
 def _stream(stream: StreamState) -> tuple[str, ...]:
     return stream.name, f"{stream.arrived:,}", _time(stream.watermark), stream.text
+
+
+def _lookup_table(table: TableProgress) -> tuple[str, ...]:
+    return table.name, table.version or "-", f"{table.rows:,}", _time(table.read_at)
 
 
 def _query(query: QueryState) -> str:

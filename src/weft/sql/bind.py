@@ -18,8 +18,9 @@ from weft.logical.join import TESTS, Join
 from weft.logical.query import Input, Query, connected, make_query
 from weft.logical.query_limits import DEFAULT_LIMITS, UNLIMITED, Limits, count_terms
 from weft.logical.schema import Stream
+from weft.logical.tables import misplaced_table
 from weft.logical.user_functions import UserFunction
-from weft.logical.window import Rows, Window
+from weft.logical.window import UNBOUNDED, Rows, Window
 from weft.sql.expressions import bind_conditions
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
@@ -110,6 +111,10 @@ def bind(
     if not cross:
         _check_crosses(statement, query, inputs, bound.crosses, crossing)
     _check_times(statement, query)
+    misplaced = misplaced_table(query)
+    if misplaced is not None:
+        ref = next(ref for ref, input_ in inputs.items() if input_.alias == misplaced.alias)
+        raise ref.called.error(misplaced.message, misplaced.hint)
     return query
 
 
@@ -146,7 +151,12 @@ def _inputs(statement: Statement, catalog: Catalog) -> dict[StreamRef, Input]:
 
 
 def _window(ref: StreamRef, stream: Stream) -> Window:
-    """The window of a stream, with the columns that it counts per."""
+    """The window of a stream, with the columns that it counts per; a table has none."""
+    if stream.table and ref.window != UNBOUNDED:
+        raise ref.name.error(
+            f"{stream.name} is a table, and has no window: all of its rows are looked up",
+            "leave out the window",
+        )
     if not isinstance(ref.window, Rows):
         return ref.window
     names = set()

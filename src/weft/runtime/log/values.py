@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from weft.bucket.bounds import Bounds
@@ -136,7 +136,8 @@ class BatchPlan:
     the batch before; then ``migration`` is the job to be run before the batch, if there is any: a `StateMigration` as
     plain data. ``inputs`` are the parts that it takes of each stream, and ``cursors`` say how far the streams are taken
     once it has them. ``begun`` are the queries of which it is the first batch. ``reason`` says why the graph is another
-    than that of the batch before, if data is the reason and not queries.
+    than that of the batch before, if data is the reason and not queries. ``tables`` are the tables whose rows it reads,
+    all of them: those that it had before are forgotten.
     """
 
     number: int
@@ -149,6 +150,7 @@ class BatchPlan:
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     begun: tuple[str, ...] = ()
     reason: str = ""
+    tables: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -160,7 +162,14 @@ class BatchPlan:
     def from_dict(cls, data: Mapping[str, Any]) -> BatchPlan:
         """What `to_dict` made, also after a way through JSON."""
         inputs = {name: tuple(map(Part.from_dict, parts)) for name, parts in data["inputs"].items()}
-        return cls(**{**data, "begun": tuple(data["begun"]), "inputs": inputs})
+        listed = {"begun": tuple(data["begun"]), "tables": tuple(data.get("tables", ()))}
+        return cls(**{**data, **listed, "inputs": inputs})
+
+    def without_streams(self, cursors: Mapping[str, Mapping[str, Any]]) -> BatchPlan:
+        """The plan without input of streams, whose ``cursors`` are those before; it goes on taking up tables."""
+        inputs = {name: self.inputs[name] for name in self.tables}
+        taken = {name: self.cursors[name] for name in self.tables}
+        return replace(self, inputs=inputs, cursors={**cursors, **taken})
 
     @property
     def parts(self) -> Iterator[tuple[str, Part]]:

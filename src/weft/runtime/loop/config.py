@@ -9,6 +9,7 @@ from typing import Any
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Source
+from weft.ports.table import RegisteredTable
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.driver import DEFAULT
@@ -34,8 +35,8 @@ class RunConfig:
     driver order. ``set_aside`` takes the bad records of each batch, and raises an error if there are too many.
     ``state_limit`` bounds the bytes of a query's state, ``key_limit`` the results of one key, ``result_limit`` the
     results of a query in one batch, ``batch_bytes`` the input of a batch, and ``portion_bytes`` what a task looks at
-    together. ``spark`` is the Spark session, for sources that need it. ``streams``, ``sources`` and ``functions`` may
-    gain entries while the queries run.
+    together. ``spark`` is the Spark session, for sources that need it. ``streams``, ``sources``, ``tables`` and
+    ``functions`` may gain entries while the queries run.
     """
 
     streams: dict[str, Stream]
@@ -54,6 +55,7 @@ class RunConfig:
     functions: Mapping[str, PackedFunction] = field(default_factory=dict)
     adapter: Adapter = field(default_factory=StaticPlan)
     spark: Any = None
+    tables: dict[str, RegisteredTable] = field(default_factory=dict)
 
     @property
     def limits(self) -> TaskLimits:

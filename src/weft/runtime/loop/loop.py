@@ -14,7 +14,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from weft.logical.query import Query
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Place, Source
+from weft.ports.table import RegisteredTable
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.attempts import TaskRunner
@@ -34,9 +34,10 @@ from weft.runtime.loop.ending import end_batch, samples_of
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.intake import Intake
 from weft.runtime.loop.marks import Mark, Marks
-from weft.runtime.loop.migrated_manifest import migrated_manifest
+from weft.runtime.loop.migrated_manifest import migrated_manifest, without_tables
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch
+from weft.runtime.loop.tables import Tables
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.watching import UnfinishedFiles, stop_failed_queries, warn_of_large_keys
 from weft.runtime.observe.log_lines import log_batch
@@ -52,11 +53,8 @@ __all__ = ["Loop"]
 
 _LOG = logging.getLogger("weft")
 
-WATCHFUL, DROWSY = (
-    0.005,
-    0.02,
-)  # seconds between two looks: if there was a batch in the last `LATELY` seconds, else
-LATELY = 5.0
+# Seconds between two looks: if there was a batch in the last `LATELY` seconds, else.
+WATCHFUL, DROWSY, LATELY = 0.005, 0.02, 5.0
 
 
 class Loop:
@@ -79,6 +77,7 @@ class Loop:
         self.intake = Intake(self._place, config.batch_bytes)
         self.marks = Marks(self.intake)
         self.wake = threading.Event()
+        self.tables = Tables(log, lambda: self.decider.clock(), self.wake.set)
         self.before = Manifest()
         self.past = TaskReports()
         self.ended: Ended | None = None
@@ -116,13 +115,15 @@ class Loop:
         state = self.before.cursors if planned is None else planned.cursors
         for name, source in self.config.sources.items():
             self.intake.open(name, source, state.get(name, {}))
+        self.tables.open_all(self.config.tables, state)
+        self.tables.load_for([*(r for r, _ in queries.values()), *self.active_queries.requests.values()])
         self.decider.schedule(self.before, self.decider.clock())
 
     def _last_planned(self) -> BatchPlan | None:
         """The last plan in the log that is not committed, up to which the streams have been taken; None without one."""
-        planned, number = None, self.before.number + 1
-        while (plan := self.log.plan(number)) is not None:
-            planned, number = plan, number + 1
+        planned, number = None, self.before.number
+        while (plan := self.log.plan(number := number + 1)) is not None:
+            planned = plan
         return planned
 
     def _resume(self, queries: Mapping[str, tuple[QueryRequest, Sink]], planned: BatchPlan | None) -> None:
@@ -182,19 +183,21 @@ class Loop:
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
         self.marks.aim()
+        also_empty = also_empty or self.tables.has_newer(self.active_queries.program)
         if not (chosen or also_empty or self.decider.is_due(self.before)):
             return None
         plan = self.decider.new(self.before, chosen)
         self.intake.take(plan)
-        plan = replace(plan, cursors=self.intake.states())
+        old = self.decider.queries_of(self.before.blueprint).program if plan.changed else None
+        plan = self.tables.planned(plan, old, self.active_queries.program, self.intake.states())
         self.log.write_plan(plan)
         return plan
 
     def execute(self, plan: BatchPlan) -> tuple[TaskReports, Manifest]:
         """Run the tasks of a batch; return what they reported, and the manifest that the batch began with."""
-        before, self.past = self.before, TaskReports()
-        if plan.changed:
-            before = self._migrate(plan)
+        self.past = TaskReports()
+        before = self._migrate(plan) if plan.changed else self.before
+        before = without_tables(before, self.active_queries.program, plan.tables)
         reports = self.tasks.run(plan, before, self.active_queries, boundary=False)
         return reports.after(self.past), before
 
@@ -214,8 +217,7 @@ class Loop:
         """Work out what a batch leaves, so that the next one can begin with it before this one is committed."""
         ran = RanBatch(plan, before, reports, self.active_queries.program)
         self._set_aside(ran)
-        requests = self.active_queries.requests
-        outputs = {name: self.sinks.output(name) for name in requests}
+        outputs = {name: self.sinks.output(name) for name in (requests := self.active_queries.requests)}
         # results that are only counted have no order
         ordered = [n for n, request in requests.items() if request.ordering and outputs[n].counting is None]
         left = end_batch(ran, ordered, self.log.storage, self.intake.backlog(), began)
@@ -240,12 +242,12 @@ class Loop:
         """Take the input out of the plan of a batch that failed by an error such as a file that cannot be read.
 
         None of its results has reached a sink, so the next start may take the input as it is then: the file may have
-        been repaired. The queries that begin or stop with the batch stay in the plan.
+        been repaired. The queries that begin or stop with the batch, and the tables that it takes up, stay in the plan.
         """
         before = self.before
         if before.number >= plan.number:
             before = self.log.manifest(plan.number - 1) or Manifest()
-        self.log.write_plan(replace(plan, inputs={}, cursors=before.cursors))
+        self.log.write_plan(plan.without_streams(before.cursors))
 
     def _committed(self, ended: Ended) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
@@ -284,7 +286,7 @@ class Loop:
 
     def close(self) -> None:
         """End all tasks, and close the sources and the log."""
-        for part in (self.committer, self.executor, self.intake, self.log, self.config.adapter):
+        for part in (self.tables, self.committer, self.executor, self.intake, self.log, self.config.adapter):
             try:
                 part.close()
             except Exception as error:
@@ -293,7 +295,8 @@ class Loop:
     # What may be asked for while it runs
 
     def add(self, name: str, request: QueryRequest, sink: Sink) -> None:
-        """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""
+        """Run one more query from the next batch on; a sink or a table that cannot be used is refused at once."""
+        self.tables.load_for([request])
         self._open(name, sink, request.query, self.before.number)
         self.log.forget_stop(name)
         self.committer.broken.pop(name, None)
@@ -317,6 +320,12 @@ class Loop:
             self._opening[stream.name] = source
         self.wake.set()
 
+    def add_table(self, stream: Stream, given: RegisteredTable) -> None:
+        """Follow one more table; it is read when a query begins to use it."""
+        self.config.streams[stream.name] = stream
+        self.log.extend({stream.name: _described(stream)})
+        self.tables.open_all({stream.name: given}, {})
+
     def _open_streams(self) -> None:
         with self._lock:
             opening, self._opening = self._opening, {}
@@ -338,4 +347,4 @@ class Loop:
 
 
 def _described(stream: Stream) -> list[Any]:
-    return [str(stream.schema), stream.event_time]
+    return [str(stream.schema), stream.event_time, *(["table"] if stream.table else [])]

@@ -136,7 +136,7 @@ class BatchMetrics:
     of a query on one key, ``punctuated`` is its last punctuation, and ``held`` how many results wait for the
     watermarks. ``functions`` are users' functions by name, ``conditions`` those that call them by `predicate_name`, and
     ``heavy`` the shares of common values of keys, as far as they are known by now. ``rows_per_byte`` is by stream, of
-    the parts that it is read in.
+    the parts that it is read in. ``tables`` are the versions of tables that were in force.
     """
 
     number: int
@@ -161,6 +161,7 @@ class BatchMetrics:
     punctuated: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     held: Mapping[str, int] = field(default_factory=dict)
     rows_per_byte: Mapping[str, float] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
