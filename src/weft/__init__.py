@@ -40,9 +40,11 @@ if TYPE_CHECKING:
         to_memory,
         to_parquet,
         to_postgres,
+        to_recent,
     )
     from weft.sources.dead_letter import DeadLetterLimit
     from weft.sources.delta import delta
+    from weft.sources.drift import Dial, drifting
     from weft.sources.kafka import kafka
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
     from weft.sources.spec import files
@@ -53,6 +55,7 @@ __all__ = [
     "Adaptation",
     "Catalog",
     "DeadLetterLimit",
+    "Dial",
     "Limits",
     "Options",
     "PlannedQuery",
@@ -68,6 +71,7 @@ __all__ = [
     "Weights",
     "choice",
     "delta",
+    "drifting",
     "files",
     "foreach_batch",
     "from_",
@@ -84,6 +88,7 @@ __all__ = [
     "to_memory",
     "to_parquet",
     "to_postgres",
+    "to_recent",
     "uniform",
     "zipf",
 ]
@@ -92,6 +97,7 @@ __all__ = [
 _HOMES = {
     "Catalog": "weft.logical.catalog",
     "DeadLetterLimit": "weft.sources.dead_letter",
+    "Dial": "weft.sources.drift",
     "Limits": "weft.logical.query_limits",
     "Adaptation": "weft.optimizer.adaptation",
     "Options": "weft.optimizer.space",
@@ -108,6 +114,7 @@ _HOMES = {
     "Weights": "weft.optimizer.cost",
     "choice": "weft.sources.rate",
     "delta": "weft.sources.delta",
+    "drifting": "weft.sources.drift",
     "files": "weft.sources.spec",
     "foreach_batch": "weft.sinks",
     "from_": "weft.sql.builder",
@@ -124,6 +131,7 @@ _HOMES = {
     "to_memory": "weft.sinks",
     "to_parquet": "weft.sinks",
     "to_postgres": "weft.sinks",
+    "to_recent": "weft.sinks",
     "uniform": "weft.sources.rate",
     "zipf": "weft.sources.rate",
 }

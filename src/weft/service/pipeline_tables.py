@@ -16,7 +16,8 @@ from typing import Any
 
 from weft.logical.schema import Schema
 from weft.service.document import Node
-from weft.service.pipeline_sources import read_source, resolve_path
+from weft.service.pipeline_paths import resolve_path
+from weft.service.pipeline_sources import read_source
 from weft.service.pipeline_streams import read_statistics
 from weft.session import Session
 from weft.sources.delta import DeltaReader, delta

@@ -14,10 +14,11 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.errors import CatalogError, WeftError
+from weft.errors import WeftError
 from weft.kernels.expr.arrow import result_schema
 from weft.logical.query import Query
 from weft.logical.schema import Stream
@@ -37,23 +38,25 @@ from weft.runtime.loop.marks import Mark, Marks
 from weft.runtime.loop.migrated_manifest import migrated_manifest, without_tables
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch
+from weft.runtime.loop.stream_changes import StreamChanges, describe_stream
 from weft.runtime.loop.tables import Tables
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.watching import UnfinishedFiles, stop_failed_queries, warn_of_large_keys
 from weft.runtime.observe.log_lines import log_batch
-from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import History, own_metrics, state_of
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.resume import resume_from_log
+from weft.runtime.task.arrivals import ages_of_inputs, oldest_age
 from weft.runtime.task.functions import check_registered
 
 __all__ = ["Loop"]
 
 _LOG = logging.getLogger("weft")
 
-# Seconds between two looks: if there was a batch in the last `LATELY` seconds, else.
+# Seconds between two looks: if there was a batch in the last `LATELY` seconds, and else.
 WATCHFUL, DROWSY, LATELY = 0.005, 0.02, 5.0
 
 
@@ -72,7 +75,7 @@ class Loop:
         self.history = History()
         self.sinks = QuerySinks()
         self.decider = Decider(config, log, self.history)
-        self.committer = Committer(log, self.decider.changelog, overlapping)
+        self.committer = Committer(log, self.decider.changelog, overlapping, self.now)
         self.tasks = TaskRunner(config, log, executor, self.sinks)
         self.intake = Intake(self._place, config.batch_bytes)
         self.marks = Marks(self.intake)
@@ -82,8 +85,7 @@ class Loop:
         self.past = TaskReports()
         self.ended: Ended | None = None
         self._unfinished = UnfinishedFiles()
-        self._opening: dict[str, Source] = {}  # streams that came while the loop runs
-        self._lock = threading.Lock()
+        self._streams = StreamChanges(config, log, self.intake, self.committer)
 
     @property
     def active_queries(self) -> ActiveQueries:
@@ -99,11 +101,9 @@ class Loop:
     def stopping(self, value: bool) -> None:
         self.tasks.stopping = value
 
-    # Beginning
-
     def start(self, queries: Mapping[str, tuple[QueryRequest, Sink]]) -> None:
         """Open the log, and go on after its last committed batch, with the queries in it and those given."""
-        described = {name: _described(stream) for name, stream in sorted(self.config.streams.items())}
+        described = {name: describe_stream(stream) for name, stream in sorted(self.config.streams.items())}
         self.tasks.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
         self.before = self.log.manifest(self.log.last()) or Manifest()
@@ -134,6 +134,7 @@ class Loop:
         program = found.active_queries.program
         if self.before.metrics and program is not None:
             self.history.add(program.graph, BatchMetrics.from_dict(self.before.metrics))
+            self.history.resumed = self.before.number
         for name, (request, _) in found.begin.items():
             self.decider.changelog.begin(name, request)
         for name, why in found.stop.items():
@@ -153,8 +154,6 @@ class Loop:
         folder = Path() if self.log.root is None else self.log.root / "streams" / stream
         config, event_time = self.config, self.config.streams[stream].event_time
         return Place(stream, state, self.log, folder, config.spark, config.batch_bytes, event_time)
-
-    # One batch
 
     def run_next(self, *, also_empty: bool = False) -> bool:
         """Run the next batch, if there is something to do or it may be empty; return whether one was run."""
@@ -178,18 +177,19 @@ class Loop:
 
     def _plan_next(self, also_empty: bool) -> BatchPlan | None:
         """Look, decide and write the plan of the next batch; None if there is nothing to do and it may not be empty."""
-        self._open_streams()
+        self._streams.apply(self.before)
         self.intake.look()
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
         self.marks.aim()
-        also_empty = also_empty or self.tables.has_newer(self.active_queries.program)
-        if not (chosen or also_empty or self.decider.is_due(self.before)):
+        due = self.tables.has_newer(self.active_queries.program) or self.decider.is_due(self.before)
+        if not (chosen or also_empty or due):
             return None
         plan = self.decider.new(self.before, chosen)
         self.intake.take(plan)
-        old = self.decider.queries_of(self.before.blueprint).program if plan.changed else None
-        plan = self.tables.planned(plan, old, self.active_queries.program, self.intake.states())
+        ages, oldest = ages_of_inputs(chosen, plan.now), oldest_age(chosen, plan.now)
+        plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest)
+        plan = self.tables.planned(plan, self.decider, self.before)
         self.log.write_plan(plan)
         return plan
 
@@ -217,10 +217,11 @@ class Loop:
         """Work out what a batch leaves, so that the next one can begin with it before this one is committed."""
         ran = RanBatch(plan, before, reports, self.active_queries.program)
         self._set_aside(ran)
-        outputs = {name: self.sinks.output(name) for name in (requests := self.active_queries.requests)}
+        requests = self.active_queries.requests
+        outputs = {name: self.sinks.output(name) for name in requests}
         # results that are only counted have no order
         ordered = [n for n, request in requests.items() if request.ordering and outputs[n].counting is None]
-        left = end_batch(ran, ordered, self.log.storage, self.intake.backlog(), began)
+        left = end_batch(ran, ordered, self.log.storage, self.backlog(), began)
         self.before = left.manifest
         if ran.program is not None and left.metrics is not None:
             self.history.add(ran.program.graph, left.metrics)
@@ -252,11 +253,13 @@ class Loop:
     def _committed(self, ended: Ended) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
         self.intake.release(ended.ran.plan)
-        self.history.commit(ended.ran.number, ended.began, time.perf_counter())
-        if _LOG.isEnabledFor(logging.INFO) and ended.left.metrics is not None:
-            for name, request in sorted(self.active_queries.requests.items()):
-                part = self.history.newest_part(name, request.names)
-                log_batch(name, own_metrics(ended.left.metrics, name, part))
+        metrics, program = ended.left.metrics, ended.ran.program
+        self.history.commit(ended.ran.number, ended.began, time.perf_counter(), metrics)
+        if _LOG.isEnabledFor(logging.INFO) and metrics is not None and program is not None:
+            requests = self.active_queries.requests  # since the batch ran, others may have begun or stopped
+            for name in sorted(metrics.answers):
+                names = requests[name].names if name in requests else ()
+                log_batch(name, own_metrics(metrics, name, self.history.part_in(program.graph, name, names)))
 
     # Batch after batch, until it is stopped
 
@@ -313,38 +316,35 @@ class Loop:
 
     def add_stream(self, stream: Stream, source: Source) -> None:
         """Follow one more stream, from the next batch on."""
-        if stream.name in self.config.streams:
-            raise CatalogError(f"stream {stream.name} runs already", hint="choose another name")
-        with self._lock:
-            self.config.streams[stream.name] = stream
-            self._opening[stream.name] = source
+        self._streams.add(stream, source)
         self.wake.set()
 
     def add_table(self, stream: Stream, given: RegisteredTable) -> None:
         """Follow one more table; it is read when a query begins to use it."""
-        self.config.streams[stream.name] = stream
-        self.log.extend({stream.name: _described(stream)})
+        self._streams.add_table(stream)
         self.tables.open_all({stream.name: given}, {})
 
-    def _open_streams(self) -> None:
-        with self._lock:
-            opening, self._opening = self._opening, {}
-        if opening:
-            self.log.extend({name: _described(self.config.streams[name]) for name in opening})
-            for name, source in opening.items():
-                self.intake.open(name, source, self.before.cursors.get(name, {}))
-                self.config.sources[name] = source
+    def remove_stream(self, name: str) -> None:
+        """Follow a stream or a table no longer, from the next batch on; no query may read it."""
+        self.tables.known.pop(name, None)
+        self._streams.remove(name)
+        self.wake.set()
 
     def end_input(self) -> None:
         """Declare that no more input comes: once all that has come is processed, every row is closed."""
         self.decider.ending = True
         self.wake.set()
 
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return self.decider.clock()
+
+    def backlog(self) -> dict[str, Backlog]:
+        """What of every stream waits now, as of the last look."""
+        last = self.history.last
+        return self.intake.backlog(last.rows_per_byte if last else {}, self.now())
+
     def state_of(self, name: str) -> float:
         """The bytes of a query's stores and held results after the last batch."""
         program = self.active_queries.program
         return state_of(program, self.before, name) if program else 0.0
-
-
-def _described(stream: Stream) -> list[Any]:
-    return [str(stream.schema), stream.event_time, *(["table"] if stream.table else [])]

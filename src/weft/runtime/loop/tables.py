@@ -18,7 +18,8 @@ from typing import Any
 from weft.errors import SourceError, WeftError
 from weft.ports.source import Blobs, Part
 from weft.ports.table import RegisteredTable, TableReader
-from weft.runtime.log.values import BatchPlan
+from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.loop.deciding import Decider
 from weft.runtime.observe.table_progress import TableProgress
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.request import QueryRequest
@@ -172,23 +173,16 @@ class Tables:
         with self._guard:
             return sorted(name for name in names if name in self.known and self.known[name].found is not None)
 
-    def planned(
-        self,
-        plan: BatchPlan,
-        old: ExecutableGraph | None,
-        program: ExecutableGraph | None,
-        cursors: Mapping[str, Mapping[str, Any]],
-    ) -> BatchPlan:
-        """The plan of a batch with the tables that it reads: those that are others now, or are stored in another way.
-
-        ``old`` is the graph of the batch before, where that was another, and ``cursors`` are those of streams.
-        """
+    def planned(self, plan: BatchPlan, decider: Decider, before: Manifest) -> BatchPlan:
+        """The plan of a batch with the tables that it reads: those that are others now, or are stored anew."""
+        program = decider.active_queries.program
         names = tables_of(program)
         wanted = set(self.waiting(names))
         if plan.changed:
+            old = decider.queries_of(before.blueprint).program
             wanted |= {name for name in names if stores_of_table(old, name) != stores_of_table(program, name)}
         inputs = {**plan.inputs, **self.take(wanted)}
-        states = {**cursors, **self.states()}
+        states = {**plan.cursors, **self.states()}
         return replace(plan, inputs=inputs, tables=tuple(sorted(wanted)), cursors=states)
 
     def take(self, names: Collection[str]) -> dict[str, tuple[Part, ...]]:
