@@ -43,6 +43,8 @@ from weft.validation import (
     check,
     options_for,
     stream_of,
+    table_of,
+    with_counted_rows,
     with_selectivity,
 )
 from weft.wishes import Wishes
@@ -51,7 +53,7 @@ if TYPE_CHECKING:  # only running needs Spark, and kernels
     from pyspark.sql import SparkSession
 
     from weft.runtime.loop.handle import Running
-    from weft.validation import StreamSource
+    from weft.validation import StreamSource, TableLike
 
 __all__ = ["PlannedQuery", "Session"]
 
@@ -168,8 +170,27 @@ class Session(SessionViews):
         self._registered.check_unread(stream.name, self._stopped())
         self.catalog = self.catalog.remove(stream.name)
         self._registered.sources.pop(stream.name, None)
+        self._registered.tables.pop(stream.name, None)
         if self._current_run is not None:
             self._current_run.loop.remove_stream(stream.name)
+
+    def table(self, name: str, source: TableLike, *, refresh: timedelta | str | None = None) -> None:
+        """Register a table that queries can name: its rows are looked up by tuples of streams, and start no results.
+
+        ``source`` is `weft.files`, `weft.delta`, a DataFrame that is no stream, a `pyarrow.Table` or, to plan only, its
+        schema. It is read when the session starts and then looked at again as often as ``refresh`` says; another
+        version is taken up between two batches, as a whole.
+        """
+        stream, given = table_of(name, source, refresh)
+        if self._catalog_with_queries().find_query(name) is not None:
+            raise CatalogError(f"there is already a query {name!r}", hint="choose another name")
+        catalog = self.catalog.add(stream)
+        if given is not None and self._current_run is not None:
+            self._current_run.loop.add_table(stream, given)
+        self.catalog = catalog
+        if given is not None:
+            self._registered.tables[name] = given
+            self.statistics = with_counted_rows(self.statistics, name, given.reader)
 
     def function(
         self,

@@ -39,7 +39,7 @@ class Program:
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline().decode().strip()
+        line = str(self._process.stdout.readline().decode().strip())
         if not line:
             self._process.wait(60)
             self._log.seek(0)
