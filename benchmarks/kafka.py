@@ -52,9 +52,12 @@ __all__ = ["main"]
 FASTER, DECODED = 10, 1_000_000  # times Spark's, and JSON records a second on two cores
 PARTITIONS = 2
 _RANGE = 1 << 17
-_PUBLISHED = "4.2.0"
-_PEERS = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13", "spark-avro_2.13")
-_CLIENTS = ("org.apache.kafka:kafka-clients:3.9.1", "org.apache.commons:commons-pool2:2.12.1")
+_PEERS = {"spark-sql-kafka-0-10_2.13": "4.2.0", "spark-avro_2.13": "4.0.1"}  # the newest published
+_CLIENTS = (
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",  # for delegation tokens, which nobody uses here
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
 
 
 @contextmanager
@@ -81,17 +84,15 @@ def spark_jars() -> Path:
 
     They are of this Spark's version, or of the newest that Maven has, where this one's are not published.
     """
-    for version in dict.fromkeys((pyspark.__version__, _PUBLISHED)):
-        place = cache() / "spark-kafka" / version
+    place = cache() / "spark-kafka" / pyspark.__version__
+    for name, published in _PEERS.items():
         try:
-            fetch_files(place, [*(f"org.apache.spark:{name}:{version}" for name in _PEERS), *_CLIENTS])
-        except ConfigError as error:
-            say(f"{version}: {error}")
-        else:
-            return place
-    raise SystemExit(
-        "weft bench kafka: no source of Kafka for this Spark: leave it out by --only weft,decode"
-    )
+            fetch_files(place / name, [f"org.apache.spark:{name}:{pyspark.__version__}"])
+        except ConfigError:
+            say(f"{name} of Spark {pyspark.__version__} is not published: that of {published} is taken")
+            fetch_files(place / name, [f"org.apache.spark:{name}:{published}"])
+    fetch_files(place / "clients", _CLIENTS)
+    return place
 
 
 def values_of(table: Any, kind: str) -> list[bytes]:
