@@ -30,8 +30,8 @@ $(READY): pyproject.toml requirements-dev.txt
 
 setup: $(READY) ## Make a virtual environment with everything in it
 
-demo: $(READY) java ## Join four live streams by three queries on local Spark, for 20 seconds
-	@SPARK_LOCAL_IP=127.0.0.1 $(BIN)/weft demo --for 20s
+demo: $(READY) java ## Join four live streams on local Spark, on a web page; without a terminal, for 20 seconds
+	@SPARK_LOCAL_IP=127.0.0.1 $(BIN)/weft demo
 
 java: $(READY) ## Find the Java that Spark runs on, or get one
 	@$(BIN)/weft java

@@ -31,7 +31,7 @@ from weft.validation import check
 
 if TYPE_CHECKING:  # only running needs kernels
     from weft.runtime.loop.handle import Running
-    from weft.runtime.observe.metrics import BatchMetrics
+    from weft.runtime.observe.metrics import Backlog, BatchMetrics
 
 __all__ = ["SessionViews"]
 
@@ -56,24 +56,34 @@ class SessionViews:
 
     @property
     def progress(self) -> Mapping[str, list[BatchMetrics]]:
-        """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
+        """What every batch of every query did: rows, matches, state, latency, time per hop; also after the end."""
         if self._last_run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
         return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
 
-    def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
-        """What the batches after one did, for all queries together, each with the graph that it ran by.
+    def backlog(self) -> Mapping[str, Backlog]:
+        """What of every stream waits to be read: parts, rows, bytes, and for how long; nothing before the start."""
+        return self._last_run.loop.backlog() if self._last_run else {}
 
-        The last thousand batches are remembered, and fewer of their graphs: None stands for one that is forgotten.
+    def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
+        """What the batches after one did that this run has committed, each with the graph that it ran by.
+
+        They are of all queries together. The last thousand batches are remembered, and fewer of their graphs: None
+        stands for one that is forgotten.
         """
         if self._last_run is None:
             return ()
         history = self._last_run.loop.history
-        batches = (
-            history.batches
-        )  # before the graphs, since another thread adds a graph before its first batch
+        # before the graphs, since another thread adds a graph before its first batch
+        batches = [one for one in history.batches if history.is_committed(one[1].number)]
         found = takewhile(lambda one: one[1].number > number, reversed(batches))
         return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The processes of the tasks that stay while the session runs; none where batches run otherwise."""
+        found: tuple[int, ...] = getattr(self._last_run.loop.executor, "pids", ()) if self._last_run else ()
+        return found
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:

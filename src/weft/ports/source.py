@@ -10,7 +10,7 @@ has changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -41,24 +41,35 @@ class Part:
     ``what`` is plain JSON that says which piece: a file with its size, a range of offsets. ``bytes`` is about how much
     memory its rows take, by which parts are spread over tasks and batches are kept small enough. Where the source can
     tell without reading the rows, ``rows`` is how many records there are, good or bad, and ``oldest`` a time that no
-    record is older than, in microseconds; None where it cannot.
+    record is older than, in microseconds; None where it cannot. ``arrived`` is when its first and its last record came,
+    in microseconds since 1970. It is ``stamped`` if the records say themselves when they came, and `Rows` tell it.
     """
 
     what: Mapping[str, Any]
     bytes: int = 0
     rows: int | None = None
     oldest: int | None = None
+    arrived: tuple[int, int] | None = None
+    stamped: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for the plan of a batch."""
-        known = {"rows": self.rows, "oldest": self.oldest}
+        arrived = None if self.arrived is None else list(self.arrived)
+        known = {
+            "rows": self.rows,
+            "oldest": self.oldest,
+            "arrived": arrived,
+            "stamped": self.stamped or None,
+        }
         told = {name: value for name, value in known.items() if value is not None}
         return {"what": dict(self.what), "bytes": self.bytes, **told}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Part:
         """What `to_dict` made, also in an older version, which did not know the rows."""
-        return cls(data["what"], data["bytes"], data.get("rows"), data.get("oldest"))
+        arrived = data.get("arrived")
+        told = (data.get("rows"), data.get("oldest"), None if arrived is None else (arrived[0], arrived[1]))
+        return cls(data["what"], data["bytes"], *told, stamped=data.get("stamped", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,8 @@ class Place:
 
     ``folder`` is a directory of the stream's own inside the checkpoint; nothing in it is deleted by others. ``spark``
     is the session of Spark's, None where there is none. No more than ``most_bytes`` are wanted of a part or an offer.
-    ``event_time`` is the column that has the times of the stream's tuples, None if there is none.
+    ``event_time`` is the column that has the times of the stream's tuples, None if there is none. ``committed`` tells
+    the last committed batch.
     """
 
     stream: str
@@ -110,6 +122,7 @@ class Place:
     spark: Any = None
     most_bytes: int = 1 << 30
     event_time: str | None = None
+    committed: Callable[[], int] = lambda: -1
 
 
 class Cursor(Protocol):
@@ -154,6 +167,11 @@ class Rows(Protocol):
 
     @property
     def bad(self) -> Sequence[BadRow]: ...
+
+    @property
+    def arrived(self) -> Any:
+        """When each row came, an array of microseconds since 1970 (-1: not known); None if no record says it."""
+        ...
 
 
 class Source(Protocol):

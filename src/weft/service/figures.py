@@ -13,7 +13,8 @@ from typing import TypeAlias, TypeVar
 
 from weft.plan.graph import PhysicalGraph
 from weft.planned import PlannedQuery
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics
+from weft.stats.latency import Latency
 
 __all__ = [
     "BatchFigures",
@@ -27,6 +28,8 @@ __all__ = [
     "batch_figures",
     "batches_after",
     "figures",
+    "latency_of",
+    "percentiles",
     "rate_of",
 ]
 
@@ -34,11 +37,12 @@ Progress: TypeAlias = Mapping[str, Sequence[BatchMetrics]]
 
 _RECENT = 5.0
 _TREND = 24
+_MEASURED = 100  # so many batches' latencies are shown while a run goes on
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """What came in from a stream: ``rows`` took part, the others were set aside; ``backlog`` parts wait."""
+    """What came in from a stream: ``rows`` took part, the others were set aside; ``backlog`` is what waits."""
 
     name: str
     rows: int
@@ -46,7 +50,7 @@ class StreamFigures:
     late: int
     untimed: int
     malformed: int
-    backlog: int | None
+    backlog: Backlog | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class QueryFigures:
     """What came out of a query.
 
     ``hops`` are the seconds of the last batch: for reading, then for each hop. ``trend`` is how many results each of
-    the last batches gave, oldest first.
+    the last batches gave, oldest first. ``latency`` is that of the last results, or of all where there is no moment.
     """
 
     name: str
@@ -62,6 +66,7 @@ class QueryFigures:
     per_second: float
     trend: tuple[int, ...]
     hops: tuple[float, ...]
+    latency: Latency = Latency()  # noqa: RUF009
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,8 @@ def _stream(
     rows, late, untimed, malformed = (max(counts) for counts in zip(*every, strict=True))
     rates = [_rate(progress.get(query, ()), partial(_rows, alias=alias), now) for query, alias in uses]
     last = [batches[-1].backlog for query, _ in uses if (batches := progress.get(query))]
-    backlog = max((waiting[name] for waiting in last if name in waiting), default=None)
+    waiting = [one[name] for one in last if name in one]
+    backlog = max(waiting, key=lambda one: (one.parts, one.seconds), default=None)
     return StreamFigures(name, rows, max(rates), late, untimed, malformed, backlog)
 
 
@@ -153,6 +159,7 @@ def _query(planned: PlannedQuery, batches: Sequence[BatchMetrics], now: float | 
         _rate(batches, lambda batch: batch.results, now),
         tuple(batch.results for batch in batches[-_TREND:]),
         hops,
+        Latency.sum(batch.latency for batch in (batches if now is None else batches[-_MEASURED:])),
     )
 
 
@@ -206,7 +213,8 @@ class StreamCounts:
 class BatchFigures:
     """What one batch did for all queries together: by stream, by query and by store.
 
-    ``hops`` are the seconds of the slowest task, for reading and then for each hop; ``backlog`` are parts that wait.
+    ``hops`` are the seconds of the slowest task, for reading and then for each hop; ``backlog`` are parts that wait,
+    and ``behind`` is how many seconds the first of them has waited. ``latency`` is that of each query's results.
     """
 
     number: int
@@ -218,6 +226,8 @@ class BatchFigures:
     hops: tuple[float, ...] = ()
     backlog: Mapping[str, int] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
+    behind: Mapping[str, float] = field(default_factory=dict)
+    latency: Mapping[str, Latency] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -246,8 +256,10 @@ def batch_figures(graph: PhysicalGraph | None, metrics: BatchMetrics) -> BatchFi
             StoreFigures("", name, metrics.stores[name].rows, metrics.stores[name].bytes) for name in by_size
         ),
         metrics.seconds,
-        dict(metrics.backlog),
+        {name: one.parts for name, one in metrics.backlog.items()},
         dict(metrics.watermarks),
+        {name: one.seconds for name, one in metrics.backlog.items()},
+        metrics.latencies,
     )
 
 
@@ -256,6 +268,21 @@ def rate_of(
 ) -> float:
     """How many a second, among the batches that ended lately or, without a moment, among all."""
     return _rate(batches, count, now)
+
+
+def latency_of(batches: Iterable[BatchFigures], query: str | None = None) -> Latency:
+    """The latencies of the results of a query, or of all, in some batches."""
+    return Latency.sum(
+        one for batch in batches for name, one in batch.latency.items() if query in (None, name)
+    )
+
+
+def percentiles(latency: Latency) -> dict[str, float]:
+    """The percentiles of latencies from arrival to commit, in seconds; empty if there are no results."""
+    if not latency.count:
+        return {}
+    found = latency.processing
+    return {"p50": found.p50, "p95": found.p95, "p99": found.p99, "max": found.max}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ from weft.service.pipeline import Pipeline
 from weft.service.startup import in_background, prepare
 from weft.service.view import line, screen, summary
 from weft.service.watch import log_batches, stop_signals, watch
-from weft.sinks import ConsoleSink, ParquetSink, Sink
+from weft.sinks import ConsoleSink, Sink
+from weft.sinks.describe import place_of
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource
 
@@ -244,6 +245,7 @@ def _display(now: Callable[[], RunMoment], console: Console, alone: bool) -> Ite
 def _farewell(pipeline: Pipeline, sinks: Mapping[str, Sink], console: Console) -> None:
     """Say where to find results and checkpoint."""
     for name, sink in sinks.items():
-        if isinstance(sink, ParquetSink):
-            console.print(f"results of {name}: {sink.path}", markup=False, highlight=False, soft_wrap=True)
+        place = place_of(sink)
+        if place is not None:
+            console.print(f"results of {name}: {place}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"checkpoint: {pipeline.checkpoint}", markup=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,7 @@ consumer group only mirrors it. Decision 32 says why.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ class KafkaSource:
         if "expired" not in what:
             return decoded
         lost = f"the records from here to before offset {what['first']} have expired"
-        return Decoded(decoded.batch, (origin.bad(lost, what["expired"]), *decoded.bad))
+        return replace(decoded, bad=(origin.bad(lost, what["expired"]), *decoded.bad))
 
 
 def kafka(

@@ -3,7 +3,8 @@
 Guarantees: what becomes of a record does not depend on its neighbours. A record gives one row; one whose value cannot
 be decoded is set aside with topic, partition and offset. A record without a value (a tombstone) gives a row whose
 columns of the value are NULL. Values are decoded as whole columns, by their format. Columns with the names
-of `METADATA` are not looked for in values; they tell of the record itself.
+of `METADATA` are not looked for in values; they tell of the record itself. Rows know when their records came, by
+the timestamps of the records; of many records some are asked, and the others lie between them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from weft.sources.texts import as_text
 
 __all__ = ["METADATA", "Message", "Origin", "check_schema", "decode_messages", "value_fields"]
 
+_ASKED = 256  # so many records of a part, about, are asked when they came
 METADATA: Mapping[str, tuple[str, ...]] = {  # with the types that each may be declared with
     "_key": ("string", "binary"),
     "_topic": ("string",),
@@ -95,7 +97,18 @@ def decode_messages(
     rows, late = assemble(columns, target)
     wrong = dict(decoded.wrong) | {int(decoded.good[row]): reason for row, reason in late.items()}
     bad = (_bad_record(messages[at], wrong[at], origin) for at in sorted(wrong))
-    return Decoded(rows, tuple(bad))
+    arrived = _arrivals(messages)
+    return Decoded(rows, tuple(bad), arrived if arrived is None else np.delete(arrived, sorted(wrong)))
+
+
+def _arrivals(messages: Sequence[Message]) -> Any:
+    """When records came, in microseconds since 1970; None if they have no timestamps."""
+    places = range(0, len(messages), max(1, len(messages) // _ASKED))
+    asked = [(at, *messages[at].timestamp()) for at in dict.fromkeys((*places, len(messages) - 1)) if at >= 0]
+    known = np.array([(at, time * 1000) for at, kind, time in asked if kind], np.int64).reshape(-1, 2)
+    if not known.size:
+        return None
+    return np.interp(np.arange(len(messages)), known[:, 0], known[:, 1]).astype(np.int64)
 
 
 def _bad_record(message: Message, reason: str, origin: Origin) -> BadRecord:

@@ -46,11 +46,21 @@ class RateCursor:
         most = min(waiting, max(1, self._most_bytes // self._row_bytes))
         turned = {"dial": self._dial.position} if self._dial is not None and self._dial.position else {}
         parts = [
-            Part({"first": first, "rows": rows, **turned}, rows * self._row_bytes, rows, self._oldest(first))
+            Part(
+                {"first": first, "rows": rows, **turned},
+                rows * self._row_bytes,
+                rows,
+                self._oldest(first),
+                (self._due(first), self._due(first + rows - 1)),
+            )
             for first in range(self._position, self._position + most, _MOST_ROWS)
             if (rows := min(_MOST_ROWS, self._position + most - first))
         ]
         return Offer(tuple(parts), backlog=(-(-waiting // _MOST_ROWS), waiting * self._row_bytes))
+
+    def _due(self, row: int) -> int:
+        """When the clock brought a row, in microseconds."""
+        return round(((self._began or 0.0) + (row - self._start + 1) / self._rate) * 1e6)
 
     def take(self, parts: Sequence[Part]) -> None:
         """Go on behind these parts, which are the first that were offered."""

@@ -97,12 +97,13 @@ def _wall_clock(batches: Batches) -> float:
 def _input(graph: PhysicalGraph, alias: str, batches: Batches) -> InputSeen:
     found = [batch.inputs[alias] for batch in batches if alias in batch.inputs]
     waiting = batches[-1].backlog if batches else {}
+    backlog = waiting.get(graph.input(alias).stream.name)
     return InputSeen(
         sum(one.rows for one in found),
         sum(one.late for one in found),
         sum(one.untimed for one in found),
         sum(one.malformed for one in found),
-        waiting.get(graph.input(alias).stream.name),
+        None if backlog is None else backlog.parts,
     )
 
 
