@@ -70,7 +70,7 @@ def test_a_session_that_failed_says_why(service: Served, visitor: Visitor) -> No
     folder.mkdir()
     service.start()
     page = visitor.open(service.url).page
-    page.get_by_role("cell", name="reads", exact=True).wait_for()
+    page.get_by_role("cell", name="reads", exact=True).first.wait_for()
     (folder / "bad.json").write_text('{"k": 1}\n{"k": "<script>window.hacked=1</script>"}\n')
     alert = page.get_by_role("alert").filter(has_text="The session has failed: 1 of ")
     alert.wait_for()
@@ -103,8 +103,10 @@ def test_many_queries_and_a_large_one_are_drawn(service: Served, visitor: Visito
     keys = " AND ".join(f"w0.usr = w{n}.usr" for n in range(1, 12))
     rare = " AND ".join(f"w{n}.vid = {n}" for n in range(12))
     texts = [f"SELECT w0.usr FROM {inputs} WHERE {keys} AND {rare}"]
-    pair = "SELECT v.vid FROM videos [RANGE {0} SECONDS] AS v, views [RANGE {0} SECONDS] AS w WHERE v.vid = w.vid AND w.usr = {0}"
-    texts += [pair.format(1 + number) for number in range(50)]
+    pair = (
+        "videos [RANGE {0} SECONDS] AS v, views [RANGE {0} SECONDS] AS w WHERE v.vid = w.vid AND w.usr = {0}"
+    )
+    texts += [f"SELECT v.vid FROM {pair.format(1 + number)}" for number in range(50)]
     for number, text in enumerate(texts):
         body = json.dumps({"sql": text, "name": f"query number {number}"}).encode()
         asked = urllib.request.Request(
@@ -117,7 +119,7 @@ def test_many_queries_and_a_large_one_are_drawn(service: Served, visitor: Visito
     assert page.locator("[data-part]").count() > 100
     began = time.monotonic()
     page.get_by_role("button", name="query number 7", exact=True).click()
-    page.locator(".faded").first.wait_for()
+    page.locator(".faded").first.wait_for(state="attached")
     assert time.monotonic() - began < 30
     visitor.open(service.url)
     page.get_by_role("cell", name="query number 50", exact=True).wait_for()
