@@ -148,7 +148,8 @@ class Guard:
         most = self._settings.body_bytes
         too_large = problem_response(413, f"the body has more than {most:,} bytes")
         length = headers.get("content-length")
-        if length and (not length.isdigit() or int(length) > most):
+        is_number = length.isascii() and length.isdecimal() and len(length) < 20
+        if length and (not is_number or int(length) > most):
             return b"", too_large
         parts, size, more, until = list[bytes](), 0, True, time.monotonic() + BODY_SECONDS
         try:
