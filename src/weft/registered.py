@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from weft.errors import CatalogError
 from weft.logical.canonical import canonical
+from weft.logical.query import Query
 from weft.logical.waiting import check_closing
 from weft.planned import Owner, PlannedQuery
 from weft.planning import StartPlan
 from weft.ports.sink import Sink
 from weft.ports.source import Source
-from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.request import QueryRequest, is_inner
 from weft.runtime.task.functions import PackedFunction
 from weft.sinks.describe import describe_sink
 from weft.validation import check_free, check_readable, free_name
@@ -51,13 +52,22 @@ class Registered:
     alone: dict[str, StartPlan] = field(default_factory=dict)
 
     def free_name(
-        self, name: str | None, sink: Sink | None, stopped: Collection[str], query_limit: int
+        self,
+        name: str | None,
+        sink: Sink | None,
+        stopped: Collection[str],
+        query_limit: int,
+        streams: Collection[str],
     ) -> str:
         """A query's name, if it and its sink are free; one more query than there may be is refused."""
-        chosen = free_name(name, [known for known in self.queries if known not in stopped])
+        chosen = free_name(name, [known for known in self.queries if known not in stopped], streams)
         if sink is not None:
             check_free(sink, self.sinks, stopped, query_limit)
         return chosen
+
+    def definitions(self, stopped: Collection[str]) -> dict[str, Query]:
+        """The queries that have not stopped, by name."""
+        return {name: planned.query for name, planned in self.queries.items() if name not in stopped}
 
     def add(self, planned: PlannedQuery, request: QueryRequest, alone: StartPlan | None = None) -> None:
         """Take a query in under its name, with a plan of its own if it does not begin together with the others."""
@@ -84,7 +94,7 @@ class Registered:
     def restore(self, loop: Loop, session: Owner, strategy: str) -> None:
         """Take in the queries that were added while an earlier run went on, and that run again now."""
         for name, request in loop.active_queries.requests.items():
-            if name not in self.queries:
+            if name not in self.queries and not is_inner(request):
                 query = request.query.renamed(dict(request.names))
                 order = request.ordering and request.ordering.renamed(dict(request.names))
                 chosen = request.strategy or strategy

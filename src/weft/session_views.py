@@ -31,7 +31,7 @@ from weft.validation import check
 
 if TYPE_CHECKING:  # only running needs kernels
     from weft.runtime.loop.handle import Running
-    from weft.runtime.observe.metrics import BatchMetrics
+    from weft.runtime.observe.metrics import Backlog, BatchMetrics
 
 __all__ = ["SessionViews"]
 
@@ -56,10 +56,14 @@ class SessionViews:
 
     @property
     def progress(self) -> Mapping[str, list[BatchMetrics]]:
-        """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
+        """What every batch of every query did: rows, matches, state, latency, time per hop; also after the end."""
         if self._last_run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
         return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
+
+    def backlog(self) -> Mapping[str, Backlog]:
+        """What of every stream waits to be read: parts, rows, bytes, and for how long; nothing before the start."""
+        return self._last_run.loop.backlog() if self._last_run else {}
 
     def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
         """What the batches after one did that this run has committed, each with the graph that it ran by.
@@ -70,13 +74,10 @@ class SessionViews:
         if self._last_run is None:
             return ()
         history = self._last_run.loop.history
-        done = max(list(history.committed), default=-1)
-        batches = (
-            history.batches
-        )  # before the graphs, since another thread adds a graph before its first batch
-        newer = takewhile(lambda one: one[1].number > number, reversed(batches))
-        found = [one for one in newer if one[1].number <= done and one[1].number in history.committed]
-        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(found))
+        # before the graphs, since another thread adds a graph before its first batch
+        batches = [one for one in history.batches if history.is_committed(one[1].number)]
+        found = takewhile(lambda one: one[1].number > number, reversed(batches))
+        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
 
     @property
     def worker_pids(self) -> tuple[int, ...]:

@@ -104,9 +104,10 @@ def test_many_queries_and_a_large_one_are_drawn(service: Served, visitor: Visito
     rare = " AND ".join(f"w{n}.vid = {n}" for n in range(12))
     texts = [f"SELECT w0.usr FROM {inputs} WHERE {keys} AND {rare}"]
     pair = (
-        "videos [RANGE {0} SECONDS] AS v, views [RANGE {0} SECONDS] AS w WHERE v.vid = w.vid AND w.usr = {0}"
+        "SELECT v.vid FROM videos [RANGE {0} SECONDS] AS v, views [RANGE {0} SECONDS] AS w "
+        "WHERE v.vid = w.vid AND w.usr = {0}"
     )
-    texts += [f"SELECT v.vid FROM {pair.format(1 + number)}" for number in range(50)]
+    texts += [pair.format(1 + number) for number in range(50)]
     for number, text in enumerate(texts):
         body = json.dumps({"sql": text, "name": f"query number {number}"}).encode()
         asked = urllib.request.Request(

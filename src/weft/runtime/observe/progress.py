@@ -88,14 +88,16 @@ class History:
 
     ``batches`` are pairs of a graph's number and the metrics, ``graphs`` are by number. ``committed`` has, by batch,
     when it began and when it was committed, in seconds of `time.perf_counter`. ``samples`` are those of the attributes
-    that queries join on. One thread adds batches and another one notes their commits, while others read: a graph is
-    added before the first batch of it, and whole lists are replaced, so that readers never see half a change.
+    that queries join on, and ``resumed`` is the last batch of an earlier run. One thread adds batches and another one
+    notes their commits, while others read: a graph is added before the first batch of it, and whole lists are replaced,
+    so that readers never see half a change.
     """
 
     batches: list[tuple[int, BatchMetrics]] = field(default_factory=list)
     graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
     committed: dict[int, tuple[float, float]] = field(default_factory=dict)
     samples: SampleHistory = field(default_factory=SampleHistory)
+    resumed: int = -1
     _parts: dict[int, dict[tuple[str, Names], QueryPart]] = field(default_factory=dict)  # by graph
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -121,6 +123,10 @@ class History:
                 ]
         self.committed[number] = began, done  # last, so that a batch that is committed has its latencies
         self.committed.pop(number - KEPT - 1, None)
+
+    def is_committed(self, number: int) -> bool:
+        """Whether a batch that is remembered is committed, so that its latencies are known."""
+        return number in self.committed or number <= self.resumed
 
     def _kept_parts(self) -> dict[int, dict[tuple[str, Names], QueryPart]]:
         """The parts of the last graphs, up to about `PARTS` of them."""
