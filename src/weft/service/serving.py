@@ -98,6 +98,7 @@ def _shown(host: str) -> str:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    found: socket.socket | None = None
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, socket.SOCK_STREAM)
@@ -105,6 +106,8 @@ def _listen(host: str, port: int) -> socket.socket:
         found.bind(address)
         found.listen(2048)
     except (OSError, UnicodeError) as error:
+        if found is not None:
+            found.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
             f"cannot listen on {host}:{port}: {reason}", hint="choose another --host or --port; 0 takes any"
