@@ -7,15 +7,16 @@ Planning needs neither Spark nor Java; `start` does, unless batches run in this 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import ConfigError, QueryError, nearest
+from weft.errors import CatalogError, ConfigError, QueryError, nearest
 from weft.function_registration import pack_function, with_expectations
 from weft.logical.catalog import Catalog
+from weft.logical.flatten import Note
 from weft.logical.query import Query
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
 from weft.optimizer.adaptation import Adaptation
@@ -33,7 +34,7 @@ from weft.runtime.queries.request import QueryRequest
 from weft.session_views import SessionViews
 from weft.settings import Settings
 from weft.sources.dead_letter import DeadLetterLimit
-from weft.sql.bind import parse_query
+from weft.sql.bind import parse_with_notes
 from weft.sql.builder import Builder
 from weft.starting import start_run
 from weft.stats.known import HalfLife
@@ -42,6 +43,8 @@ from weft.validation import (
     check,
     options_for,
     stream_of,
+    table_of,
+    with_counted_rows,
     with_selectivity,
 )
 from weft.wishes import Wishes
@@ -50,7 +53,7 @@ if TYPE_CHECKING:  # only running needs Spark, and kernels
     from pyspark.sql import SparkSession
 
     from weft.runtime.loop.handle import Running
-    from weft.validation import StreamSource
+    from weft.validation import StreamSource, TableLike
 
 __all__ = ["PlannedQuery", "Session"]
 
@@ -152,6 +155,8 @@ class Session(SessionViews):
         joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
         """
         stream, readable = stream_of(name, source, event_time, lateness, late, idle_after)
+        if self._catalog_with_queries().find_query(name) is not None:
+            raise CatalogError(f"there is already a query {name!r}", hint="choose another name")
         catalog = self.catalog.add(stream)
         if readable is not None and self._current_run is not None:
             self._current_run.loop.add_stream(stream, readable)
@@ -162,12 +167,30 @@ class Session(SessionViews):
     def remove_stream(self, name: str) -> None:
         """Read a stream no longer, which no query may read any more; its name stays taken in this checkpoint."""
         stream = self.catalog.stream(name)
-        stopped = self._last_run.loop.active_queries.stopped if self._last_run is not None else {}
-        self._registered.check_unread(stream.name, stopped)
+        self._registered.check_unread(stream.name, self._stopped())
         self.catalog = self.catalog.remove(stream.name)
         self._registered.sources.pop(stream.name, None)
+        self._registered.tables.pop(stream.name, None)
         if self._current_run is not None:
             self._current_run.loop.remove_stream(stream.name)
+
+    def table(self, name: str, source: TableLike, *, refresh: timedelta | str | None = None) -> None:
+        """Register a table that queries can name: its rows are looked up by tuples of streams, and start no results.
+
+        ``source`` is `weft.files`, `weft.delta`, a DataFrame that is no stream, a `pyarrow.Table` or, to plan only, its
+        schema. It is read when the session starts and then looked at again as often as ``refresh`` says; another
+        version is taken up between two batches, as a whole.
+        """
+        stream, given = table_of(name, source, refresh)
+        if self._catalog_with_queries().find_query(name) is not None:
+            raise CatalogError(f"there is already a query {name!r}", hint="choose another name")
+        catalog = self.catalog.add(stream)
+        if given is not None and self._current_run is not None:
+            self._current_run.loop.add_table(stream, given)
+        self.catalog = catalog
+        if given is not None:
+            self._registered.tables[name] = given
+            self.statistics = with_counted_rows(self.statistics, name, given.reader)
 
     def function(
         self,
@@ -248,12 +271,13 @@ class Session(SessionViews):
         self, name: str | None, text: str | Builder, wishes: Wishes, cross: bool
     ) -> tuple[PlannedQuery, QueryRequest]:
         """A query as it was asked for, checked; nothing has changed yet."""
-        stopped = self._last_run.loop.active_queries.stopped if self._last_run is not None else {}
-        limit = self._settings.query_limit
-        chosen = self._registered.free_name(name, wishes.sink, stopped, limit)
+        limit, streams = self._settings.query_limit, self.catalog.names
+        chosen = self._registered.free_name(name, wishes.sink, self._stopped(), limit, streams)
         options_for(self.options, wishes.strategy)
-        parsed = self.parse(text, cross=cross)
-        return wishes.request(chosen, text, parsed, self.catalog, self.options, self)
+        parsed, notes = self._parse(text, cross=cross)
+        catalog = self._catalog_with_queries()
+        planned, request = wishes.request(chosen, text, parsed, catalog, self.options, self)
+        return replace(planned, notes=notes), request
 
     def preview(
         self,
@@ -275,11 +299,22 @@ class Session(SessionViews):
         return preview_query(planned, request, self._registered, planner, self.options, loop)
 
     def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
-        """A text or builder, parsed and bound to this session's streams."""
+        """A text or builder, parsed and bound to this session's streams and queries."""
+        return self._parse(text, cross=cross)[0]
+
+    def _parse(self, text: str | Builder, *, cross: bool) -> tuple[Query, tuple[Note, ...]]:
         check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
+        catalog, limits = self._catalog_with_queries(), self._settings.limits
         if isinstance(text, Builder):
-            return (text.cross() if cross else text).build(self.catalog, self._settings.limits)
-        return parse_query(text, self.catalog, cross=cross, limits=self._settings.limits)
+            return (text.cross() if cross else text).build_with_notes(catalog, limits)
+        return parse_with_notes(text, catalog, cross=cross, limits=limits)
+
+    def _catalog_with_queries(self) -> Catalog:
+        """The streams and functions, and the queries that have not stopped, which others can name."""
+        return self.catalog.with_queries(self._registered.definitions(self._stopped()))
+
+    def _stopped(self) -> Collection[str]:
+        return self._last_run.loop.active_queries.stopped if self._last_run is not None else ()
 
     def start(self, *, available_now: bool = False, ends: bool = False, idle: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more.

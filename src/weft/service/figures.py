@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from weft.plan.graph import PhysicalGraph
 from weft.planned import PlannedQuery
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics
 from weft.stats.latency import Latency
 
 __all__ = [
@@ -37,11 +37,12 @@ Progress: TypeAlias = Mapping[str, Sequence[BatchMetrics]]
 
 _RECENT = 5.0
 _TREND = 24
+_MEASURED = 100  # so many batches' latencies are shown while a run goes on
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """What came in from a stream: ``rows`` took part, the others were set aside; ``backlog`` parts wait."""
+    """What came in from a stream: ``rows`` took part, the others were set aside; ``backlog`` is what waits."""
 
     name: str
     rows: int
@@ -49,7 +50,7 @@ class StreamFigures:
     late: int
     untimed: int
     malformed: int
-    backlog: int | None
+    backlog: Backlog | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class QueryFigures:
     """What came out of a query.
 
     ``hops`` are the seconds of the last batch: for reading, then for each hop. ``trend`` is how many results each of
-    the last batches gave, oldest first.
+    the last batches gave, oldest first. ``latency`` is that of the last results, or of all where there is no moment.
     """
 
     name: str
@@ -65,6 +66,7 @@ class QueryFigures:
     per_second: float
     trend: tuple[int, ...]
     hops: tuple[float, ...]
+    latency: Latency = Latency()  # noqa: RUF009
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,8 @@ def _stream(
     rows, late, untimed, malformed = (max(counts) for counts in zip(*every, strict=True))
     rates = [_rate(progress.get(query, ()), partial(_rows, alias=alias), now) for query, alias in uses]
     last = [batches[-1].backlog for query, _ in uses if (batches := progress.get(query))]
-    backlog = max((waiting[name].parts for waiting in last if name in waiting), default=None)
+    waiting = [one[name] for one in last if name in one]
+    backlog = max(waiting, key=lambda one: (one.parts, one.seconds), default=None)
     return StreamFigures(name, rows, max(rates), late, untimed, malformed, backlog)
 
 
@@ -156,6 +159,7 @@ def _query(planned: PlannedQuery, batches: Sequence[BatchMetrics], now: float | 
         _rate(batches, lambda batch: batch.results, now),
         tuple(batch.results for batch in batches[-_TREND:]),
         hops,
+        Latency.sum(batch.latency for batch in (batches if now is None else batches[-_MEASURED:])),
     )
 
 

@@ -9,7 +9,7 @@ which they were. A topic that has become shorter than what was taken of it is an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -23,6 +23,7 @@ from weft.sources.kafka_records import Origin
 __all__ = ["KafkaCursor", "ReadRules", "Starting", "parts_between"]
 
 _MOST_RECORDS = 1 << 17  # in one part
+_MOST_SEEN = 1000  # ends of a partition that are remembered while records before them wait
 _SAMPLE = 100  # records whose size is looked at
 _SAMPLING = 5.0  # seconds that they may take to come
 _GUESS = 256  # bytes of a record while that is not known
@@ -62,6 +63,9 @@ class KafkaCursor:
     _positions: dict[int, int] = field(init=False)
     _record_bytes: int = field(init=False)
     _short_since: float | None = field(init=False, default=None)
+    _seen: dict[int, list[tuple[int, int]]] = field(
+        init=False, default_factory=dict
+    )  # when, and the end then
 
     def __post_init__(self) -> None:
         state, stream = self.place.state, self.place.stream
@@ -90,10 +94,28 @@ class KafkaCursor:
             return Offer()
         size = self._size_of_a_record(starts, ends)
         most = max(1, self.place.most_bytes // size)
-        parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS))
+        self._note_ends(ends, now)
         at_once = min(most, self.rules.max_records_per_batch or most)
+        parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS), at_once)
         cuts = 0 if waiting <= at_once else -(-waiting // at_once)  # every batch may cut one part in two
-        return Offer(_at_most(parts, at_once), backlog=(len(parts) + cuts, waiting * size))
+        offered = tuple(map(self._with_arrival, _at_most(parts, at_once)))
+        return Offer(offered, backlog=(len(parts) + cuts, waiting * size))
+
+    def _note_ends(self, ends: Offsets, now: float) -> None:
+        """Note when offsets were first seen: records that were read tell better, but only then."""
+        for number, end in ends.items():
+            seen = [one for one in self._seen.get(number, ()) if one[1] > self._positions[number]]
+            if end > max(self._positions[number], seen[-1][1] if seen else -1):
+                seen.append((round(now * 1e6), end))
+            self._seen[number] = seen if len(seen) <= _MOST_SEEN else [*seen[:1], *seen[2:-1:2], seen[-1]]
+
+    def _with_arrival(self, part: Part) -> Part:
+        """A part with when its first and its last offset were seen."""
+        seen, (first, end) = self._seen[part.what["partition"]], (part.what["first"], part.what["end"])
+        came = next((time for time, at in seen if at > first), None)
+        last = next((time for time, at in seen if at >= end), came)
+        arrived = None if came is None or last is None else (came, last)
+        return replace(part, arrived=arrived, stamped=True)
 
     def _check(self, ends: Offsets, begins: Offsets, now: float) -> None:
         """Refuse what cannot be gone on with: offsets that expired, a topic that was made anew."""
@@ -184,17 +206,30 @@ def _first_positions(asking: TopicOffsets, watch: OffsetWatch, starting: Startin
 
 
 def parts_between(
-    positions: Mapping[int, int], ends: Offsets, begins: Offsets, record_bytes: int, most: int
+    positions: Mapping[int, int],
+    ends: Offsets,
+    begins: Offsets,
+    record_bytes: int,
+    most: int,
+    at_once: int = 1 << 62,
 ) -> list[Part]:
     """Parts of at most so many records, from the positions to the ends, all partitions in turn.
+
+    The first ``at_once`` records are of all partitions in proportion to what waits in each, for partitions that are
+    far apart in a batch are far apart in event time.
 
     >>> [tuple(part.what.values()) for part in parts_between({0: 0, 1: 5}, {0: 3, 1: 6}, {0: 0, 1: 0}, 10, 2)]
     [(0, 0, 2), (1, 5, 6), (0, 2, 3)]
     """
+    waiting = {
+        number: max(0, ends[number] - max(positions[number], begins.get(number, 0))) for number in ends
+    }
+    sizes = _part_sizes(waiting, most, at_once)
 
     def of(number: int) -> list[Part]:
         start = max(positions[number], begins.get(number, 0))
-        ranges = [(first, min(first + most, ends[number])) for first in range(start, ends[number], most)]
+        size = sizes[number]
+        ranges = [(first, min(first + size, ends[number])) for first in range(start, ends[number], size)]
         found = [{"partition": number, "first": first, "end": end} for first, end in ranges]
         if found and start > positions[number]:
             found[0]["expired"] = positions[number]
@@ -202,6 +237,20 @@ def parts_between(
 
     turns = zip_longest(*(of(number) for number in sorted(ends)))
     return [part for turn in turns for part in turn if part is not None]
+
+
+def _part_sizes(waiting: Mapping[int, int], most: int, at_once: int) -> dict[int, int]:
+    """How many records a part of each partition has.
+
+    >>> _part_sizes({0: 1000, 1: 3000}, 131, 400), _part_sizes({0: 1000, 1: 3000}, 131, 4000)
+    ({0: 34, 1: 100}, {0: 131, 1: 131})
+    """
+    total = sum(waiting.values())
+    if total <= at_once:
+        return dict.fromkeys(waiting, most)
+    shares = {number: -(-at_once * count // total) for number, count in waiting.items()}
+    rounds = -(-max(shares.values()) // most)
+    return {number: max(1, -(-share // rounds)) for number, share in shares.items()}
 
 
 def _at_most(parts: Sequence[Part], records: int) -> tuple[Part, ...]:
@@ -213,7 +262,7 @@ def _at_most(parts: Sequence[Part], records: int) -> tuple[Part, ...]:
         if count == end - first:
             found.append(part)
         else:
-            what = {**part.what, "end": first + count}
-            return (*found, Part(what, part.bytes * count // (end - first))) if count else tuple(found)
+            size, what = part.bytes * count // (end - first), {**part.what, "end": first + count}
+            return (*found, replace(part, what=what, bytes=size)) if count else tuple(found)
         left -= count
     return tuple(found)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +14,16 @@ import pytest
 
 import weft
 from tests.shares import seeds
-from weft.runtime.observe.metrics import BatchMetrics
+from weft.ports.source import Offer, Part
+from weft.runtime.log.values import BatchPlan
+from weft.runtime.loop.intake import left_waiting
+from weft.runtime.observe.log_lines import batch_fields
+from weft.runtime.observe.metrics import Backlog, BatchMetrics
+from weft.runtime.observe.progress import progress_of
+from weft.runtime.task.arrivals import ages_of_inputs, ages_of_rows, oldest_age
+from weft.sources.records import Decoded
 from weft.sources.tables import TableSource
-from weft.stats.histogram import Histogram
+from weft.stats.histogram import ZERO, Histogram, class_of
 from weft.stats.latency import Latency
 from weft.testing.local import LocalRunner
 
@@ -62,7 +71,7 @@ class Story:
         """Run batches; gives their metrics, their results, and how much later they were committed."""
         for number in range(count):
             now, later = NOW + number * SECOND, int(self.random.integers(0, 3 * SECOND))
-            self.runner.loop.committer.clock = lambda when=now + later: when
+            self.runner.loop.committer.clock = partial(int, now + later)
             for name in "abc":
                 for _ in range(int(self.random.integers(0, 3))):
                     self._offer(name, number, now)
@@ -125,3 +134,122 @@ def test_results_that_are_only_counted_have_the_same_latency(names: tuple[str, .
                 assert one.processing == other.processing
                 assert other.event.count == one.count
                 assert other.event.max >= one.event.max
+
+
+OUTER = "SELECT a.n AS a, b.n AS b FROM a [RANGE 2 SECONDS] LEFT JOIN b [RANGE 2 SECONDS] ON a.k = b.k"
+
+
+def runner_of(sql: str, order: str = "none", lateness: str = "0 seconds") -> LocalRunner:
+    """A runner of one query over streams a and b."""
+    session = weft.Session(options=weft.Options(partitions=2))
+    for name in "ab":
+        session.stream(name, weft.files("parquet", name, schema=SCHEMA), event_time="ts", lateness=lateness)
+    session.query(sql, name="q", sink=weft.to_memory(), order=order)
+    graph = session.shared_graph
+    assert graph is not None
+    return LocalRunner(graph, partitions=2)
+
+
+def offer(runner: LocalRunner, name: str, time: int, arrived: int | None, key: int = 1) -> None:
+    """Give a stream one tuple."""
+    source = runner.loop.config.sources[name]
+    assert isinstance(source, TableSource)
+    rows = {"k": [key], "j": [0], "n": [0], "ts": pa.array([time], pa.timestamp("us"))}
+    source.offer(pa.table(rows), arrived)
+
+
+def committed_after(runner: LocalRunner, now: int, later: int) -> Latency:
+    """Run a batch that is committed so much later."""
+    runner.loop.committer.clock = lambda: now + later
+    runner.process_all({}, now=now)
+    return runner.metrics[-1].latencies.get("q", Latency())
+
+
+def test_a_closed_row_counts_from_what_closes_it() -> None:
+    """What it waited for is what the query asks; its event time is that of its tuple."""
+    runner = runner_of(OUTER)
+    offer(runner, "a", NOW, NOW)
+    assert not committed_after(runner, NOW + SECOND, 0).count
+    for name in "ab":
+        offer(runner, name, NOW + 60 * SECOND, NOW + 59 * SECOND, key=2)
+    found = committed_after(runner, NOW + 60 * SECOND, SECOND)
+    found += committed_after(
+        runner, NOW + 60 * SECOND, SECOND
+    )  # rows are closed by the watermarks before a batch
+    closed = Latency(Histogram.of([0]), Histogram.of([60 * SECOND])).committed(SECOND)
+    joined = Latency(Histogram.of([SECOND]), Histogram.of([0])).committed(SECOND)
+    assert found == closed + joined
+
+
+def test_results_that_wait_for_their_order_count_when_they_leave() -> None:
+    """From the batch that lets them go; the wait is in the latency of event time."""
+    runner = runner_of(QUERIES["pair"], order="event")
+    for name in "ab":
+        offer(runner, name, NOW, NOW)
+    assert not committed_after(runner, NOW + SECOND, 0).count
+    for name in "ab":
+        offer(runner, name, NOW + 30 * SECOND, NOW + 29 * SECOND, key=2)
+    found = committed_after(runner, NOW + 31 * SECOND, SECOND)
+    assert found == Latency(Histogram.of([2 * SECOND]), Histogram.of([31 * SECOND])).committed(SECOND)
+
+
+def test_input_of_unknown_arrival_came_when_its_batch_began() -> None:
+    """And so did what seems to come from the future."""
+    for arrived in (None, NOW + 5 * SECOND):
+        runner = runner_of("SELECT a.n FROM a")
+        offer(runner, "a", NOW + 9 * SECOND, arrived)
+        found = committed_after(runner, NOW, SECOND)
+        assert found == Latency(Histogram.of([SECOND]), Histogram.of([SECOND]), ahead=1)
+
+
+def test_a_query_reports_its_latency_over_its_last_batches() -> None:
+    """So that one slow batch is not all that is seen; a manifest keeps it."""
+    runner = runner_of("SELECT a.n FROM a")
+    for number in range(3):
+        offer(runner, "a", NOW, NOW - number * SECOND)
+        committed_after(runner, NOW, SECOND)
+    loop = runner.loop
+    progress = progress_of("q", loop.active_queries, loop.history, loop.state_of)
+    assert progress.latency.count == 3
+    assert progress.latency.processing.max == pytest.approx(3, rel=0.05)
+    manifest = loop.log.manifest(2)
+    assert manifest is not None
+    assert BatchMetrics.from_dict(manifest.metrics).latencies == runner.metrics[-1].latencies
+    assert batch_fields("q", runner.metrics[-1])["latency_p95"] == pytest.approx(3, rel=0.05)
+
+
+def test_ages_in_plans() -> None:
+    """A stream whose parts came within one class carries nothing; one with stamped records always does."""
+    near, far = (Part({}, arrived=(NOW - ago, NOW - ago)) for ago in (SECOND, 9 * SECOND))
+    inputs = {"a": (near, near), "b": (near, far), "c": (Part({}, stamped=True),), "d": (Part({}),), "e": ()}
+    ages = ages_of_inputs(inputs, NOW)
+    assert ages == {"a": class_of(SECOND), "b": None, "c": None, "d": ZERO}
+    assert oldest_age(inputs, NOW) == class_of(9 * SECOND)
+    plan = BatchPlan(1, NOW, "", inputs=inputs, ages=ages, oldest_age=oldest_age(inputs, NOW))
+    assert BatchPlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+
+
+def test_ages_of_rows() -> None:
+    """Those of a part lie between its first and its last; records that say it know better."""
+    rows = Decoded(pa.record_batch({"x": [1, 2, 3]}))
+    part = Part({}, arrived=(NOW - 4 * SECOND, NOW - 2 * SECOND))
+    assert ages_of_rows(part, rows, NOW).tolist() == [class_of(ago * SECOND) for ago in (4, 3, 2)]
+    stamps = np.array([NOW - 9 * SECOND, -1, NOW + SECOND])
+    found = ages_of_rows(part, Decoded(rows.batch, (), stamps), NOW)
+    assert found.tolist() == [class_of(9 * SECOND), class_of(3 * SECOND), ZERO]
+    assert ages_of_rows(Part({}), rows, NOW).tolist() == [ZERO] * 3
+
+
+def test_backlog_is_what_is_left() -> None:
+    """Rows that parts know count, others are estimated; nothing that waits is nothing to wait for."""
+    parts = tuple(
+        Part({}, 100, rows, arrived=(NOW - ago * SECOND,) * 2) for rows, ago in ((10, 9), (20, 7), (None, 5))
+    )
+    offer_ = Offer(parts, backlog=(5, 900))
+    assert left_waiting(offer_, parts[:1], 0.5, NOW) == Backlog(4, 20 + 350, 800, 7.0)
+    assert left_waiting(offer_, parts, 0.5, NOW) == Backlog(2, 300, 600, 5.0)
+    assert left_waiting(Offer(parts, backlog=(3, 300)), parts, 0.5, NOW) == Backlog()
+    unknown = (Part({}, 64),)
+    assert left_waiting(Offer(unknown, backlog=(1, 64)), (), None, NOW, NOW / 1e6 - 3) == Backlog(
+        1, 1, 64, 3.0
+    )

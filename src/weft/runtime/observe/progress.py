@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.logical.punctuation import Punctuation
 from weft.plan.graph import Member, PhysicalGraph
@@ -88,14 +88,16 @@ class History:
 
     ``batches`` are pairs of a graph's number and the metrics, ``graphs`` are by number. ``committed`` has, by batch,
     when it began and when it was committed, in seconds of `time.perf_counter`. ``samples`` are those of the attributes
-    that queries join on. One thread adds batches and another one notes their commits, while others read: a graph is
-    added before the first batch of it, and whole lists are replaced, so that readers never see half a change.
+    that queries join on, and ``resumed`` is the last batch of an earlier run. One thread adds batches and another one
+    notes their commits, while others read: a graph is added before the first batch of it, and whole lists are replaced,
+    so that readers never see half a change.
     """
 
     batches: list[tuple[int, BatchMetrics]] = field(default_factory=list)
     graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
     committed: dict[int, tuple[float, float]] = field(default_factory=dict)
     samples: SampleHistory = field(default_factory=SampleHistory)
+    resumed: int = -1
     _parts: dict[int, dict[tuple[str, Names], QueryPart]] = field(default_factory=dict)  # by graph
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -121,6 +123,10 @@ class History:
                 ]
         self.committed[number] = began, done  # last, so that a batch that is committed has its latencies
         self.committed.pop(number - KEPT - 1, None)
+
+    def is_committed(self, number: int) -> bool:
+        """Whether a batch that is remembered is committed, so that its latencies are known."""
+        return number in self.committed or number <= self.resumed
 
     def _kept_parts(self) -> dict[int, dict[tuple[str, Names], QueryPart]]:
         """The parts of the last graphs, up to about `PARTS` of them."""
@@ -149,9 +155,10 @@ class History:
             parts[name, names] = part_of(graph, name, dict(names))
         return parts[name, names]
 
-    def newest_part(self, name: str, names: Names) -> QueryPart | None:
-        """A query's part of the last graph."""
-        return self.part(max(self.graphs, default=-1), name, names)
+    def part_in(self, graph: PhysicalGraph, name: str, names: Names) -> QueryPart | None:
+        """A query's part of a graph that batches ran by; None if it is no longer remembered."""
+        number = next((number for number, known in self.graphs.items() if known is graph), -1)
+        return self.part(number, name, names)
 
     def since_planned(
         self, requests: Mapping[str, QueryRequest]
@@ -228,7 +235,7 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
     If ``part`` is None, because the graph is no longer remembered, only the results and the times are known.
     """
     if part is None:
-        known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={})
+        known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={}, tables={})
         return replace(
             known, order=(), results=metrics.answers.get(name, 0), latencies=_own(metrics.latencies, name)
         )
@@ -241,7 +248,8 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
         stores=_renamed(metrics.stores, part.stores),
         results=metrics.answers.get(name, 0),
         answers={},
-        watermarks=_streams(metrics, part),
+        watermarks=_streams(metrics.watermarks, part),
+        tables=_streams(metrics.tables, part),
         closed=_own(metrics.closed, name),
         keys=_own(metrics.keys, name),
         punctuated=_own(metrics.punctuated, name),
@@ -258,9 +266,12 @@ def _renamed(figures: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
     return {names[old]: one for old, one in figures.items() if old in names}
 
 
-def _streams(metrics: BatchMetrics, part: QueryPart) -> dict[str, int]:
+Figure = TypeVar("Figure", int, str)
+
+
+def _streams(figures: Mapping[str, Figure], part: QueryPart) -> dict[str, Figure]:
     streams = {input_.stream.name for input_ in part.graph.query.inputs}
-    return {name: mark for name, mark in metrics.watermarks.items() if name in streams}
+    return {name: one for name, one in figures.items() if name in streams}
 
 
 def state_of(program: ExecutableGraph, manifest: Manifest, name: str) -> float:

@@ -169,7 +169,9 @@ def test_the_examples_of_the_documentation(tmp_path: Path) -> None:
         plan, made, *rest = re.split(r"\n(?=curl)", script.strip())
 
         def run(command: str) -> Any:
-            done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, timeout=120)
+            done = subprocess.run(
+                ["bash", "-c", command], capture_output=True, text=True, check=True, timeout=120
+            )
             return json.loads(done.stdout)
 
         assert run(plan)["adds"] == []
