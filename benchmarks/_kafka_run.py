@@ -100,7 +100,8 @@ def run_spark(join: Join, task: KafkaTask) -> dict[str, Any]:
     """The same by Spark's stream–stream join, with the state store that is the faster of its two."""
     common = {name: getattr(task, name) for name in ("join", "work", "data", "rows", "cores", "memory")}
     peer = Task(**common, contender="rocksdb", files_per_batch=0, join_state_format=4)
-    jars = {"spark.driver.extraClassPath": f"{task.jars}/*", "spark.sql.session.timeZone": "UTC"}
+    found = ":".join(str(jar) for jar in sorted(Path(task.jars).rglob("*.jar")))
+    jars = {"spark.driver.extraClassPath": found, "spark.sql.session.timeZone": "UTC"}
     spark = plain_spark("spark", task.cores, task.memory, {**streaming_settings(peer), **jars})
     say(f"spark, {task.values}: Spark is there")
     frames = {name: _stream(spark, task, name) for name in join.streams}

@@ -37,6 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.avro import Encoder, encode_rows, parse_schema
+from weft.errors import ConfigError
 from weft.kafka_options import KafkaOptions
 from weft.logical.schema import Schema
 from weft.sinks.kafka_values import json_values
@@ -44,14 +45,19 @@ from weft.sources.kafka_format import ValueFormat
 from weft.sources.kafka_read import read_range
 from weft.sources.kafka_records import Origin, decode_messages
 from weft.sources.records import Target
-from weft.testing.maven import cache, fetch_jars
+from weft.testing.maven import cache, fetch_files
 
 __all__ = ["main"]
 
 FASTER, DECODED = 10, 1_000_000  # times Spark's, and JSON records a second on two cores
 PARTITIONS = 2
 _RANGE = 1 << 17
-_PEERS = ("spark-sql-kafka-0-10_2.13", "spark-avro_2.13")
+_PEERS = {"spark-sql-kafka-0-10_2.13": "4.2.0", "spark-avro_2.13": "4.0.1"}  # the newest published
+_CLIENTS = (
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",  # for delegation tokens, which nobody uses here
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
 
 
 @contextmanager
@@ -74,14 +80,18 @@ def servers(given: str | None, folder: Path) -> Iterator[str]:
 
 
 def spark_jars() -> Path:
-    """The jars that Spark's own source of Kafka needs, fetched if they are not there."""
+    """The jars that Spark's own source of Kafka needs, fetched if they are not there.
+
+    They are of this Spark's version, or of the newest that Maven has, where this one's are not published.
+    """
     place = cache() / "spark-kafka" / pyspark.__version__
-    fetch_jars(place, [f"org.apache.spark:{name}:{pyspark.__version__}" for name in _PEERS])
-    for jar in place.glob("*.jar"):  # what Spark has itself, in its own versions
-        if jar.name.startswith(
-            ("spark-core", "spark-sql_", "scala-", "hadoop-", "jackson-", "log4j", "slf4j")
-        ):
-            jar.unlink()
+    for name, published in _PEERS.items():
+        try:
+            fetch_files(place / name, [f"org.apache.spark:{name}:{pyspark.__version__}"])
+        except ConfigError:
+            say(f"{name} of Spark {pyspark.__version__} is not published: that of {published} is taken")
+            fetch_files(place / name, [f"org.apache.spark:{name}:{published}"])
+    fetch_files(place / "clients", _CLIENTS)
     return place
 
 

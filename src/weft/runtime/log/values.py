@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from weft.bucket.bounds import Bounds
@@ -142,6 +142,7 @@ class BatchPlan:
     than that of the batch before, if data is the reason and not queries. ``ages`` is how old the tuples of each stream
     are at ``now``, in classes of `weft.stats.histogram`: None if each has its own; ``oldest_age`` is the largest.
     ``ended`` says whether the input has ended.
+    ``tables`` are the tables whose rows it reads, all of them: those that it had before are forgotten.
     """
 
     number: int
@@ -157,6 +158,7 @@ class BatchPlan:
     ages: Mapping[str, int | None] = field(default_factory=dict)
     oldest_age: int = ZERO
     ended: bool = False
+    tables: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -168,7 +170,14 @@ class BatchPlan:
     def from_dict(cls, data: Mapping[str, Any]) -> BatchPlan:
         """What `to_dict` made, also after a way through JSON."""
         inputs = {name: tuple(map(Part.from_dict, parts)) for name, parts in data["inputs"].items()}
-        return cls(**{**data, "begun": tuple(data["begun"]), "inputs": inputs})
+        listed = {"begun": tuple(data["begun"]), "tables": tuple(data.get("tables", ()))}
+        return cls(**{**data, **listed, "inputs": inputs})
+
+    def without_streams(self, cursors: Mapping[str, Mapping[str, Any]]) -> BatchPlan:
+        """The plan without input of streams, whose ``cursors`` are those before; it goes on taking up tables."""
+        inputs = {name: self.inputs[name] for name in self.tables}
+        taken = {name: self.cursors[name] for name in self.tables}
+        return replace(self, inputs=inputs, cursors={**cursors, **taken})
 
     @property
     def parts(self) -> Iterator[tuple[str, Part]]:
