@@ -28,6 +28,7 @@ from weft.ports.sink import Sink
 from weft.progress_bar import progress_bar
 from weft.query_graphs import QueryGraphs
 from weft.registered import Registered, request_of
+from weft.result_frames import frame_sink, result_frame
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.observe.recent import RecentStatistics
 from weft.session_views import SessionViews
@@ -53,6 +54,7 @@ if TYPE_CHECKING:  # only running needs Spark, and kernels
     from pyspark.sql import SparkSession
 
     from weft.runtime.loop.handle import Running
+    from weft.runtime.queries.request import QueryRequest
     from weft.validation import StreamSource
 
 __all__ = ["PlannedQuery", "Session"]
@@ -226,9 +228,8 @@ class Session(SessionViews):
         a window, ``emit_unmatched_after`` is how long they wait: as if their inputs had a window of that length.
         Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event" (`weft.logical.ordering`).
         """
-        run, registered = self._last_run, self._registered
-        streams = self.catalog.names
-        chosen = registered.free_name(name, sink, self._stopped(), self._settings.query_limit, streams)
+        taken = (self._stopped(), self._settings.query_limit, self.catalog.names)
+        chosen = self._registered.free_name(name, sink, *taken)
         options = options_for(self.options, strategy)
         parsed, notes = self._parse(text, cross=cross)
         if backfill:
@@ -242,14 +243,25 @@ class Session(SessionViews):
         planned = PlannedQuery(
             chosen, parsed, options.strategy, self, sink_for(sink, ordering), ordering, notes
         )
-        request = request_of(planned, strategy, backfill)
-        alone = self._planner.start_plan({chosen: request})  # a query that cannot be planned is refused here
-        if self._current_run is not None and planned.sink is not None:
-            registered.check_runnable({chosen: request}, ends=self._ends)
-            self._current_run.loop.add(chosen, request, planned.sink)
-        starts = planned.sink is not None and run is None
-        registered.add(planned, request, None if starts else alone)
+        self._register(planned, request_of(planned, strategy, backfill))
         return planned
+
+    def _register(self, planned: PlannedQuery, request: QueryRequest) -> None:
+        """Plan a query and take it in; a query that cannot be planned, or cannot run, is refused here."""
+        alone = self._planner.start_plan({planned.name: request})
+        if self._current_run is not None and planned.sink is not None:
+            self._registered.check_runnable({planned.name: request}, ends=self._ends)
+            self._current_run.loop.add(planned.name, request, planned.sink)
+        starts = planned.sink is not None and self._last_run is None
+        self._registered.add(planned, request, None if starts else alone)
+
+    def frame_of(self, name: str) -> Any:
+        """A streaming DataFrame over the results of a query; see `PlannedQuery.dataframe`."""
+        planned = self._registered.queries[name]
+        if planned.sink is None:
+            planned = replace(planned, sink=sink_for(frame_sink(self._settings, name), planned.ordering))
+            self._register(planned, request_of(planned, None, False))
+        return result_frame(self._settings, name, planned.query, planned.sink)
 
     def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
         """A text or builder, parsed and bound to this session's streams and queries."""
