@@ -1,8 +1,8 @@
 """The results of a query as a streaming DataFrame of Spark's, for what Weft leaves to Spark: aggregates, DISTINCT.
 
 Guarantees: the DataFrame has the columns of the query, with their types, and shows a batch of results as a whole or not
-at all. Spark knows files by their names: if a session is killed between the commit of a batch's results and of the batch
-itself, the batch is run again, and Spark, if it had read the files already, reads them once more.
+at all. Spark knows files by their names: if a session is killed between the commit of a batch's results and of the
+batch itself, the batch is run again, and Spark, if it had read the files already, reads them once more.
 """
 
 from __future__ import annotations

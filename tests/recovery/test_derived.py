@@ -95,7 +95,8 @@ def test_names_are_free_again(tmp_path: Path) -> None:
 def test_stream_registered_while_running(tmp_path: Path) -> None:
     """A stream that came while the session ran would be unknown to it, or to the session after it."""
     write_files(tmp_path, 2)
-    text = "SELECT e.k, a.x FROM (SELECT late.k FROM late [ROWS 9] AS late, b WHERE late.k = b.k) AS e, a WHERE e.k = a.k"
+    inner = "(SELECT l.k FROM late [ROWS 9] AS l, b WHERE l.k = b.k)"
+    text = f"SELECT e.k, a.x FROM {inner} AS e, a WHERE e.k = a.k"
     first = session_over(tmp_path)
     first.start(ends=True)
     first.process_all_available()
