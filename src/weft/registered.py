@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from weft.errors import CatalogError
 from weft.logical.canonical import canonical
 from weft.logical.query import Query
 from weft.logical.waiting import check_closing
@@ -83,6 +84,12 @@ class Registered:
         for name, request in requests.items() if not ends else ():
             check_closing(request.query.renamed(dict(request.names)), name)
         check_readable(requests, self.sources)
+
+    def check_unread(self, stream: str, stopped: Collection[str]) -> None:
+        """Refuse to let go of a stream that a query reads which has not stopped."""
+        for name, planned in list(self.queries.items()):
+            if name not in stopped and any(one.stream.name == stream for one in planned.query.inputs):
+                raise CatalogError(f"query {name} reads stream {stream}", hint=f"stop query {name} first")
 
     def restore(self, loop: Loop, session: Owner, strategy: str) -> None:
         """Take in the queries that were added while an earlier run went on, and that run again now."""

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import ConfigError
 from weft.logical.names import identifier
+from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.ports.sink import Sink
 from weft.settings import Settings
+from weft.sinks.describe import sink_for
 from weft.sinks.parquet import ParquetSink, to_parquet
 
 if TYPE_CHECKING:
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["frame_sink", "result_frame"]
 
 
-def frame_sink(settings: Settings, name: str) -> Sink:
+def frame_sink(settings: Settings, name: str, ordering: Ordering | None) -> Sink | None:
     """The sink of a query whose results are wanted as a DataFrame alone: files in the checkpoint."""
     if settings.checkpoint is None:
         raise ConfigError(
             "a query's results as a DataFrame need a checkpoint", hint='Session(checkpoint="ck")'
         )
-    return to_parquet(Path(settings.checkpoint) / "frames" / name)
+    return sink_for(to_parquet(Path(settings.checkpoint) / "frames" / name), ordering)
 
 
 def result_frame(settings: Settings, name: str, query: Query, sink: Sink | None) -> Any:

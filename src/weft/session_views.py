@@ -6,15 +6,18 @@ Guarantees: looking changes nothing. All of it can be asked before the start, wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from weft.errors import ConfigError, QueryError
 from weft.logical.catalog import Catalog
+from weft.logical.flatten import Note
 from weft.logical.outer import core_and_closing
 from weft.logical.query import Query
 from weft.optimizer.single.strategies import costs_of
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
+from weft.plan.join_plan import StepCost, StoreCost
 from weft.planned import PlannedQuery, explain_queries
 from weft.planning import Planner
 from weft.planning_time import deadline_of
@@ -23,13 +26,15 @@ from weft.registered import Registered
 from weft.runtime.observe.plan_changes import PlanChange, history_text
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
 from weft.settings import Settings
+from weft.sql.bind import parse_with_notes
+from weft.sql.builder import Builder
 from weft.statistics_report import StatisticsReport
 from weft.stats.statistics import Statistics
 from weft.validation import check
 
 if TYPE_CHECKING:  # only running needs kernels
     from weft.runtime.loop.handle import Running
-    from weft.runtime.observe.metrics import BatchMetrics
+    from weft.runtime.observe.metrics import Backlog, BatchMetrics
 
 __all__ = ["SessionViews"]
 
@@ -45,6 +50,24 @@ class SessionViews:
     _graphs: QueryGraphs
     _last_run: Running | None
 
+    def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
+        """A text or builder, parsed and bound to this session's streams and queries."""
+        return self._parse(text, cross=cross)[0]
+
+    def _parse(self, text: str | Builder, *, cross: bool) -> tuple[Query, tuple[Note, ...]]:
+        check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
+        catalog, limits = self._catalog_with_queries(), self._settings.limits
+        if isinstance(text, Builder):
+            return (text.cross() if cross else text).build_with_notes(catalog, limits)
+        return parse_with_notes(text, catalog, cross=cross, limits=limits)
+
+    def _catalog_with_queries(self) -> Catalog:
+        """The streams and functions, and the queries that have not stopped, which others can name."""
+        return self.catalog.with_queries(self._registered.definitions(self._stopped()))
+
+    def _stopped(self) -> Collection[str]:
+        return self._last_run.loop.active_queries.stopped if self._last_run is not None else ()
+
     def query_progress(self, name: str) -> QueryProgress:
         """How a query is getting on."""
         if self._last_run is None:
@@ -54,10 +77,34 @@ class SessionViews:
 
     @property
     def progress(self) -> Mapping[str, list[BatchMetrics]]:
-        """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
+        """What every batch of every query did: rows, matches, state, latency, time per hop; also after the end."""
         if self._last_run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
         return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
+
+    def backlog(self) -> Mapping[str, Backlog]:
+        """What of every stream waits to be read: parts, rows, bytes, and for how long; nothing before the start."""
+        return self._last_run.loop.backlog() if self._last_run else {}
+
+    def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
+        """What the batches after one did that this run has committed, each with the graph that it ran by.
+
+        They are of all queries together. The last thousand batches are remembered, and fewer of their graphs: None
+        stands for one that is forgotten.
+        """
+        if self._last_run is None:
+            return ()
+        history = self._last_run.loop.history
+        # before the graphs, since another thread adds a graph before its first batch
+        batches = [one for one in history.batches if history.is_committed(one[1].number)]
+        found = takewhile(lambda one: one[1].number > number, reversed(batches))
+        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The processes of the tasks that stay while the session runs; none where batches run otherwise."""
+        found: tuple[int, ...] = getattr(self._last_run.loop.executor, "pids", ()) if self._last_run else ()
+        return found
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:
@@ -86,6 +133,16 @@ class SessionViews:
         return self._graphs.loop.config.adapter.changes if self._graphs.loop is not None else ()
 
     @property
+    def execution(self) -> str:
+        """How batches run: auto, resident, jobs or local."""
+        return self._settings.execution
+
+    @property
+    def query_limit(self) -> int:
+        """How many queries may run at once."""
+        return self._settings.query_limit
+
+    @property
     def queries(self) -> tuple[PlannedQuery, ...]:
         """All planned queries, oldest first."""
         return tuple(self._registered.queries.values())
@@ -108,6 +165,13 @@ class SessionViews:
         loop = self._graphs.loop
         expected = loop.config.adapter.expected if loop is not None else None
         return self._graphs.graph_of(name, self._planner, expected or self.statistics, self._settings.options)
+
+    def expected_of(self, name: str) -> tuple[dict[str, StepCost], dict[str, StoreCost]]:
+        """What is expected of a query's probes, by edge, and of its stores, by name, as the shared graph has them."""
+        loop = self._graphs.loop
+        expected = loop.config.adapter.expected if loop is not None else None
+        given = (self._planner, expected or self.statistics, self._settings.options)
+        return self._graphs.expected_of(name, *given)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

@@ -43,6 +43,10 @@ class Catalog:
         """The catalog with one stream more."""
         return replace(self, streams=(*self.streams, stream))
 
+    def remove(self, name: str) -> Catalog:
+        """The catalog without the stream of that name."""
+        return replace(self, streams=tuple(stream for stream in self.streams if stream.name != name))
+
     def define(self, function: UserFunction) -> Catalog:
         """The catalog with one function more."""
         return replace(self, functions=(*self.functions, function))

@@ -30,6 +30,7 @@ class DerivedRows:
 
     batch: pa.RecordBatch
     bad: Sequence[BadRow] = ()
+    arrived: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,8 @@ class TaskOutlet:
                 writer.abort()
                 failed[query] = error
         if outcome.counts or parts:
-            yield Answers(outcome.counts, outcome.closed, parts).to_message(self._at)
+            ages = outcome.latency.latencies()
+            yield Answers(outcome.counts, outcome.closed, parts, ages).to_message(self._at)
         yield from failures(self._at, failed)
 
     def _results(self, query: str, writer: Spill) -> Iterator[Message]:

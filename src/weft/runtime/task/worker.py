@@ -24,9 +24,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
+import numpy as np
 import pyarrow as pa
 
 from weft.errors import WeftError
+from weft.kernels.ages import Classes
 from weft.kernels.expr.user_functions import calling
 from weft.ports.source import Part
 from weft.runtime.hop.admit import admit, numbered, renumbered
@@ -38,6 +40,7 @@ from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration, edges_for
 from weft.runtime.state.upgrade import past_rows
+from weft.runtime.task.arrivals import ages_of_rows, batch_ages
 from weft.runtime.task.exchange import Sender, SentParcel
 from weft.runtime.task.functions import callable_functions
 from weft.runtime.task.job import Job
@@ -56,6 +59,7 @@ from weft.runtime.task.reports import (
     ValuesSampled,
 )
 from weft.runtime.task.segments import FileState, shelf_of, written_in
+from weft.stats.histogram import ZERO
 
 __all__ = ["hop_task", "past_task", "read_task", "spare_the_collector"]
 
@@ -95,6 +99,7 @@ class _Reading:
 
     def run(self, pieces: Iterable[Piece]) -> Iterator[Message]:
         tables: dict[str, list[pa.RecordBatch]] = {}
+        ages: dict[str, list[Classes]] = {}
         columns, setup = self._columns(), self.job.setup
         for stream, part in pieces:
             if stream not in columns:
@@ -102,12 +107,14 @@ class _Reading:
             event_time = setup.streams[stream].event_time
             found = setup.sources[stream].read(stream, part, event_time, columns[stream])
             tables.setdefault(stream, []).append(found.batch)
+            if self.job.plan.ages.get(stream, ZERO) is None:
+                ages.setdefault(stream, []).append(ages_of_rows(part, found, self.job.plan.now))
             yield PartRead(stream, found.batch.num_rows, len(found.bad)).to_message()
             for bad in found.bad:
                 yield BadRecord(bad.to_json().encode(errors="surrogatepass")).to_message()
         for stream, batches in tables.items():
             table = pa.Table.from_batches(batches)
-            yield from self._enter(stream, table)
+            yield from self._enter(stream, table, np.concatenate(ages[stream]) if stream in ages else None)
 
     def _columns(self) -> dict[str, set[str]]:
         """The columns that queries read, by stream."""
@@ -120,20 +127,20 @@ class _Reading:
             found.setdefault(graph.input(source.alias).stream.name, set()).update(names)
         return found
 
-    def _enter(self, stream: str, table: pa.Table) -> Iterator[Message]:
+    def _enter(self, stream: str, table: pa.Table, ages: Classes | None) -> Iterator[Message]:
         program, batch_order = self.job.program, self.job.batch_order
         mark = self.job.before.marks.get(stream)
         for alias in program.graph.aliases:
             if program.graph.input(alias).stream.name != stream:
                 continue
-            one = admit(program, alias, table, now=self.job.plan.now, watermark=mark)
+            one = admit(program, alias, table, now=self.job.plan.now, watermark=mark, ages=ages)
             rows = one.batch.num_rows
             if alias in program.counted:
                 counted = InputCounted(alias, self.task, rows)
                 yield from (counted.to_message(each) for each in range(batch_order.partitions))
             batch = numbered(program, alias, one.batch, 0)
             with TaskOutlet(self.job, Sender(0, self.task)) as outlet:
-                options = HopOptions(self.job.counting, outlet, self.job.limits)
+                options = _options(self.job, outlet)
                 outcome = route_input(program, alias, batch, batch_order, options, self._dealt(program))
                 for store, count in outcome.dealt.items():
                     yield Dealt(store, self.task, count).to_message()
@@ -149,6 +156,11 @@ class _Reading:
         known = self.job.before.dealt
         stores = [store.identity for store in program.stores.values()]
         return {store: self.task + known.get(store, {}).get(str(self.task), 0) for store in stores}
+
+
+def _options(job: Job, outlet: TaskOutlet) -> HopOptions:
+    """The options of a batch's own hops."""
+    return HopOptions(job.counting, outlet, job.limits, ages=batch_ages(job.plan, job.program.graph))
 
 
 def past_task(job: Job, task: int) -> Iterator[Message]:
@@ -253,7 +265,7 @@ def _hop(job: Job, here: _Arrived, hop: int, partition: int) -> Iterator[Message
     state = FileState(shelf, job.number, job.before, here.program, partition, here.added)
     batches = here.batches(before)
     with TaskOutlet(job, Sender(hop, partition)) as outlet:
-        options = HopOptions(job.counting, outlet, job.limits)
+        options = _options(job, outlet)
         outcome = run_hop(here.program, hop, batches, state, batch_order, options, partition)
         yield from outlet.messages(outcome)
     yield from state.leave(hop, batch_order)
