@@ -286,9 +286,8 @@ class Loop:
         self.committer.wait()
 
     def _release_marks(self) -> None:
-        self.marks.release(
-            self.before.number, self.committer.last, lambda: self.derived.has_more(self.before)
-        )
+        before = self.before
+        self.marks.release(before.number, self.committer.last, lambda: self.derived.has_more(before))
 
     def mark(self) -> Mark:
         """A new mark, which is reached when all input that is there now has been processed."""
