@@ -1,4 +1,4 @@
-"""What users have registered in a session: sources of streams, functions, and queries with their sinks.
+"""What users have registered in a session: sources of streams, tables, functions, and queries with their sinks.
 
 Guarantees: no two queries that have not stopped have the same name or the same sink.
 """
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from weft.errors import CatalogError
 from weft.logical.canonical import canonical
+from weft.logical.query import Query
 from weft.logical.waiting import check_closing
 from weft.planned import Owner, PlannedQuery
 from weft.planning import StartPlan
 from weft.ports.sink import Sink
 from weft.ports.source import Source
-from weft.runtime.queries.request import QueryRequest
+from weft.ports.table import RegisteredTable
+from weft.runtime.queries.request import QueryRequest, is_inner
 from weft.runtime.task.functions import PackedFunction
 from weft.sinks.describe import describe_sink
 from weft.validation import check_free, check_readable, free_name
@@ -37,13 +39,14 @@ def request_of(planned: PlannedQuery, strategy: str | None, backfill: bool) -> Q
 
 @dataclass
 class Registered:
-    """The sources and functions of a session, and its queries, oldest first; those with a sink have a request.
+    """The sources, tables and functions of a session, and its queries, oldest first; those with a sink have a request.
 
     A query that does not begin together with the others, since it has no sink or came while they ran, has a plan of
     its own in ``alone``.
     """
 
     sources: dict[str, Source] = field(default_factory=dict)
+    tables: dict[str, RegisteredTable] = field(default_factory=dict)
     functions: dict[str, PackedFunction] = field(default_factory=dict)
     queries: dict[str, PlannedQuery] = field(default_factory=dict)
     requests: dict[str, QueryRequest] = field(default_factory=dict)
@@ -51,13 +54,22 @@ class Registered:
     alone: dict[str, StartPlan] = field(default_factory=dict)
 
     def free_name(
-        self, name: str | None, sink: Sink | None, stopped: Collection[str], query_limit: int
+        self,
+        name: str | None,
+        sink: Sink | None,
+        stopped: Collection[str],
+        query_limit: int,
+        streams: Collection[str],
     ) -> str:
         """A query's name, if it and its sink are free; one more query than there may be is refused."""
-        chosen = free_name(name, [known for known in self.queries if known not in stopped])
+        chosen = free_name(name, [known for known in self.queries if known not in stopped], streams)
         if sink is not None:
             check_free(sink, self.sinks, stopped, query_limit)
         return chosen
+
+    def definitions(self, stopped: Collection[str]) -> dict[str, Query]:
+        """The queries that have not stopped, by name."""
+        return {name: planned.query for name, planned in self.queries.items() if name not in stopped}
 
     def add(self, planned: PlannedQuery, request: QueryRequest, alone: StartPlan | None = None) -> None:
         """Take a query in under its name, with a plan of its own if it does not begin together with the others."""
@@ -73,7 +85,7 @@ class Registered:
         """Refuse queries over streams without a source, and those that wait for an end of input that never comes."""
         for name, request in requests.items() if not ends else ():
             check_closing(request.query.renamed(dict(request.names)), name)
-        check_readable(requests, self.sources)
+        check_readable(requests, {*self.sources, *self.tables})
 
     def check_unread(self, stream: str, stopped: Collection[str]) -> None:
         """Refuse to let go of a stream that a query reads which has not stopped."""
@@ -84,7 +96,7 @@ class Registered:
     def restore(self, loop: Loop, session: Owner, strategy: str) -> None:
         """Take in the queries that were added while an earlier run went on, and that run again now."""
         for name, request in loop.active_queries.requests.items():
-            if name not in self.queries:
+            if name not in self.queries and not is_inner(request):
                 query = request.query.renamed(dict(request.names))
                 order = request.ordering and request.ordering.renamed(dict(request.names))
                 chosen = request.strategy or strategy

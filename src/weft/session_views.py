@@ -24,6 +24,7 @@ from weft.query_graphs import QueryGraphs
 from weft.registered import Registered
 from weft.runtime.observe.plan_changes import PlanChange, history_text
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
+from weft.runtime.observe.table_progress import TableProgress, tables_text
 from weft.settings import Settings
 from weft.statistics_report import StatisticsReport
 from weft.stats.statistics import Statistics
@@ -66,9 +67,10 @@ class SessionViews:
         return self._last_run.loop.backlog() if self._last_run else {}
 
     def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
-        """What the committed batches after one did, for all queries together, each with the graph that it ran by.
+        """What the batches after one did that this run has committed, each with the graph that it ran by.
 
-        The last thousand batches are remembered, and fewer of their graphs: None stands for one that is forgotten.
+        They are of all queries together. The last thousand batches are remembered, and fewer of their graphs: None
+        stands for one that is forgotten.
         """
         if self._last_run is None:
             return ()
@@ -77,6 +79,12 @@ class SessionViews:
         batches = [one for one in history.batches if history.is_committed(one[1].number)]
         found = takewhile(lambda one: one[1].number > number, reversed(batches))
         return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The processes of the tasks that stay while the session runs; none where batches run otherwise."""
+        found: tuple[int, ...] = getattr(self._last_run.loop.executor, "pids", ()) if self._last_run else ()
+        return found
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:
@@ -119,13 +127,20 @@ class SessionViews:
         """All planned queries, oldest first."""
         return tuple(self._registered.queries.values())
 
+    @property
+    def tables(self) -> Mapping[str, TableProgress]:
+        """Every table: its version in force, its rows, when it was read, and how looking at it again goes."""
+        known = {stream.name: TableProgress(stream.name) for stream in self.catalog.streams if stream.table}
+        return {**known, **(self._last_run.loop.tables.progress() if self._last_run is not None else {})}
+
     def explain(self) -> str:
         """The plans of all queries: what is expected of every step and, once it has run, what was observed.
 
-        Before the start, this is what the queries with a sink will run by, all together.
+        Before the start, this is what the queries with a sink will run by, all together. Tables come last.
         """
         plans = explain_queries(self.queries, self.shared_graph, self._graphs.observed_batches())
-        return "\n".join(text for text in (plans, history_text(self.plan_history)) if text)
+        texts = (plans, history_text(self.plan_history), tables_text(self.tables.values()))
+        return "\n".join(text for text in texts if text)
 
     @property
     def shared_graph(self) -> PhysicalGraph | None:

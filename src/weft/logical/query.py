@@ -18,12 +18,13 @@ from weft.logical.join import Join
 from weft.logical.keys import Key, equality_classes
 from weft.logical.output import Output, star
 from weft.logical.reduce import only_inner, simplify_joins
-from weft.logical.schema import Stream
+from weft.logical.schema import DataType, Stream
 from weft.logical.window import UNBOUNDED, Rows, Window
 
-__all__ = ["PRESENT", "Input", "Key", "Output", "Query", "connected", "make_query", "star"]
+__all__ = ["ARRIVAL", "PRESENT", "Input", "Key", "Output", "Query", "connected", "make_query", "star"]
 
-PRESENT = "$present"
+PRESENT, ARRIVAL = "$present", "$arrival"
+_TIMESTAMP = DataType("timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,28 @@ class Input:
         return Column(self.alias, PRESENT, BOOLEAN)
 
     @property
+    def time(self) -> Column:
+        """The column that tells a tuple's time; of a stream without event time, one that only Weft knows."""
+        return self.event_time or Column(self.alias, ARRIVAL, _TIMESTAMP)
+
+    @property
+    def unnamed(self) -> tuple[Column, ...]:
+        """Columns that no stream has, and expressions may nevertheless read."""
+        return (self.present, self.time) if self.event_time is None else (self.present,)
+
+    @property
     def counted_per(self) -> tuple[Column, ...]:
         """The columns for each of whose values a `ROWS` window counts its own tuples; empty: it counts all together."""
         per = self.window.per if isinstance(self.window, Rows) else ()
         return tuple(map(self.column, per))
 
     def check_window(self) -> None:
-        """Refuse a window that counts per a column that the stream does not have."""
+        """Refuse a window of a table, and one that counts per a column that the stream does not have."""
+        if self.stream.table and self.window != UNBOUNDED:
+            raise QueryError(
+                f"{self.stream.name} is a table, and has no window: all of its rows are looked up",
+                hint="leave out the window, or register it as a stream",
+            )
         for name in self.window.per if isinstance(self.window, Rows) else ():
             field = self.stream.schema.find(name)
             if field is None or field.name != name:
@@ -73,8 +89,15 @@ class Input:
         """All columns of this input."""
         return tuple(Column(self.alias, field.name, field.type) for field in self.stream.schema)
 
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """The columns that ``SELECT *`` gives."""
+        return tuple(column for column in self.columns if column.name != self.stream.hidden)
+
     def __str__(self) -> str:
         window = "" if self.window == UNBOUNDED else f" [{self.window}]"
+        if self.stream.definition:
+            return f"({' UNION ALL '.join(map(str, self.stream.definition))}){window} AS {identifier(self.alias)}"
         name = "" if self.alias == self.stream.name else f" AS {identifier(self.alias)}"
         return f"{identifier(self.stream.name)}{window}{name}"
 
@@ -103,6 +126,11 @@ class Query:
         names = [input_.alias for input_ in self.inputs]
         if names != sorted(names) or len({name.lower() for name in names}) < len(names) or "" in names:
             raise QueryError(f"inputs must have distinct names and be sorted: {', '.join(names)}")
+        if not self.driving:
+            raise QueryError(
+                f"{', '.join(names)}: a query needs a stream, since rows of tables never start a result",
+                hint="join a stream with it, or read it with Spark",
+            )
         if self.outer is not None and sorted(self.outer.aliases) != names:
             raise QueryError("the outer joins do not cover the inputs")
         for input_ in self.inputs:
@@ -166,6 +194,16 @@ class Query:
         return tuple(input_.alias for input_ in self.inputs)
 
     @property
+    def driving(self) -> tuple[str, ...]:
+        """The inputs whose tuples start results, sorted: all but tables."""
+        return tuple(input_.alias for input_ in self.inputs if not input_.stream.table)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The inputs that are tables, sorted."""
+        return tuple(input_.alias for input_ in self.inputs if input_.stream.table)
+
+    @property
     def visible(self) -> tuple[str, ...]:
         """The inputs whose columns the joins give, sorted: all, but for those that semi and anti joins look for."""
         return self.aliases if self.outer is None else tuple(sorted(self.outer.visible))
@@ -194,11 +232,11 @@ class Query:
         return connected(start, self.edges)
 
     def columns_of(self, alias: str) -> tuple[Column, ...]:
-        """The columns of an input that expressions or its window name, in order; `Input.present` comes last."""
+        """The columns of an input that expressions or its window name, in order; those that no stream has come last."""
         seen = {column for expr in self.expressions() for column in columns(expr)}
         input_ = self.input(alias)
         seen.update(input_.counted_per)
-        return tuple(column for column in dict.fromkeys((*input_.columns, input_.present)) if column in seen)
+        return tuple(column for column in dict.fromkeys((*input_.columns, *input_.unnamed)) if column in seen)
 
     def subquery(self, kept: Iterable[str]) -> Query:
         """The query over some of the inputs (CLASH 8.2.4).
@@ -242,7 +280,7 @@ class Query:
             raise QueryError("queries with outer joins cannot be joined yet")
         return make_query(
             {input_.alias: input_ for input_ in (*self.inputs, *other.inputs)}.values(),
-            (*self._where(), *other._where(), *on),
+            (*self.terms(), *other.terms(), *on),
             dict.fromkeys((*self.projection, *other.projection)),
             cross=self.cross or other.cross,
         )
@@ -251,13 +289,14 @@ class Query:
         """The same query with other aliases; column names of the result stay."""
         return make_query(
             (replace(input_, alias=names.get(input_.alias, input_.alias)) for input_ in self.inputs),
-            (rename(expr, names) for expr in self._where()),
+            (rename(expr, names) for expr in self.terms()),
             (Output(output.name, rename(output.expr, names)) for output in self.projection),
             outer=self.outer.renamed(names) if self.outer is not None else None,
             cross=self.cross,
         )
 
-    def _where(self) -> Iterator[Expr]:
+    def terms(self) -> Iterator[Expr]:
+        """All conditions of WHERE: equalities between inputs, and the others."""
         for key in self.keys:
             yield from key.equalities()
         yield from self.conditions
@@ -265,7 +304,7 @@ class Query:
     def __str__(self) -> str:
         """SQL that parses back to this query."""
         select = ", ".join(map(str, self.projection))
-        where = " AND ".join(_operand_sql(expr) for expr in self._where())
+        where = " AND ".join(_operand_sql(expr) for expr in self.terms())
         return f"SELECT {select} FROM {self._from_sql()}" + (f" WHERE {where}" if where else "")
 
     def _from_sql(self) -> str:

@@ -28,6 +28,8 @@ __all__ = [
     "batch_figures",
     "batches_after",
     "figures",
+    "latency_of",
+    "percentiles",
     "rate_of",
 ]
 
@@ -211,7 +213,8 @@ class StreamCounts:
 class BatchFigures:
     """What one batch did for all queries together: by stream, by query and by store.
 
-    ``hops`` are the seconds of the slowest task, for reading and then for each hop; ``backlog`` are parts that wait.
+    ``hops`` are the seconds of the slowest task, for reading and then for each hop; ``backlog`` are parts that wait,
+    and ``behind`` is how many seconds the first of them has waited. ``latency`` is that of each query's results.
     """
 
     number: int
@@ -223,6 +226,8 @@ class BatchFigures:
     hops: tuple[float, ...] = ()
     backlog: Mapping[str, int] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
+    behind: Mapping[str, float] = field(default_factory=dict)
+    latency: Mapping[str, Latency] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -253,6 +258,8 @@ def batch_figures(graph: PhysicalGraph | None, metrics: BatchMetrics) -> BatchFi
         metrics.seconds,
         {name: one.parts for name, one in metrics.backlog.items()},
         dict(metrics.watermarks),
+        {name: one.seconds for name, one in metrics.backlog.items()},
+        metrics.latencies,
     )
 
 
@@ -261,6 +268,21 @@ def rate_of(
 ) -> float:
     """How many a second, among the batches that ended lately or, without a moment, among all."""
     return _rate(batches, count, now)
+
+
+def latency_of(batches: Iterable[BatchFigures], query: str | None = None) -> Latency:
+    """The latencies of the results of a query, or of all, in some batches."""
+    return Latency.sum(
+        one for batch in batches for name, one in batch.latency.items() if query in (None, name)
+    )
+
+
+def percentiles(latency: Latency) -> dict[str, float]:
+    """The percentiles of latencies from arrival to commit, in seconds; empty if there are no results."""
+    if not latency.count:
+        return {}
+    found = latency.processing
+    return {"p50": found.p50, "p95": found.p95, "p99": found.p99, "max": found.max}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -39,13 +41,20 @@ GRACE = 5  # seconds that answers under way may take at the end
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What the command line says: host and port win over the file's."""
+    """What the command line says: host and port win over the file's.
+
+    A ``demo`` has controls on its page, and takes another port if its own is taken. After so many ``seconds`` the
+    service ends by itself; ``opened`` is called with its address.
+    """
 
     host: str | None = None
     port: int | None = None
     token_file: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    demo: bool = False
+    seconds: float | None = None
+    opened: Callable[[str], None] | None = None
 
 
 def serve_pipeline(pipeline: Pipeline, options: ServeOptions) -> None:
@@ -59,7 +68,7 @@ def serve_pipeline(pipeline: Pipeline, options: ServeOptions) -> None:
     given = {name: one for name in ("host", "port") if (one := getattr(options, name)) is not None}
     pipeline = replace(pipeline, serving=replace(pipeline.serving, **given))
     guard = _guard_settings(pipeline, options)
-    listening = _listen(pipeline.serving.host, pipeline.serving.port)
+    listening = _listen(pipeline.serving.host, pipeline.serving.port, any_port=options.demo)
     sys.setswitchinterval(SWITCH)
     with listening:
         _Process(pipeline, guard, options).run(listening)
@@ -97,7 +106,8 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, *, any_port: bool = False) -> socket.socket:
+    found: socket.socket | None = None
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, socket.SOCK_STREAM)
@@ -105,6 +115,10 @@ def _listen(host: str, port: int) -> socket.socket:
         found.bind(address)
         found.listen(2048)
     except (OSError, UnicodeError) as error:
+        if found is not None:
+            found.close()
+        if any_port and port:
+            return _listen(host, 0)
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
             f"cannot listen on {host}:{port}: {reason}", hint="choose another --host or --port; 0 takes any"
@@ -117,12 +131,14 @@ class _Process:
 
     def __init__(self, pipeline: Pipeline, guard: Any, options: ServeOptions) -> None:
         from weft.service.api.app import make_service
+        from weft.service.demo_controls import DemoControls
         from weft.service.hub.hub import SessionHub
 
         self.pipeline, self.options = pipeline, options
         self.hub = SessionHub(pipeline)
         self.service = make_service(self.hub, guard)
-        self.page = _mount_page(self.service.app, self.hub)
+        self.controls = DemoControls(pipeline, self.hub) if options.demo else None
+        self.page = _mount_page(self.service.app, self.hub, self.controls)
         self.console = Console(stderr=True)
         self.failure: BaseException | None = None
 
@@ -150,11 +166,15 @@ class _Process:
         with stop_signals(stopping):
             answering.start()
             scheme = "https" if self.options.certificate else "http"
-            print(f"serving on {scheme}://{_shown(host)}:{port}", flush=True)
+            address = f"{scheme}://{_shown(host)}:{port}"
+            print(f"serving on {address}", flush=True)
+            if self.options.opened is not None:
+                self.options.opened(address)
             starting = threading.Thread(target=self._start, args=[stopping], name="weft-start", daemon=True)
             starting.start()
+            until = math.inf if self.options.seconds is None else time.monotonic() + self.options.seconds
             try:
-                while answering.is_alive() and not stopping.wait(0.2):
+                while answering.is_alive() and not stopping.wait(0.2) and time.monotonic() < until:
                     pass
             finally:
                 self._stop(server, answering, starting)
@@ -167,6 +187,8 @@ class _Process:
         """Start the session while the interface answers already."""
         try:
             self.hub.start(self._prepare_spark)
+            if self.controls is not None:
+                self.controls.begin()
         except BaseException as error:
             self.failure = error
             failed.set()
@@ -194,10 +216,10 @@ def _certificate(options: ServeOptions) -> dict[str, Any]:
     return {"ssl_certfile": str(options.certificate), "ssl_keyfile": str(options.key)}
 
 
-def _mount_page(app: Any, hub: Any) -> bool:
+def _mount_page(app: Any, hub: Any, controls: Any = None) -> bool:
     """Mount the page, if it is there and NiceGUI is installed; returns whether it is."""
-    if find_spec("nicegui") is None or find_spec("weft.service.page") is None:
+    if find_spec("nicegui") is None or find_spec("weft.service.page.mount") is None:
         return False
-    mount: Callable[[Any, Any], None] = import_module("weft.service.page").mount_page
-    mount(app, hub)
+    mount: Callable[[Any, Any, Any], None] = import_module("weft.service.page.mount").mount_page
+    mount(app, hub, controls)
     return True

@@ -7,10 +7,10 @@ entry, and so a chart shows that nothing happened, not that nothing was there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from weft.service.figures import BatchFigures
+from weft.stats.latency import Latency
 
 __all__ = ["Second", "Trend"]
 
@@ -22,7 +22,7 @@ class Second:
     """What the batches that ended in a second did together; ``at`` is the second, counted since 1970.
 
     ``slowest`` is the longest batch in seconds; ``backlog`` and ``state`` (in bytes) are after the last one.
-    ``latency`` has percentiles of the time from a tuple's arrival to its results, where they are measured.
+    ``latency`` is that of all results.
     """
 
     at: int
@@ -32,9 +32,9 @@ class Second:
     slowest: float = 0.0
     backlog: int = 0
     state: int = 0
-    latency: Mapping[str, float] = field(default_factory=dict)
+    latency: Latency = field(default_factory=Latency)
 
-    def plus(self, batch: BatchFigures, latency: Mapping[str, float]) -> Second:
+    def plus(self, batch: BatchFigures) -> Second:
         """With one batch more."""
         return replace(
             self,
@@ -44,7 +44,7 @@ class Second:
             slowest=max(self.slowest, batch.elapsed),
             backlog=sum(batch.backlog.values()),
             state=sum(store.bytes for store in batch.stores),
-            latency=latency or self.latency,
+            latency=self.latency + Latency.sum(batch.latency.values()),
         )
 
 
@@ -54,14 +54,14 @@ class Trend:
     def __init__(self, kept: int = KEPT) -> None:
         self._seconds: deque[Second] = deque(maxlen=kept)
 
-    def add(self, batch: BatchFigures, latency: Mapping[str, float] | None = None) -> None:
+    def add(self, batch: BatchFigures) -> None:
         """Take in a batch that has ended."""
         at = int(batch.started + batch.elapsed)
         last = self._seconds[-1] if self._seconds else None
         if last is not None and at <= last.at:
-            self._seconds[-1] = last.plus(batch, latency or {})
+            self._seconds[-1] = last.plus(batch)
         else:
-            self._seconds.append(Second(at).plus(batch, latency or {}))
+            self._seconds.append(Second(at).plus(batch))
 
     def seconds(self) -> tuple[Second, ...]:
         """All that is kept, oldest first."""

@@ -85,7 +85,7 @@ class DeltaSink:
         except _module().exceptions.DeltaError as error:
             raise SinkError(
                 f"to_delta: {self.path} cannot be {what}: {_reason(error)}",
-                hint="look at what others do to the table; this batch is not in it",
+                hint="look at what others do to the table; a batch is in it as a whole or not at all",
             ) from error
 
     def _make(self, schema: pa.Schema) -> None:
@@ -130,12 +130,13 @@ class DeltaSink:
     def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
         """Write files under names that no other attempt has; readers do not see them before `commit_parts`."""
         part = self.open_part(batch_id, partition)
-        try:
-            part.write(as_table(rows, self._schema))
-            return part.close()
-        except BaseException:
-            part.abort()
-            raise
+        with self._naming(f"given batch {batch_id}"):
+            try:
+                part.write(as_table(rows, self._schema))
+                return part.close()
+            except BaseException:
+                part.abort()
+                raise
 
     def open_part(self, batch_id: int, partition: int) -> DeltaPart:
         """Begin files like those of `write_part`, to which rows are added as they are found."""

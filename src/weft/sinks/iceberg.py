@@ -86,7 +86,7 @@ class IcebergSink:
                 said = value.hidden_in(said)
             raise SinkError(
                 f"to_iceberg: {self.table} cannot be {what}: {said}",
-                hint="see what the catalog says; no part of this batch is in the table",
+                hint="see what the catalog says; a batch is in the table as a whole or not at all",
             ) from None
 
     def _catalog(self) -> Catalog:

@@ -13,7 +13,7 @@ from weft.errors import QueryError, nearest
 from weft.logical.conversion import literal
 from weft.logical.expr import Column, Expr
 from weft.logical.functions import call
-from weft.logical.query import PRESENT, Input
+from weft.logical.query import Input
 from weft.logical.user_functions import UserFunction
 
 __all__ = ["PROVENANCE", "Merged", "Scope", "Shown", "using_first"]
@@ -95,10 +95,11 @@ class Scope:
     def qualified(self, input_: Input, name: str) -> Column:
         """A column of one input."""
         field = input_.stream.schema.find(name)
-        if field is None and name == PRESENT:
-            return input_.present
+        unnamed = next((one for one in input_.unnamed if one.name == name), None)
+        if field is None and unnamed is not None:
+            return unnamed
         if field is None:
-            hint = nearest(name, input_.stream.schema.names)
+            hint = nearest(name, input_.stream.shown)
             raise QueryError(f"{input_.alias} has no column {name}", hint=hint)
         return input_.column(name)
 
@@ -119,7 +120,7 @@ class Scope:
             return provenance(self.inputs)
         if any(input_.stream.schema.find(name) for input_ in self.tested):
             raise QueryError(f"{name} cannot be seen here", hint=_TESTED)
-        every = {field.name for input_ in (*self.inputs, *self.beyond) for field in input_.stream.schema}
+        every = {one for input_ in (*self.inputs, *self.beyond) for one in input_.stream.shown}
         raise QueryError(f"there is no column {name}", hint=nearest(name, every))
 
     def _candidates(self, name: str, inputs: Sequence[Input]) -> list[Expr]:

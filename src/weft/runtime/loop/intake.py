@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +81,10 @@ class Intake:
     def states(self) -> dict[str, dict[str, Any]]:
         """The state of every cursor, which says how far its stream has been taken, as plain data."""
         return {name: cursor.state() for name, cursor in self.cursors.items()}
+
+    def states_of(self, names: Iterable[str], key: str) -> list[int]:
+        """What the cursors of some streams say of themselves under a key."""
+        return [int(self.cursors[name].state()[key]) for name in names if name in self.cursors]
 
     def release(self, plan: BatchPlan) -> None:
         """Note that a batch is committed; the cursors may forget its parts, and are told so with the next look.

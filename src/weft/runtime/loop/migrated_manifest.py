@@ -6,7 +6,7 @@ reported, so a batch that is repeated begins with the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from weft.runtime.log.values import Manifest, Runs
@@ -15,7 +15,7 @@ from weft.runtime.queries.migration import StateMigration, evicted_after, kept_a
 from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.task.reports import StoreRuns
 
-__all__ = ["facts_of", "migrated_manifest", "next_runs"]
+__all__ = ["facts_of", "migrated_manifest", "next_runs", "without_tables"]
 
 
 def next_runs(before: Runs, reports: Iterable[StoreRuns]) -> Runs:
@@ -27,6 +27,18 @@ def next_runs(before: Runs, reports: Iterable[StoreRuns]) -> Runs:
         if report.runs:
             partitions[report.partition] = report.runs
     return runs
+
+
+def without_tables(manifest: Manifest, program: ExecutableGraph | None, tables: Collection[str]) -> Manifest:
+    """The manifest without the rows of tables that the batch reads as a whole."""
+    if program is None or not tables:
+        return manifest
+    gone = {
+        store.identity
+        for store in program.stores.values()
+        if store.is_table and program.graph.input(store.node.aliases[0]).stream.name in tables
+    }
+    return replace(manifest, runs={store: runs for store, runs in manifest.runs.items() if store not in gone})
 
 
 def facts_of(manifest: Manifest) -> StateFacts:

@@ -52,10 +52,14 @@ class Watermarks:
 
 
 def connected_streams(graphs: Iterable[PhysicalGraph]) -> list[list[Stream]]:
-    """The streams of graphs, grouped so that streams which a query joins, directly or by others, are together."""
+    """The streams of graphs, grouped so that streams which a query joins, directly or by others, are together.
+
+    Tables have no watermarks, and connect nothing.
+    """
     queries = [member.query for graph in graphs for member in graph.members]
-    streams = {input_.stream.name: input_.stream for query in queries for input_ in query.inputs}
-    edges = [frozenset(input_.stream.name for input_ in query.inputs) for query in queries]
+    joined = [[query.input(alias).stream for alias in query.driving] for query in queries]
+    streams = {stream.name: stream for some in joined for stream in some}
+    edges = [frozenset(stream.name for stream in some) for some in joined]
     found: list[list[Stream]] = []
     left = sorted(streams)
     while left:
@@ -70,17 +74,21 @@ def clocks(
 ) -> dict[str, Clock]:
     """The clocks of a batch, by query: the time up to which its rows can be closed.
 
-    That is the least watermark of the query's streams, or `ENDED` if their input has ended. Queries whose results are
-    held back have a clock too: results before it may leave. ``closed`` says up to which time each query was closed
-    before the batch.
+    That is the least watermark of the query's streams, where that of a stream whose input has ended is `ENDED`. Queries
+    whose results are held back have a clock too: results before it may leave. ``closed`` says up to which time each
+    query was closed before the batch.
     """
     found: dict[str, Clock] = {}
     held = [member.name for member in graph.members if member.held]
     for query in (*(sweep.query for sweep in graph.sweeps), *held):
-        streams = {input_.stream.name for input_ in graph.member(query).query.inputs}
-        marks = [watermarks.mark_of(name) for name in streams]
+        asked = graph.member(query).query
+        streams = {stream.name: stream for stream in (asked.input(one).stream for one in asked.driving)}
+        marks = [
+            ENDED if ended and not stream.definition else watermarks.mark_of(name)
+            for name, stream in streams.items()
+        ]
         known = [mark for mark in marks if mark is not None]
-        now = ENDED if ended else min(known) if len(known) == len(marks) else UNKNOWN
+        now = min(known) if len(known) == len(marks) else UNKNOWN
         before = closed.get(query, NEVER)
         found[query] = Clock(before, max(before, now))
     return found
@@ -88,6 +96,8 @@ def clocks(
 
 def _own(stream: Stream, newest: int | None, now: int) -> int | None:
     """The watermark by a stream's own tuples, if it brought any; without event time, it is the wall-clock time."""
+    if stream.definition:
+        return None  # it follows from those of the streams that its queries read
     if stream.event_time is None:
         return now
     return None if newest is None else newest - micros(stream.lateness)

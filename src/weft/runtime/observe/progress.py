@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.logical.punctuation import Punctuation
 from weft.plan.graph import Member, PhysicalGraph
@@ -121,7 +121,7 @@ class History:
                 self.batches = [
                     (graph, metrics if one.number == number else one) for graph, one in self.batches
                 ]
-        self.committed[number] = began, done
+        self.committed[number] = began, done  # last, so that a batch that is committed has its latencies
         self.committed.pop(number - KEPT - 1, None)
 
     def is_committed(self, number: int) -> bool:
@@ -155,9 +155,10 @@ class History:
             parts[name, names] = part_of(graph, name, dict(names))
         return parts[name, names]
 
-    def newest_part(self, name: str, names: Names) -> QueryPart | None:
-        """A query's part of the last graph."""
-        return self.part(max(self.graphs, default=-1), name, names)
+    def part_in(self, graph: PhysicalGraph, name: str, names: Names) -> QueryPart | None:
+        """A query's part of a graph that batches ran by; None if it is no longer remembered."""
+        number = next((number for number, known in self.graphs.items() if known is graph), -1)
+        return self.part(number, name, names)
 
     def since_planned(
         self, requests: Mapping[str, QueryRequest]
@@ -234,7 +235,7 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
     If ``part`` is None, because the graph is no longer remembered, only the results and the times are known.
     """
     if part is None:
-        known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={})
+        known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={}, tables={})
         return replace(
             known, order=(), results=metrics.answers.get(name, 0), latencies=_own(metrics.latencies, name)
         )
@@ -247,7 +248,8 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
         stores=_renamed(metrics.stores, part.stores),
         results=metrics.answers.get(name, 0),
         answers={},
-        watermarks=_streams(metrics, part),
+        watermarks=_streams(metrics.watermarks, part),
+        tables=_streams(metrics.tables, part),
         closed=_own(metrics.closed, name),
         keys=_own(metrics.keys, name),
         punctuated=_own(metrics.punctuated, name),
@@ -264,9 +266,12 @@ def _renamed(figures: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
     return {names[old]: one for old, one in figures.items() if old in names}
 
 
-def _streams(metrics: BatchMetrics, part: QueryPart) -> dict[str, int]:
+Figure = TypeVar("Figure", int, str)
+
+
+def _streams(figures: Mapping[str, Figure], part: QueryPart) -> dict[str, Figure]:
     streams = {input_.stream.name for input_ in part.graph.query.inputs}
-    return {name: mark for name, mark in metrics.watermarks.items() if name in streams}
+    return {name: one for name, one in figures.items() if name in streams}
 
 
 def state_of(program: ExecutableGraph, manifest: Manifest, name: str) -> float:

@@ -6,10 +6,11 @@ Guarantees: it says what `SessionHub` says. Every error is a problem document. I
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
 import weft
@@ -17,7 +18,7 @@ from weft.service.api.guard import Guard, GuardSettings
 from weft.service.api.live import LiveResults
 from weft.service.api.metrics import Metrics
 from weft.service.api.openmetrics import MEDIA
-from weft.service.api.problems import PROBLEMS, Problem, handle_problems
+from weft.service.api.problems import PROBLEMS, Problem, handle_problems, problem_response
 from weft.service.api.queries import queries_router
 from weft.service.api.sessions import session_router
 from weft.service.hub.hub import SessionHub
@@ -43,6 +44,20 @@ class _App(FastAPI):
             for unused in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(unused, None)
         return super().openapi()
+
+
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
+
+
+def _allowed(app: FastAPI, path: str) -> set[str]:
+    """The methods by which a path can be asked for."""
+    found = app.openapi()["paths"].items()
+    return {
+        method.upper()
+        for template, methods in found
+        if re.fullmatch(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(template)), path)
+        for method in methods
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +92,15 @@ def make_service(hub: SessionHub, settings: GuardSettings | None = None) -> Serv
     def scrape() -> Response:
         """All metrics, as OpenMetrics writes them, for Prometheus."""
         return Response(metrics.text(), media_type=MEDIA)
+
+    @app.api_route("/api/{rest:path}", methods=_METHODS, include_in_schema=False)
+    def unknown(request: Request) -> Response:
+        """What is not there, or not by this method; a page that is mounted would answer else."""
+        allowed = sorted(_allowed(app, request.url.path))
+        if not allowed:
+            return problem_response(404, f"{request.method} {request.url.path}: there is nothing")
+        return problem_response(
+            405, f"{request.method} is not supported here", headers={"Allow": ", ".join(allowed)}
+        )
 
     return Service(app, Guard(app, settings or GuardSettings(), metrics.request), live, metrics)

@@ -2,7 +2,8 @@
 
 Guarantees: a request that is addressed to another host, comes from another site, has no token where one is demanded, or
 is too large or too frequent is refused with a problem document, before any of it is looked at further. A token that may
-only read changes nothing. No answer can be framed, sniffed or read by other sites; those of the API are not cached.
+only read changes nothing. Whoever opens the page without a token is asked for it by a form. No answer can be framed,
+sniffed or read by other sites; those of the API are not cached.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from fastapi import Response
 
 from weft.service.api.limits import RateLimit
+from weft.service.api.login import LOGIN, Logins
 from weft.service.api.problems import problem_response
 from weft.service.api.tokens import Client, Tokens
 
@@ -56,6 +58,7 @@ class Guard:
     def __init__(self, app: Any, settings: GuardSettings, tell: Tell = lambda *_: None) -> None:
         self._app, self._settings, self._tell = app, settings, tell
         self._limit = RateLimit(settings.rate, settings.burst, time.monotonic)
+        self._logins = Logins(settings.tokens) if settings.tokens is not None else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or refuse it."""
@@ -85,6 +88,8 @@ class Guard:
         if refused is None and scope["type"] == "http" and scope["method"] not in SAFE:
             body, refused = await self._body(headers, receive)
             receive = _replayed(body, receive)
+            if refused is None and self._logins is not None and scope["path"] == LOGIN:
+                refused = self._logins.enter(body, secure=scope.get("scheme") == "https")
             if refused is None and body and _is_api(scope) and not headers.is_json():
                 refused = problem_response(
                     415, "the body is not application/json", hint="send Content-Type: application/json"
@@ -108,16 +113,17 @@ class Guard:
         changes = scope["type"] == "websocket" or scope["method"] not in SAFE
         if changes and not headers.is_same_site():
             return problem_response(403, "requests of other sites are refused")
-        if scope["path"] in OPEN:
+        if scope["path"] in OPEN or (self._logins is not None and scope["path"] == LOGIN and changes):
             return None
         client = self._client(scope, headers)
+        if client is None and self._logins is not None and not _is_api(scope):
+            return self._logins.form()
         if client is None:
-            scheme = "Bearer" if _is_api(scope) else 'Basic realm="weft", charset="UTF-8"'
             return problem_response(
                 401,
                 "this service demands a token",
                 hint="send Authorization: Bearer TOKEN",
-                headers={"WWW-Authenticate": scheme},
+                headers={"WWW-Authenticate": "Bearer"},
             )
         scope.setdefault("state", {})["access"] = client.access
         wait = self._limit.wait(client.key) if _is_api(scope) else 0.0
@@ -130,7 +136,10 @@ class Guard:
 
     def _client(self, scope: Scope, headers: _Headers) -> Client | None:
         if self._settings.tokens is not None:
-            return self._settings.tokens.client(headers.get("authorization"))
+            found = self._settings.tokens.client(headers.get("authorization"))
+            if found is None and self._logins is not None and not _is_api(scope):
+                found = self._logins.client(headers.get("cookie"))
+            return found
         address = scope.get("client")
         return Client("full", address[0] if address else "")
 
@@ -139,7 +148,8 @@ class Guard:
         most = self._settings.body_bytes
         too_large = problem_response(413, f"the body has more than {most:,} bytes")
         length = headers.get("content-length")
-        if length and (not length.isdigit() or int(length) > most):
+        is_number = length.isascii() and length.isdecimal() and len(length) < 20
+        if length and (not is_number or int(length) > most):
             return b"", too_large
         parts, size, more, until = list[bytes](), 0, True, time.monotonic() + BODY_SECONDS
         try:
@@ -177,7 +187,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 class _Headers:
     """The headers that decide whether a request passes; each may be there once."""
 
-    ONCE = ("host", "authorization", "content-length", "content-type", "origin", "sec-fetch-site")
+    ONCE = ("host", "authorization", "content-length", "content-type", "origin", "sec-fetch-site", "cookie")
 
     def __init__(self, scope: Scope) -> None:
         self._found: dict[str, str] = {}
@@ -200,9 +210,11 @@ class _Headers:
 
     def is_same_site(self) -> bool:
         """Whether a browser says that a request comes from a page of this service; others say nothing."""
-        origin = self.get("origin")
-        if self.get("sec-fetch-site") in ("cross-site", "same-site"):
+        origin, site = self.get("origin"), self.get("sec-fetch-site")
+        if site in ("cross-site", "same-site"):
             return False
+        if site == "same-origin":  # a form of a page that is sent without a referrer has the origin "null"
+            return True
         return not origin or urlsplit(origin).netloc.lower() == self.get("host").lower()
 
     def is_json(self) -> bool:

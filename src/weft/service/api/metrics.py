@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import weft
 from weft.service.api.openmetrics import BoundedNames, Family, Histogram, exposition
 from weft.service.figures import BatchFigures, StreamCounts
 from weft.service.hub.hub import SessionHub
+from weft.stats.histogram import Histogram as ClassCounts
+from weft.stats.histogram import micros_of
 
 __all__ = ["FAMILIES", "Metrics"]
 
+LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 STATES = ("starting", "running", "stopping", "stopped", "failed")
 STATUSES = ("planned", "waiting", "running", "stopped")
@@ -34,7 +37,10 @@ FAMILIES = {
     "weft_stream_rows_set_aside": "Tuples that were set aside: late, untimed or malformed.",
     "weft_stream_backlog": "Parts of a stream that wait to be read.",
     "weft_stream_watermark_timestamp_seconds": "The watermark of a stream.",
+    "weft_stream_behind_seconds": "How long the first part of a stream that waits has waited.",
     "weft_query_results": "Results of a query.",
+    "weft_query_latency_seconds": "From the arrival of a result's last tuple to its commit.",
+    "weft_query_event_latency_seconds": "From a result's event time to its commit.",
     "weft_state_bytes": "What all stores hold.",
     "weft_store_bytes": "What a store holds.",
     "weft_store_rows": "How many tuples a store holds.",
@@ -55,6 +61,8 @@ class Metrics:
         self._request_seconds = Histogram(SECONDS)
         self._requests: Counter[tuple[str, str]] = Counter()
         self._queries, self._streams, self._stores = BoundedNames(), BoundedNames(), BoundedNames()
+        self._latency: dict[str, Histogram] = {}
+        self._event_latency: dict[str, Histogram] = {}
         self._ways: Counter[str] = Counter()
         self._changes: set[tuple[int, str, str]] = set()
         hub.follow(lambda batch, _: self._batch(batch))
@@ -62,6 +70,10 @@ class Metrics:
     def _batch(self, batch: BatchFigures) -> None:
         with self._lock:
             self._batch_seconds.add(batch.elapsed)
+            for name, one in batch.latency.items():
+                label = self._queries.label(name)
+                _add(self._latency.setdefault(label, Histogram(LATENCY)), one.processing)
+                _add(self._event_latency.setdefault(label, Histogram(LATENCY)), one.event)
             self._count_changes()
 
     def _count_changes(self) -> None:
@@ -102,11 +114,13 @@ class Metrics:
             _gauge("queries", [({"status": one}, statuses.get(one, 0)) for one in STATUSES]),
             _counter("batches", [({}, seen.totals.batches)]),
             _counter("batches_missed", [({}, seen.missed)]),
-            _histogram("batch_seconds", self._batch_seconds),
+            _histogram("batch_seconds", {"": self._batch_seconds}),
             _gauge(
                 "hop_seconds", [({"hop": str(n) if n else "read"}, s) for n, s in enumerate(hops)], "seconds"
             ),
             _counter("query_results", [({"query": name}, count) for name, count in results.items()]),
+            _histogram("query_latency_seconds", self._latency),
+            _histogram("query_event_latency_seconds", self._event_latency),
             _gauge("state_bytes", [({}, sum(stores.values()))], "bytes"),
             _gauge("store_bytes", [({"store": name}, size) for name, size in stores.items()], "bytes"),
             _gauge("store_rows", [({"store": name}, count) for name, count in rows.items()]),
@@ -123,6 +137,10 @@ class Metrics:
         waiting: Counter[str] = Counter()
         for name, parts in last.backlog.items() if last else ():
             waiting[self._streams.label(name)] += parts
+        behind: dict[str, float] = {}
+        for name, seconds in last.behind.items() if last else ():
+            label = self._streams.label(name)
+            behind[label] = max(seconds, behind.get(label, 0.0))
         marks = {self._streams.label(name): mark for name, mark in (last.watermarks if last else {}).items()}
         aside = [
             ({"stream": name, "reason": reason}, getattr(one, reason))
@@ -133,6 +151,9 @@ class Metrics:
             _counter("stream_rows", [({"stream": name}, one.rows) for name, one in counts.items()]),
             _counter("stream_rows_set_aside", aside),
             _gauge("stream_backlog", [({"stream": name}, parts) for name, parts in waiting.items()]),
+            _gauge(
+                "stream_behind_seconds", [({"stream": name}, one) for name, one in behind.items()], "seconds"
+            ),
             _gauge(
                 "stream_watermark_timestamp_seconds",
                 [({"stream": name}, mark / 1e6) for name, mark in marks.items()],
@@ -147,7 +168,7 @@ class Metrics:
         ]
         return [
             _counter("http_requests", requests),
-            _histogram("http_request_seconds", self._request_seconds),
+            _histogram("http_request_seconds", {"": self._request_seconds}),
             _gauge("live_readers", [({}, self._readers())]),
         ]
 
@@ -168,5 +189,17 @@ def _counter(name: str, values: Sequence[tuple[dict[str, str], float]]) -> Famil
     )
 
 
-def _histogram(name: str, one: Histogram) -> Family:
-    return Family(f"weft_{name}", "histogram", _help(name), one.samples({}), "seconds")
+def _histogram(name: str, each: Mapping[str, Histogram]) -> Family:
+    """A histogram, or one for every query."""
+    samples = [
+        sample
+        for query, one in sorted(each.items())
+        for sample in one.samples({"query": query} if query else {})
+    ]
+    return Family(f"weft_{name}", "histogram", _help(name), samples, "seconds")
+
+
+def _add(histogram: Histogram, counted: ClassCounts) -> None:
+    """Count durations that were counted in finer classes."""
+    for number, count in counted.classes.items():
+        histogram.add(micros_of(number) / 1e6, count)

@@ -19,7 +19,7 @@ from weft.ports.sink import Sink
 from weft.runtime.observe.metrics import BatchMetrics, StepMetrics, StoreMetrics
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.observe.progress import QueryProgress
-from weft.service.figures import BatchFigures, StreamCounts, rate_of
+from weft.service.figures import BatchFigures, StreamCounts, percentiles, rate_of
 from weft.service.hub.follower import Seen
 from weft.service.hub.values import (
     BatchInfo,
@@ -126,6 +126,7 @@ def stream_info(
         counts.untimed,
         counts.malformed,
         last[0].backlog.get(stream.name) if last else None,
+        last[0].behind.get(stream.name, 0.0) if last else 0.0,
         _time(last[0].watermarks.get(stream.name)) if last else None,
         tuple(unfinished),
     )
@@ -162,6 +163,7 @@ def query_info(
         progress.closed,
         progress.held,
         progress.complete_from,
+        percentiles(progress.latency),
     )
 
 

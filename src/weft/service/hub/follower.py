@@ -1,15 +1,15 @@
 """Follows a session batch by batch, so that its totals are known however long it runs.
 
-Guarantees: every batch is counted once, in its order; batches that were forgotten before they were seen are counted as
-``missed``. Looking costs nothing while there are no batches. One thread looks; what it found is replaced as a whole, so
-that others always see figures that belong together.
+Guarantees: every batch is counted once, when it is committed, in its order; batches that were forgotten before they
+were seen are counted as ``missed``. One thread looks; what it found is replaced as a whole, so that others always see
+figures that belong together.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.observe.metrics import BatchMetrics
@@ -43,9 +43,8 @@ class Follower:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def start(self, after: int) -> None:
-        """Begin with the batch after one."""
-        self.seen = replace(self.seen, totals=replace(self.seen.totals, last=after))
+    def start(self) -> None:
+        """Begin with the first batch of the run."""
         self._thread = threading.Thread(target=self._run, name="weft-follower", daemon=True)
         self._thread.start()
 
@@ -59,7 +58,7 @@ class Follower:
             seen = self.seen
             for graph, metrics in self._look(seen.totals.last):
                 batch = batch_figures(graph, metrics)
-                gap = batch.number - seen.totals.last - 1
+                gap = batch.number - seen.totals.last - 1 if seen.totals.batches else 0
                 recent = (*seen.recent[-KEPT + 1 :], batch)
                 seen = Seen(seen.totals.plus(batch), recent, seen.missed + gap, metrics)
                 self._told(batch, metrics)

@@ -38,13 +38,8 @@ class Lifecycle:
         """Prepare the session, start it and follow it; after an error, it has failed."""
         try:
             prepare()
-            began = time.time()
             self._session.start(idle=True)
-            known = [metrics for _, metrics in self._session.batches_after(-1)]
-            earlier = [
-                metrics.number for metrics in known if metrics.started < began
-            ]  # of an earlier session
-            self._follower.start(max(earlier, default=-1))
+            self._follower.start()
         except BaseException as error:
             self._enter("failed", error)
             raise

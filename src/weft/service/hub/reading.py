@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from weft.errors import nearest
 from weft.plan.graph import CODEC
 from weft.planned import PlannedQuery
-from weft.service.figures import rate_of
+from weft.service.figures import latency_of, percentiles, rate_of
 from weft.service.hub.describing import (
     batch_info,
     columns_of,
@@ -108,6 +108,7 @@ class HubViews:
             self.queries(),
             self.stores(),
             len(self.session.plan_history),
+            percentiles(latency_of(recent)),
         )
 
     def streams(self) -> tuple[StreamInfo, ...]:

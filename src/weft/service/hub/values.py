@@ -58,8 +58,8 @@ class StreamInfo:
     """A stream: what it is, who reads it, and what it has brought since the service began.
 
     ``rows`` took part in batches; ``late``, ``untimed`` and ``malformed`` ones were set aside; ``backlog`` parts wait,
-    None before the first batch. ``declared`` says where it comes from: the operator's file or the API. ``unfinished``
-    is what cannot be read yet, and why. Durations are in seconds.
+    None before the first batch, the first of them for ``behind`` seconds. ``declared`` says where it comes from: the
+    operator's file or the API. ``unfinished`` is what cannot be read yet, and why. Durations are in seconds.
     """
 
     name: str
@@ -77,6 +77,7 @@ class StreamInfo:
     untimed: int = 0
     malformed: int = 0
     backlog: int | None = None
+    behind: float = 0.0
     watermark: datetime | None = None
     unfinished: tuple[str, ...] = ()
 
@@ -88,7 +89,8 @@ class QueryInfo:
     ``status`` is planned, waiting (for the next batch), running or stopped (``reason`` says why). ``sink`` is the kind
     of its sink, and ``readable`` says whether the service keeps its last results. ``trend`` is how many results each of
     the last batches gave, oldest first. Results whose tuples are all of ``complete_from`` or later are complete; None:
-    all are. ``state_bytes`` are those of its stores, of shared ones its part.
+    all are. ``state_bytes`` are those of its stores, of shared ones its part. ``latency`` are percentiles (p50, p95,
+    p99, max) of the seconds from a tuple's arrival to its results, in the last batches.
     """
 
     name: str
@@ -111,6 +113,7 @@ class QueryInfo:
     closed: int = 0
     held: int = 0
     complete_from: datetime | None = None
+    latency: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.service.figures import percentiles
 from weft.service.page.style import SERIES
 from weft.service.trends import Second
 
@@ -23,14 +24,18 @@ CHARTS: dict[str, tuple[str, tuple[Line, ...]]] = {
     "Latency": (
         "ms",
         (
-            ("p50", lambda s: _millis(s.latency.get("p50"))),
-            ("p95", lambda s: _millis(s.latency.get("p95"))),
+            ("p50", lambda s: _latency(s, "p50")),
+            ("p95", lambda s: _latency(s, "p95")),
             ("slowest batch", lambda s: _millis(s.slowest)),
         ),
     ),
     "Backlog": ("parts that wait", (("backlog", lambda s: s.backlog),)),
     "State": ("MB", (("state", lambda s: s.state / 1e6),)),
 }
+
+
+def _latency(second: Second, which: str) -> float | None:
+    return _millis(percentiles(second.latency).get(which))
 
 
 def _millis(seconds: float | None) -> float | None:

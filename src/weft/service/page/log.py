@@ -17,7 +17,7 @@ def log(visit: Visit) -> Live:
     with ui.element("section").classes("w-card"):
         ui.label("Log").classes("w-title")
         ui.label(
-            "Changes of queries and plans, batches that were repeated, and warnings; times are in UTC."
+            "Queries that began or stopped, plans that changed and why, and warnings of the service; times are in UTC."
         ).classes("w-dim")
         table = text_table(("time", "level", "what"), left=("level", "what"), most=50)
         table.props("wrap-cells")
@@ -25,7 +25,7 @@ def log(visit: Visit) -> Live:
     def show(lines: list[LogRecord]) -> None:
         set_rows(table, [(_time(one.at), one.level, one.text) for one in lines])
 
-    return Live(visit.model.log.lines, show)
+    return Live(visit.model.events, show, every=2.0)
 
 
 def _time(at: float) -> str:

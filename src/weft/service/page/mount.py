@@ -11,15 +11,17 @@ from collections.abc import Callable
 from fastapi import FastAPI, Request
 from nicegui import ui
 
+from weft.service.demo_controls import DemoControls
 from weft.service.hub.hub import SessionHub
 from weft.service.page.dead_letters import dead_letters
+from weft.service.page.demo import demo
 from weft.service.page.frame import THEME, framed
 from weft.service.page.log import log
 from weft.service.page.overview import overview
 from weft.service.page.plan import plan
 from weft.service.page.query import query
 from weft.service.page.state import state
-from weft.service.page.visit import Controls, Live, PageModel, Visit
+from weft.service.page.visit import Live, PageModel, Visit
 
 __all__ = ["mount_page"]
 
@@ -33,11 +35,12 @@ _VIEWS: dict[str, tuple[str, Callable[[Visit], Live]]] = {
 }
 
 
-def mount_page(app: FastAPI, hub: SessionHub, controls: Controls | None = None) -> None:
+def mount_page(app: FastAPI, hub: SessionHub, controls: DemoControls | None = None) -> None:
     """Put the page at the root of an application; with ``controls``, it is the demo's."""
     model = PageModel(hub, controls)
     model.follow()
-    for path, (title, build) in _VIEWS.items():
+    views = _VIEWS if controls is None else {**_VIEWS, "/demo": ("Demo", demo)}
+    for path, (title, build) in views.items():
         _add(model, path, title, build)
     ui.run_with(
         app,
@@ -54,7 +57,7 @@ def mount_page(app: FastAPI, hub: SessionHub, controls: Controls | None = None) 
 def _add(model: PageModel, path: str, title: str, build: Callable[[Visit], Live]) -> None:
     @ui.page(path)
     def page(request: Request) -> None:
-        visit = Visit(model, may_change=True, path=path)
+        visit = Visit(model, may_change=getattr(request.state, "access", "full") == "full", path=path)
         framed(visit, title, build, request.cookies.get(THEME))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from nicegui import ui
 
@@ -118,13 +117,12 @@ def _delay(watermark: datetime | None, now: datetime) -> str:
 
 def query_cells(query: QueryInfo) -> tuple[str, ...]:
     """A query as a row."""
-    latency: Any = getattr(query, "latency", {})
     return (
         query.name,
         query.status,
         f"{query.results_per_second:,.0f}",
         f"{query.results:,}",
-        _seconds(latency.get("p95")),
+        _seconds(query.latency.get("p95")),
         bytes_text(query.state_bytes),
         query.reason,
     )

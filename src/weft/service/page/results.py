@@ -91,7 +91,7 @@ def results(visit: Visit, choice: Choice) -> Live:
             ui.download.content(made, f"{safe}.{kind}")
 
     async def end() -> None:
-        if choice.name is None:
+        if choice.name is None or not visit.may_change:
             return
         try:
             await run.io_bound(visit.hub.stop_query, choice.name)

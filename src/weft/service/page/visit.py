@@ -10,42 +10,18 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from weft.runtime.observe.metrics import BatchMetrics
+from weft.service.demo_controls import DemoControls
 from weft.service.figures import BatchFigures
 from weft.service.hub.hub import SessionHub
 from weft.service.page.plans import PlanVersions
 from weft.service.trends import Trend
 
-__all__ = ["Controls", "Live", "LogRecord", "PageModel", "RecentLog", "Visit"]
+__all__ = ["Live", "LogRecord", "PageModel", "RecentLog", "Visit"]
 
 LINES = 500  # so many lines of the log are kept
-
-
-class Controls(Protocol):
-    """What can be done to a demo: make its data drift, and kill one of its own workers."""
-
-    @property
-    def queries(self) -> dict[str, str]:
-        """Queries to add with a click: SQL by name."""
-        ...
-
-    def drift(self) -> float:
-        """How far the data has drifted, from 0 to 1."""
-        ...
-
-    def turn(self, position: float) -> None:
-        """Make the data drift."""
-        ...
-
-    def kill(self) -> str:
-        """Kill a worker; says which."""
-        ...
-
-    def balance(self) -> tuple[int, int] | None:
-        """How many results there should be by now and how many there are; None while that is not known."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +34,10 @@ class LogRecord:
 
 
 class RecentLog(logging.Handler):
-    """The last lines that Weft logged, without the one per batch and query."""
+    """The last lines that Weft logged, without the one per batch and query.
+
+    The level of the logger stays as it is: a line for each batch and query, at level INFO, would slow batches down.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -80,7 +59,7 @@ class PageModel:
     """What all visitors see together: the hub, and what was kept of its run for charts, the time line and the log."""
 
     hub: SessionHub
-    controls: Controls | None = None
+    controls: DemoControls | None = None
     trend: Trend = field(default_factory=Trend)
     log: RecentLog = field(default_factory=RecentLog)
     plans: PlanVersions = field(init=False)
@@ -95,10 +74,21 @@ class PageModel:
             self.trend.add(batch)
 
         self.hub.follow(tell)
-        logger = logging.getLogger("weft")
-        logger.addHandler(self.log)
-        if logger.getEffectiveLevel() > logging.INFO:
-            logger.setLevel(logging.INFO)
+        logging.getLogger("weft").addHandler(self.log)
+
+    def events(self) -> list[LogRecord]:
+        """What was logged, and every change of the queries and the plan, the newest first."""
+        plans = [
+            LogRecord(version.started, "plan", f"batch {version.first}: {version.title}")
+            for version in self.plans.look()
+        ]
+        changes = [
+            LogRecord(version.started, "plan", str(change))
+            for version in self.plans.look()
+            for change in version.changes
+        ]
+        found = [*self.log.lines(), *plans, *changes]
+        return sorted(found, key=lambda one: one.at, reverse=True)[:LINES]
 
 
 @dataclass(frozen=True, slots=True)
