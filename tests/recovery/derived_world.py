@@ -50,7 +50,7 @@ def session_over(folder: Path, query: str = QUERY, name: str = "q", sink: str = 
         checkpoint=folder / "ck", execution="local", options=weft.Options(partitions=2), adapt="off"
     )
     for stream in "abc":
-        source = weft.files("parquet", folder / stream, schema=SCHEMA, max_files_per_batch=2)
+        source = weft.files("parquet", str(folder / stream), schema=SCHEMA, max_files_per_batch=2)
         session.stream(stream, source, event_time="ts", lateness="1 second")
     session.query(query, name=name, sink=weft.to_parquet(folder / "out" / sink))
     return session

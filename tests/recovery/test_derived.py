@@ -116,7 +116,7 @@ def test_stream_registered_while_running(tmp_path: Path) -> None:
 
 
 def _register_late(session: weft.Session, folder: Path) -> None:
-    session.stream("late", weft.files("parquet", folder / "late", schema=SCHEMA), event_time="ts")
+    session.stream("late", weft.files("parquet", str(folder / "late"), schema=SCHEMA), event_time="ts")
 
 
 def _add_file(folder: Path, streams: Sequence[str] = ("a", "b", "c")) -> None:

@@ -22,7 +22,7 @@ def test_windowed_aggregate(spark: Any, tmp_path: Path) -> None:
     write_files(tmp_path, 5)
     session = weft.Session(checkpoint=tmp_path / "ck", spark=spark, execution="local")
     for name in "ab":
-        source = weft.files("parquet", tmp_path / name, schema=SCHEMA, max_files_per_batch=2)
+        source = weft.files("parquet", str(tmp_path / name), schema=SCHEMA, max_files_per_batch=2)
         session.stream(name, source, event_time="ts")
     query = session.query(
         "SELECT a.k, b.ts FROM a [RANGE 5 SECONDS], b [RANGE 5 SECONDS] WHERE a.k = b.k", name="j"
