@@ -21,7 +21,6 @@ from weft.service.pipeline_sources import read_source
 from weft.service.pipeline_streams import read_statistics
 from weft.session import Session
 from weft.sources.delta import DeltaReader, delta
-from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource
 from weft.stats.statistics import StreamStatistics
 
@@ -49,8 +48,8 @@ def add_table(session: Session, name: str, node: Node, root: Path) -> StreamStat
 def _source(node: Node, schema: Node | None, root: Path) -> FilesSource | DeltaReader:
     if "delta" not in node.mapping():
         found = read_source(node, schema, root)
-        if isinstance(found, RateSource):
-            raise node.error("generated rows are no table", _SOURCES)
+        if not isinstance(found, FilesSource):
+            raise node.error("a table is read from files or from a Delta table", _SOURCES)
         return found
     entries = node.section(("delta", "version"))
     with node.at():

@@ -16,6 +16,7 @@ from weft.ports.sink import Sink
 from weft.sinks.console import to_console
 from weft.sinks.count import to_count
 from weft.sinks.delta import DeltaSink
+from weft.sinks.derived import DerivedSink
 from weft.sinks.iceberg import to_iceberg
 from weft.sinks.kafka import kafka_sink
 from weft.sinks.memory import to_memory
@@ -23,7 +24,7 @@ from weft.sinks.parquet import ParquetSink
 from weft.sinks.postgres import to_postgres
 from weft.sinks.recent import to_recent
 
-__all__ = ["describe_sink", "make_sink", "portable_description", "same_place", "sink_for"]
+__all__ = ["describe_sink", "make_sink", "place_of", "portable_description", "same_place", "sink_for"]
 
 
 Description: TypeAlias = "dict[str, object]"
@@ -74,6 +75,22 @@ def _place(description: Mapping[str, object]) -> object:
     return None
 
 
+def place_of(sink: Sink) -> str | None:
+    """Where people find the results, without a secret; None if they are nowhere when the session has ended.
+
+    >>> place_of(to_postgres("env:WAREHOUSE", "sales.trolls"))
+    'table sales.trolls at env:WAREHOUSE'
+    """
+    match describe_sink(sink):
+        case {"kind": "parquet" | "delta", "path": path}:
+            return str(path)
+        case {"table": table, "connection": connection}:
+            return f"table {table} at {connection}"
+        case {"kind": "kafka", "topic": topic, "servers": servers}:
+            return f"topic {topic} at {servers}"
+    return None
+
+
 def sink_for(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
     """The sink to write results to, given the order in which they leave; None stays None."""
     return sink.in_order() if ordering is not None and isinstance(sink, OrderableSink) else sink
@@ -103,6 +120,8 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
             return to_console(rows=description["rows"])
         case "kafka":
             return kafka_sink(description)
+        case "derived":
+            return DerivedSink(description["place"], description["event_time"])
     raise SinkError(
         f"there is no sink of the kind {description['kind']!r}", hint="was it of another version?"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -64,9 +64,10 @@ class Manifest:
 
     By stream: ``marks`` are the watermarks, ``active`` is when it last brought something, ``arrived`` counts its
     tuples, ``newest`` and ``oldest`` are the last and the first time ever seen, and ``cursors`` say how far it has been
-    taken. By store: ``kept`` and ``evicted`` are as in `visibility.StateFacts`, and ``dealt`` counts, by read task, the
-    tuples dealt out to its partitions. By query: ``results`` counts its results, ``failed`` says why it could not be
-    answered, which stops it, ``closed`` is the time up to which rows of a query with outer joins are closed, and
+    taken; of derived streams, ``proven`` are watermarks to come, each with the batch all of whose tuples have to be
+    taken before. By store: ``kept`` and ``evicted`` are as in `visibility.StateFacts`, and ``dealt`` counts, by read
+    task, the tuples dealt out to its partitions. By query: ``results`` counts its results, ``failed`` says why it could
+    not be answered, which stops it, ``closed`` is the time up to which rows of a query with outer joins are closed, and
     ``held`` are the results that wait for the watermarks. ``metrics`` are empty if no query ran. ``blueprint`` names
     the blueprint that the batch ran by.
     """
@@ -89,6 +90,7 @@ class Manifest:
     held: Mapping[str, tuple[HeldRun, ...]] = field(default_factory=dict)
     blueprint: str = ""
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    proven: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def files(self) -> set[str]:
         """The names of all files that the manifest keeps alive: buckets, and results that are held."""
@@ -122,7 +124,7 @@ class Manifest:
             for store, parts in data["runs"].items()
         }
         held = {query: tuple(HeldRun(**run) for run in found) for query, found in data["held"].items()}
-        return cls(runs=runs, held=held, **{name: data[name] for name in _PLAIN})
+        return cls(runs=runs, held=held, **{name: data[name] for name in _PLAIN if name in data})
 
 
 _PLAIN = tuple(name for name in Manifest.__slots__ if name not in ("runs", "held"))
@@ -139,6 +141,7 @@ class BatchPlan:
     once it has them. ``begun`` are the queries of which it is the first batch. ``reason`` says why the graph is another
     than that of the batch before, if data is the reason and not queries. ``ages`` is how old the tuples of each stream
     are at ``now``, in classes of `weft.stats.histogram`: None if each has its own; ``oldest_age`` is the largest.
+    ``ended`` says whether the input has ended.
     ``tables`` are the tables whose rows it reads, all of them: those that it had before are forgotten.
     """
 
@@ -154,6 +157,7 @@ class BatchPlan:
     reason: str = ""
     ages: Mapping[str, int | None] = field(default_factory=dict)
     oldest_age: int = ZERO
+    ended: bool = False
     tables: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

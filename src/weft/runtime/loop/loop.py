@@ -31,6 +31,7 @@ from weft.runtime.loop.attempts import TaskRunner
 from weft.runtime.loop.committing import Committer, Ended
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
+from weft.runtime.loop.derived import DerivedStreams
 from weft.runtime.loop.ending import end_batch, samples_of
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.intake import Intake
@@ -38,7 +39,7 @@ from weft.runtime.loop.marks import Mark, Marks
 from weft.runtime.loop.migrated_manifest import migrated_manifest, without_tables
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch
-from weft.runtime.loop.stream_changes import StreamChanges, describe_stream
+from weft.runtime.loop.stream_changes import StreamChanges, describe_streams
 from weft.runtime.loop.tables import Tables
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.watching import UnfinishedFiles, stop_failed_queries, warn_of_large_keys
@@ -78,6 +79,7 @@ class Loop:
         self.committer = Committer(log, self.decider.changelog, overlapping, self.now)
         self.tasks = TaskRunner(config, log, executor, self.sinks)
         self.intake = Intake(self._place, config.batch_bytes)
+        self.derived = DerivedStreams(config, log, self.decider, self.intake, self._open)
         self.marks = Marks(self.intake)
         self.wake = threading.Event()
         self.tables = Tables(log, lambda: self.decider.clock(), self.wake.set)
@@ -103,7 +105,7 @@ class Loop:
 
     def start(self, queries: Mapping[str, tuple[QueryRequest, Sink]]) -> None:
         """Open the log, and go on after its last committed batch, with the queries in it and those given."""
-        described = {name: describe_stream(stream) for name, stream in sorted(self.config.streams.items())}
+        described = describe_streams(self.config.streams)
         self.tasks.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
         self.before = self.log.manifest(self.log.last()) or Manifest()
@@ -144,6 +146,7 @@ class Loop:
         for name, sink in found.sinks.items():
             request = found.requests[name] if name in found.requests else queries[name][0]
             self._open(name, sink, request.query, last)
+        self.derived.resume(found, last)
 
     def _open(self, name: str, sink: Sink, query: Query, last: int) -> None:
         sink.open(result_schema(query), self.tasks.identity)
@@ -153,7 +156,8 @@ class Loop:
     def _place(self, stream: str, state: Mapping[str, Any]) -> Place:
         folder = Path() if self.log.root is None else self.log.root / "streams" / stream
         config, event_time = self.config, self.config.streams[stream].event_time
-        return Place(stream, state, self.log, folder, config.spark, config.batch_bytes, event_time)
+        given = (config.spark, config.batch_bytes, event_time, lambda: self.committer.last)
+        return Place(stream, state, self.log, folder, *given)
 
     def run_next(self, *, also_empty: bool = False) -> bool:
         """Run the next batch, if there is something to do or it may be empty; return whether one was run."""
@@ -170,7 +174,7 @@ class Loop:
             self.ended = ended = self.end(plan, before, reports, began)
         except WeftError:
             if is_new:
-                self._take_back(plan)
+                self.decider.take_back(plan, self.before)
             raise
         self.committer.begin(ended, self._committed)
         return True
@@ -178,6 +182,9 @@ class Loop:
     def _plan_next(self, also_empty: bool) -> BatchPlan | None:
         """Look, decide and write the plan of the next batch; None if there is nothing to do and it may not be empty."""
         self._streams.apply(self.before)
+        self.derived.stop_with_others()
+        if self.derived.names():
+            self.committer.wait()  # so that what the last batch gave is offered
         self.intake.look()
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
@@ -239,17 +246,6 @@ class Loop:
             bad, seen = known.get("bad", 0) + len(lines), known.get("seen", 0) + ran.reports.read.seen
             self.config.set_aside(ran.number, b"\n".join(lines), bad, seen)
 
-    def _take_back(self, plan: BatchPlan) -> None:
-        """Take the input out of the plan of a batch that failed by an error such as a file that cannot be read.
-
-        None of its results has reached a sink, so the next start may take the input as it is then: the file may have
-        been repaired. The queries that begin or stop with the batch, and the tables that it takes up, stay in the plan.
-        """
-        before = self.before
-        if before.number >= plan.number:
-            before = self.log.manifest(plan.number - 1) or Manifest()
-        self.log.write_plan(plan.without_streams(before.cursors))
-
     def _committed(self, ended: Ended) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
         self.intake.release(ended.ran.plan)
@@ -279,7 +275,8 @@ class Loop:
         self.committer.wait()
 
     def _release_marks(self) -> None:
-        self.marks.release(self.before.number, self.committer.last, lambda: self.decider.is_due(self.before))
+        before = self.before
+        self.marks.release(before.number, self.committer.last, lambda: self.derived.has_more(before))
 
     def mark(self) -> Mark:
         """A new mark, which is reached when all input that is there now has been processed."""
@@ -301,6 +298,8 @@ class Loop:
         """Run one more query from the next batch on; a sink or a table that cannot be used is refused at once."""
         self.tables.load_for([request])
         self._open(name, sink, request.query, self.before.number)
+        for stream, source in self.derived.begin(request.query, self.before.number):
+            self.add_stream(stream, source)
         self.log.forget_stop(name)
         self.committer.broken.pop(name, None)
         self.decider.changelog.begin(name, request)

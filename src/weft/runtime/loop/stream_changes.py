@@ -8,6 +8,7 @@ log: another stream under it would inherit its watermark. Changes may be asked f
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import CatalogError
@@ -19,7 +20,7 @@ from weft.runtime.loop.committing import Committer
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.intake import Intake
 
-__all__ = ["StreamChanges", "describe_stream"]
+__all__ = ["StreamChanges", "describe_streams"]
 
 
 class StreamChanges:
@@ -47,7 +48,7 @@ class StreamChanges:
                 raise CatalogError(f"stream {stream.name} runs already", hint="choose another name")
             self._log.check_free(stream.name)
             self._config.streams[stream.name] = stream
-            self._log.extend({stream.name: describe_stream(stream)})
+            self._log.extend(describe_streams({stream.name: stream}))
 
     def remove(self, name: str) -> None:
         """Follow a stream no longer, which no query reads any more."""
@@ -60,7 +61,7 @@ class StreamChanges:
             opening, self._opening = self._opening, {}
             closing, self._closing = self._closing, []
         if opening:
-            self._log.extend({name: describe_stream(self._config.streams[name]) for name in opening})
+            self._log.extend(describe_streams({name: self._config.streams[name] for name in opening}))
             for name, source in opening.items():
                 self._intake.open(name, source, before.cursors.get(name, {}))
                 self._config.sources[name] = source
@@ -73,6 +74,7 @@ class StreamChanges:
             self._log.remove(closing)
 
 
-def describe_stream(stream: Stream) -> list[Any]:
-    """What a log keeps of a stream: its columns, its event time, and whether it is a table."""
-    return [str(stream.schema), stream.event_time, *(["table"] if stream.table else [])]
+def describe_streams(streams: Mapping[str, Stream]) -> dict[str, list[Any]]:
+    """What a log keeps of streams and tables that are read: columns, event time, and whether it is a table."""
+    read = (stream for _, stream in sorted(streams.items()) if not stream.definition)
+    return {one.name: [str(one.schema), one.event_time, *(["table"] if one.table else [])] for one in read}
