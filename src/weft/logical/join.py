@@ -14,10 +14,13 @@ from weft.errors import QueryError
 from weft.logical.conditions import sort_predicates, terms_of
 from weft.logical.expr import Expr, aliases, all_of, rename, to_sql
 
-__all__ = ["TESTS", "Join"]
+__all__ = ["ASOF", "TESTS", "Join"]
 
 # The joins that only test whether there is a partner.
 TESTS = ("semi", "anti")
+
+# The joins with the latest version; the second keeps rows for which there is none.
+ASOF = ("asof", "asof left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Join:
     right: Join | str
     on: tuple[Expr, ...]
 
-    KINDS = ("inner", "left", "right", "full", "semi", "anti")
+    KINDS = ("inner", "left", "right", "full", *TESTS, *ASOF)
 
     def __post_init__(self) -> None:
         if self.kind not in self.KINDS:
@@ -89,7 +92,8 @@ class Join:
             side.to_sql(inputs) if isinstance(side, Join) else inputs[side]
             for side in (self.left, self.right)
         )
-        word = {"inner": "JOIN" if self.on else "CROSS JOIN", "semi": "SEMI JOIN", "anti": "ANTI JOIN"}
+        word = {"inner": "JOIN" if self.on else "CROSS JOIN"}
+        word |= {kind: f"{kind.upper()} JOIN" for kind in (*TESTS, *ASOF)}
         kind = word.get(self.kind, f"{self.kind.upper()} OUTER JOIN")
         nested = f"({right})" if isinstance(self.right, Join) else right
         on = f" ON {to_sql(all_of(self.on))}" if self.on or self.kind != "inner" else ""

@@ -18,7 +18,7 @@ from weft.logical.join import Join
 from weft.logical.query import Query, make_query
 from weft.logical.window import Rows
 
-__all__ = ["Closing", "Side", "core_and_closing", "joins", "visible"]
+__all__ = ["Closing", "Side", "always", "core_and_closing", "joins", "visible"]
 
 Side = Join | str
 
@@ -53,6 +53,15 @@ def joins(side: Side, first: int = 0) -> Iterator[tuple[int, Join]]:
 def visible(side: Side) -> tuple[str, ...]:
     """The inputs whose tuples the rows of a side can have."""
     return (side,) if isinstance(side, str) else side.visible
+
+
+def always(side: Side) -> tuple[str, ...]:
+    """The inputs that no row of a side misses."""
+    if isinstance(side, str):
+        return (side,)
+    if side.kind in ("inner", "asof"):
+        return (*always(side.left), *always(side.right))
+    return () if side.kind == "full" else always(side.left)
 
 
 def core_and_closing(query: Query) -> tuple[Query, Closing | None]:

@@ -14,8 +14,8 @@ from datetime import timedelta
 
 from weft.errors import QueryError
 from weft.logical.horizon import distances
-from weft.logical.join import Join
-from weft.logical.outer import Side, core_and_closing, joins, visible
+from weft.logical.join import ASOF, Join
+from weft.logical.outer import Side, always, core_and_closing, joins, visible
 from weft.logical.query import Query
 from weft.logical.window import Range
 
@@ -36,15 +36,6 @@ _NONE = timedelta(0)
 
 # A row of a table is there before every tuple that it can be a partner of: longer before it than times can be apart.
 AT_ONCE = -timedelta(days=50_000_000)
-
-
-def _always(side: Side) -> tuple[str, ...]:
-    """The inputs that no row of a side misses."""
-    if isinstance(side, str):
-        return (side,)
-    if side.kind == "inner":
-        return (*_always(side.left), *_always(side.right))
-    return () if side.kind == "full" else _always(side.left)
 
 
 class _Times:
@@ -89,7 +80,7 @@ class _Times:
         number = self.numbers[id(below)]
         for side in (below.left, below.right) if below.kind == "full" else (below.left,):
             every = [(z, _sum(self.later(join, z, name), self.found[number, z])) for z in visible(side)]
-            sure = [span for z, span in every if z in _always(side) and span is not None]
+            sure = [span for z, span in every if z in always(side) and span is not None]
             yield min(sure) if sure else _most([span for _, span in every])
 
     def lateness(self, one: str, other: str) -> timedelta | None:
@@ -159,7 +150,11 @@ def spans(query: Query, tree: Join) -> dict[str, timedelta | None]:
 def reaches(query: Query, tree: Join) -> dict[str, timedelta | None]:
     """Per input: how much older than its tuple another can be whose rows it affects; None: without limit."""
     times = _Times(query, tree)
-    others = {name: [other for other in query.driving if other != name] for name in query.aliases}
+    versions = {
+        join.right for _, join in joins(tree) if join.kind in ASOF
+    }  # of which only the latest matters
+    every = [name for name in query.driving if name not in versions]
+    others = {name: [other for other in every if other != name] for name in query.aliases}
     return {name: _most([_NONE, *(times.lateness(name, o) for o in others[name])]) for name in query.aliases}
 
 
@@ -218,7 +213,7 @@ def never_closed(query: Query, tree: Join) -> tuple[str, ...]:
         for side in {"full": (join.left, join.right), "left": (join.left,), "anti": (join.left,)}.get(
             join.kind, ()
         ):
-            sure = [known[number, name] for name in _always(side) if known[number, name] is not None]
+            sure = [known[number, name] for name in always(side) if known[number, name] is not None]
             if not sure and _most(known[number, name] for name in visible(side)) is None:
                 found += [n for n in visible(side) if known[number, n] is None and n not in found]
     return tuple(found)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from weft.logical.expr import all_of, to_sql
-from weft.logical.join import Join
+from weft.logical.join import ASOF, Join
 from weft.logical.outer import joins, visible
 from weft.logical.waiting import AT_ONCE, waits
 from weft.logical.window import format_duration
@@ -45,6 +45,13 @@ def closing_lines(graph: PhysicalGraph, seen: Observation | None) -> list[str]:
 def _join(number: int, join: Join, found: dict[tuple[int, str], timedelta | None]) -> Iterator[str]:
     """Lines that say what a join does with rows that have no partner."""
     if join.kind in ("inner", "semi"):
+        return
+    if join.kind in ASOF:
+        asked = [name for name in visible(join.left) if found[number, name] is not None]
+        yield (
+            f"{', '.join(visible(join.left))} with the latest of {_described(join, join.left)}: "
+            f"leave when time has passed {' or '.join(asked)}"
+        )
         return
     for side in (join.left, join.right) if join.kind == "full" else (join.left,):
         names = visible(side)

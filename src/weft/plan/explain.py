@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from weft.errors import WeftError
+from weft.logical.asof import asof_joins
 from weft.logical.expr import Call
 from weft.logical.ordering import Ordering
 from weft.logical.query import Query
@@ -165,6 +166,10 @@ def _held(seen: Observation, store: str) -> tuple[str, str]:
 def _kept(graph: PhysicalGraph, store: StoreNode) -> str:
     if graph.query.input(store.aliases[0]).stream.table:
         return "the version"
+    closing = graph.members[0].closing
+    uses = [] if closing is None else list(asof_joins(graph.query, closing.tree))
+    if store.retention == (None,) and any(u.versions == store.aliases[0] and u.superseded for u in uses):
+        return "the latest of each key"
     spans = [
         " or ".join(filter(None, (_span(value), _rows(graph, alias)))) or "ever"
         for alias, value in zip(store.aliases, store.retention, strict=True)

@@ -20,7 +20,7 @@ from weft.logical.query import Input, Query, connected, make_query
 from weft.logical.query_limits import DEFAULT_LIMITS, UNLIMITED, Limits, count_terms
 from weft.logical.user_functions import UserFunction
 from weft.sql.expressions import bind_conditions
-from weft.sql.inputs import InputBinder, check_tables, refs
+from weft.sql.inputs import InputBinder, check_tables, not_after, refs
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_statement
@@ -254,6 +254,8 @@ class _Joins:
         shown = using_first(merged[len(merged) - len(join.using) :], both.shown)
         if join.on is not None:
             on += tuple(bind_conditions(join.on, self._scope(both), "ON", self._without()))
+        if join.as_of is not None:
+            on += (not_after(right.inputs[0], join.as_of, self._scope(left)),)
         if join.kind == "cross":
             pair = frozenset({left.inputs[-1].alias, right.inputs[0].alias})
             return replace(both, crosses=(*both.crosses, pair))

@@ -23,7 +23,7 @@ from weft.sql.windows import WindowLike, parse_window
 
 __all__ = ["Builder", "from_", "select"]
 
-_KINDS = ("inner", "left", "right", "full", "semi", "anti", "cross")
+_KINDS = ("inner", "left", "right", "full", "semi", "anti", "asof", "asof left", "cross")
 
 
 def select(*items: str) -> Builder:

@@ -10,15 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.errors import CatalogError, QueryError, nearest
+from weft.logical.asof import misplaced_versions
 from weft.logical.catalog import Catalog
+from weft.logical.expr import Expr
+from weft.logical.functions import call
 from weft.logical.nested import derived_stream, union_stream
 from weft.logical.query import Input, Query
 from weft.logical.schema import Stream
 from weft.logical.tables import misplaced_table
 from weft.logical.window import UNBOUNDED, Rows, Window
+from weft.sql.expressions import bind_expression
+from weft.sql.scope import Scope
+from weft.sql.source import Piece
 from weft.sql.statement import InputRef, Name, SelectRef, Statement, StreamRef, leaves
 
-__all__ = ["InputBinder", "check_tables", "refs"]
+__all__ = ["InputBinder", "check_tables", "not_after", "refs"]
 
 
 def refs(statement: Statement) -> Iterator[InputRef]:
@@ -127,11 +133,20 @@ def _window(ref: InputRef, stream: Stream) -> Window:
 
 
 def check_tables(statement: Statement, query: Query, inputs: Mapping[InputRef, Input]) -> None:
-    """Refuse a table where it cannot stand, at its name."""
-    misplaced = misplaced_table(query)
+    """Refuse a table, or versions, where they cannot stand, at their name."""
+    misplaced = misplaced_versions(query) or misplaced_table(query)
     if misplaced is None:
         return
     named = [ref.called for ref, input_ in inputs.items() if input_.alias == misplaced.alias]
     if named:
         raise named[0].error(misplaced.message, misplaced.hint)
     raise statement.source.error(statement.source.whole, misplaced.message, misplaced.hint)
+
+
+def not_after(versions: Input, asked: Piece, scope: Scope) -> Expr:
+    """That a version is not after the time that FOR SYSTEM_TIME AS OF names."""
+    time = versions.event_time
+    if time is None:
+        hint = "register it with event_time, or read a table without FOR SYSTEM_TIME"
+        raise asked.error(f"{versions.alias} has no event time to tell its versions by", hint)
+    return call("<=", time, bind_expression(asked, scope))

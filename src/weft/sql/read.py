@@ -15,7 +15,17 @@ from weft.logical.window import UNBOUNDED, Window
 from weft.sql.parse import Bracket, parse_select
 from weft.sql.reject import refuse_arguments, unsupported
 from weft.sql.source import Piece, Source
-from weft.sql.statement import InputRef, Item, JoinRef, Name, Relation, SelectRef, Statement, StreamRef
+from weft.sql.statement import (
+    InputRef,
+    Item,
+    JoinRef,
+    Name,
+    Relation,
+    SelectRef,
+    Statement,
+    StreamRef,
+    leaves,
+)
 from weft.sql.windows import read_bracket
 
 __all__ = ["read_item", "read_statement"]
@@ -24,6 +34,11 @@ __all__ = ["read_item", "read_statement"]
 _KINDS = {("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "cross"}
 _KINDS |= {(side, kind): side.lower() for side in ("LEFT", "RIGHT", "FULL") for kind in ("", "OUTER")}
 _KINDS |= {(side, kind): kind.lower() for side in ("", "LEFT") for kind in ("SEMI", "ANTI")}
+
+_ASOF_HINT = (
+    "write a ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts, or a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k; "
+    "LEFT keeps rows without a version"
+)
 
 
 def read_statement(text: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
@@ -167,6 +182,8 @@ class _FromReader:
     def _join(self, left: Relation, join: exp.Join) -> JoinRef:
         refuse_arguments(self.source, join, "this", "kind", "side", "method", "on", "using")
         method, side, kind = (join.args.get(key) or "" for key in ("method", "side", "kind"))
+        if method == "ASOF" or join.this.args.get("version"):
+            return self._asof(left, join, method, side, kind)
         if method or (side, kind) not in _KINDS:
             words = " ".join(word for word in (method, side, kind.removesuffix("_JOIN")) if word)
             hint = "write USING (column)" if method == "NATURAL" else None
@@ -183,6 +200,27 @@ class _FromReader:
             Piece(on, self.source) if on else None,
             tuple(_name(self.source, name) for name in using),
         )
+
+    def _asof(self, left: Relation, join: exp.Join, method: str, side: str, kind: str) -> JoinRef:
+        """A join with the latest version: ASOF JOIN, or FOR SYSTEM_TIME AS OF after the name of a stream."""
+        version, source = join.this.args.get("version"), self.source
+        if method not in ("", "ASOF") or side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
+            words = " ".join(word for word in (method, side, kind) if word)
+            raise source.error(source.span(join), f"{words} JOIN is not supported here", _ASOF_HINT)
+        if join.args.get("using"):
+            raise source.error(source.span(join), "a join with the latest version takes no USING", _ASOF_HINT)
+        as_of = None
+        if version is not None:
+            if method or version.args.get("kind") != "AS OF" or version.name != "TIMESTAMP":
+                raise source.error(source.span(version), "a version is told by time", _ASOF_HINT)
+            as_of = Piece(version.args["expression"], source)
+            join.this.set("version", None)
+        on = join.args.get("on")
+        right = self._relation(join.this)
+        if on is None:
+            (ref, *_) = leaves(right)
+            raise ref.called.error("a join with the latest version needs a condition", _ASOF_HINT)
+        return JoinRef("asof left" if side else "asof", left, right, Piece(on, source), as_of=as_of)
 
     def _relation(self, node: exp.Expr) -> Relation:
         if isinstance(node, exp.Subquery):

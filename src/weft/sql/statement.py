@@ -67,13 +67,17 @@ InputRef = StreamRef | SelectRef
 
 @dataclass(frozen=True, slots=True)
 class JoinRef:
-    """A join in FROM: inner, left, right, full, semi, anti or cross."""
+    """A join in FROM: inner, left, right, full, semi, anti, asof, asof left or cross.
+
+    ``as_of`` is the time at which a version is asked for, where FOR SYSTEM_TIME says it.
+    """
 
     kind: str
     left: Relation
     right: Relation
     on: Piece | None = None
     using: tuple[Name, ...] = ()
+    as_of: Piece | None = None
 
 
 Relation = InputRef | JoinRef
@@ -99,7 +103,7 @@ class Statement:
     @property
     def is_outer(self) -> bool:
         """Whether any join is an outer join, and so pads rows with NULLs."""
-        return any(join.kind in ("left", "right", "full") for join in self._joins())
+        return any(join.kind in ("left", "right", "full", "asof left") for join in self._joins())
 
     @property
     def is_tree(self) -> bool:

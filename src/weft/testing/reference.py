@@ -8,6 +8,8 @@ time, in microseconds; and `POSITION`, the place of a tuple in the total order o
 Where there are outer, semi or anti joins, DuckDB joins along the same tree. Two rows match if ON holds and their
 tuples, as far as there are any, lie within the windows of their inputs; WHERE is applied to what the whole tree gives.
 
+A join with the latest version first finds that version for every row of its left side, by a window function.
+
 A table has the same rows throughout or, with the columns `FROM` and `UNTIL`, in versions: a row is there from one batch
 on, and until another. A result then has the rows that were there in the batch of the last of its tuples, which the
 column `BATCH` of each stream tells.
@@ -18,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,12 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from weft.errors import ConfigError, QueryError
-from weft.logical.expr import Expr, identifier, to_sql, type_sql
-from weft.logical.join import Join
+from weft.logical.expr import Expr, identifier, to_sql
+from weft.logical.join import ASOF, Join
 from weft.logical.query import PRESENT, Input, Query
-from weft.logical.schema import DataType
-from weft.logical.user_functions import has_user_call, user_calls
+from weft.logical.user_functions import has_user_call
 from weft.logical.window import Range, Rows
+from weft.testing.reference_functions import define_functions
 
 __all__ = [
     "BATCH",
@@ -78,7 +79,7 @@ def join_within_times(
         raise QueryError("ROWS windows have no meaning in outer, semi and anti joins", hint="use RANGE")
     if any(map(has_user_call, query.expressions())):
         with _connected() as connection:  # functions stay with the connection that they are defined for
-            _define(connection, query, functions or {})
+            define_functions(connection, query, functions or {})
             return _timely(connection, query, tables)
     return _timely(_connection(), query, tables)
 
@@ -89,9 +90,15 @@ def _timely(connection: Any, query: Query, tables: Mapping[str, pa.Table]) -> pa
     # DuckDB 2.0 fails on some trees of joins when it optimises them; without, it joins along the tree.
     connection.execute(f"PRAGMA {'enable' if query.outer is None else 'disable'}_optimizer")
     versioned = frozenset(alias for alias in query.tables if FROM in tables[alias].schema.names)
+    latest = list(_asof_joins(query.outer))
     try:
+        for number, join in enumerate(latest):  # those below come first
+            chosen = _latest_sql(query, join, _sources(query), versioned)
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE latest_{number} AS {chosen}")
         return connection.sql(_sql(query, versioned)).to_arrow_table()
     finally:
+        for number in range(len(latest)):
+            connection.execute(f"DROP TABLE IF EXISTS latest_{number}")
         for place in range(len(query.aliases)):
             connection.unregister(f"input_{place}")
 
@@ -163,43 +170,6 @@ def _connected() -> Any:
     return connection
 
 
-def _define(connection: Any, query: Query, functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Make users' functions DuckDB's, each for the types it is called with."""
-    kinds: dict[str, tuple[list[str], str]] = {}
-    for expr in query.expressions():
-        for call in user_calls(expr):
-            kind = [_duckdb_type(arg.type) for arg in call.args], _duckdb_type(call.type)
-            if kinds.setdefault(call.function, kind) != kind:
-                raise QueryError(f"the reference takes {call.function} with one kind of arguments only")
-    for name, (parameters, returns) in kinds.items():
-        connection.create_function(
-            name,
-            _adapted(functions[name], len(parameters)),
-            parameters,
-            returns,
-            type="arrow",
-            null_handling="special",
-        )
-
-
-def _adapted(function: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """A function of so many arrays; DuckDB reads off its signature how many it takes."""
-
-    def adapted(*columns: Any) -> Any:
-        return function(*(c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns))
-
-    names = (Parameter(f"x{i}", Parameter.POSITIONAL_ONLY) for i in range(count))
-    adapted.__signature__ = Signature(list(names))  # type: ignore[attr-defined]
-    return adapted
-
-
-def _duckdb_type(type_: DataType) -> str:
-    """A type by DuckDB's name; times are plain, as in `_plain`."""
-    if type_.name == "timestamp":
-        return "TIMESTAMP"
-    return str(sqlglot.exp.DataType.build(type_sql(type_), dialect="spark").sql("duckdb"))
-
-
 def _plain(table: pa.Table) -> pa.Table:
     """A table with the numbers of its rows, and its times as plain timestamps in UTC."""
     columns = {}
@@ -225,7 +195,7 @@ def _column(tables: Mapping[str, pa.Table], alias: str, name: str) -> NDArray[np
 def _sql(query: Query, versioned: frozenset[str]) -> str:
     shown = [f"{_transpiled(o.expr)} AS {_quoted(o.name)}" for o in query.projection]
     shown += [f"{_quoted(a)}.{_ROW} AS {_quoted(row_column(a))}" for a in query.visible]
-    sources = {alias: f"input_{place} AS {_quoted(alias)}" for place, alias in enumerate(query.aliases)}
+    sources = _sources(query)
     origin = ", ".join(sources.values())
     if query.outer is not None:
         origin = _joined(query, query.outer, sources, versioned)
@@ -234,6 +204,37 @@ def _sql(query: Query, versioned: frozenset[str]) -> str:
         [*_conditions(query), *(_in_force(query, query.aliases, versioned) if query.outer is None else ())]
     )
     return text + (f" WHERE {where}" if where else "")
+
+
+def _sources(query: Query) -> dict[str, str]:
+    return {alias: f"input_{place} AS {_quoted(alias)}" for place, alias in enumerate(query.aliases)}
+
+
+def _asof_joins(node: Join | str | None) -> Iterator[Join]:
+    """The joins with the latest version, those below first."""
+    if isinstance(node, Join):
+        yield from _asof_joins(node.left)
+        yield from _asof_joins(node.right)
+        if node.kind in ASOF:
+            yield node
+
+
+def _latest_sql(query: Query, node: Join, sources: Mapping[str, str], versioned: frozenset[str]) -> str:
+    """For every row of a join's left side that has a version, as the numbers of its tuples, the latest one's number."""
+    right = str(node.right)
+    rows = [f"{_quoted(alias)}.{_ROW}" for alias in _visible(node.left)]
+    values = [f"{_quoted(right)}.{_quoted(c.name)}" for c in query.columns_of(right) if c.name != PRESENT]
+    order = [f"{_time(query.input(right))} DESC", *(f"{one} DESC NULLS LAST" for one in sorted(values))]
+    shown = ", ".join(
+        f"{row} AS row_{place}" for place, row in enumerate([*rows, f"{_quoted(right)}.{_ROW}"])
+    )
+    origin = _joined(query, replace(node, kind="inner"), sources, versioned)
+    ranked = f"row_number() OVER (PARTITION BY {', '.join(rows)} ORDER BY {', '.join(order)})"
+    return f"SELECT {shown} FROM {origin} QUALIFY {ranked} = 1"
+
+
+def _visible(side: Join | str) -> tuple[str, ...]:
+    return (side,) if isinstance(side, str) else side.visible
 
 
 def _conditions(query: Query) -> Iterator[str]:
@@ -249,6 +250,15 @@ def _joined(query: Query, node: Join | str, sources: Mapping[str, str], versione
     if isinstance(node, str):
         return sources[node]
     left, right = (_joined(query, side, sources, versioned) for side in (node.left, node.right))
+    if node.kind in ASOF:
+        number, names = list(_asof_joins(query.outer)).index(node), _visible(node.left)
+        same = [
+            f"latest_{number}.row_{place} IS NOT DISTINCT FROM {_quoted(alias)}.{_ROW}"
+            for place, alias in enumerate(names)
+        ]
+        last = f"{_quoted(str(node.right))}.{_ROW} = latest_{number}.row_{len(names)}"
+        chosen = f"(latest_{number} JOIN {right} ON {last})"
+        return f"({left} {'LEFT' if node.kind == 'asof left' else 'INNER'} JOIN {chosen} ON {' AND '.join(same)})"
     together = replace(node, kind="inner").visible
     _check_versions(query, node, versioned)
     terms = [*map(_transpiled, node.on), *_within([query.input(alias) for alias in together])]

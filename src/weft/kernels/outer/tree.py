@@ -17,6 +17,7 @@ import numpy as np
 from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.memory import copy, fresh, take
 from weft.errors import PlanError
+from weft.kernels.outer.latest import latest_matches
 from weft.kernels.outer.pairs import Pairs, matching_pairs
 from weft.kernels.outer.relation import (
     AT_ONCE,
@@ -29,7 +30,7 @@ from weft.kernels.outer.relation import (
     leaf,
 )
 from weft.kernels.probe.ranges import NO_INTS, join_matches
-from weft.logical.join import Join
+from weft.logical.join import ASOF, Join
 from weft.logical.outer import joins
 
 __all__ = ["FOREVER", "Relation", "Rows", "rows_of"]
@@ -37,7 +38,7 @@ __all__ = ["FOREVER", "Relation", "Rows", "rows_of"]
 Waits = Mapping[tuple[int, str], int | None]
 
 # Joins whose rows may be withdrawn, because a partner that they lack comes later.
-_LATE = ("left", "full", "anti")
+_LATE = ("left", "full", "anti", *ASOF)
 
 # Whether rows of the left and of the right side without a match are kept.
 _KEPT = {"inner": (False, False), "left": (True, False), "right": (False, True), "full": (True, True)}
@@ -71,6 +72,8 @@ class _Tree:
             return self._semi(number, tree, left, right.rows, found)
         if tree.kind == "anti":
             return self._anti(number, left, found)
+        if tree.kind in ASOF and isinstance(tree.right, str):
+            return self._asof(number, tree, left, right, found)
         if tree.kind not in _KEPT:
             raise PlanError(f"unknown join {tree.kind!r}")
         return self._joined(number, left, right, _Places.of(found, len(left), len(right), *_KEPT[tree.kind]))
@@ -107,6 +110,21 @@ class _Tree:
         result = left.chosen(alone)
         final = np.maximum(result.rows.final, self._wait(number, left.rows, alone))
         return replace(result, rows=replace(result.rows, final=final))
+
+    def _asof(
+        self, number: int, tree: Join, left: TreeRows, right: TreeRows, found: Iterable[Pairs]
+    ) -> TreeRows:
+        """The left rows with the latest version that each matches.
+
+        None of them is final before no version that is not after it can come any more.
+        """
+        pairs = join_matches([found])
+        ours, theirs = latest_matches(pairs.probe, pairs.stored, self.relations[str(tree.right)])
+        alone = _alone(len(left), [ours]) if tree.kind == "asof left" else NO_INTS
+        result = self._joined(number, left, right, _Places(ours, theirs, alone, NO_INTS))
+        final = result.rows.final[: ours.size]
+        np.maximum(final, self._wait(number, left.rows, ours), out=final)
+        return result
 
     def _wait(self, number: int, rows: Rows, chosen: Ints) -> Longs:
         """Until when a partner of each chosen row may come: the earliest end of the waits of its tuples."""

@@ -251,7 +251,7 @@ def _joined(parts: list[Any], item: Column) -> Any:
 
 
 def _relations(plan: SweepPlan, picked: Mapping[str, _Picked], number: int) -> dict[str, Relation]:
-    read = _read(plan.closing.tree.conditions)
+    read = _read(plan.compared)
     found = {}
     for alias, one in picked.items():
         named = {full_name(item): one.column(item) for item in read if item.alias == alias}
@@ -281,14 +281,21 @@ def _leaving(
 
 
 def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mask:
-    """Which rows are so new that no partner of theirs can have been forgotten before the query came."""
-    complete = max((s.complete for s in plan.member.visibilities if s.complete is not None), default=None)
+    """Which rows are so new that no partner of theirs can have been forgotten before the query came.
+
+    Of versions only the latest matters, so what is older than the one that a row has may be forgotten.
+    """
+    seen = {s.alias: s.complete for s in plan.member.visibilities if s.complete is not None}
     provable = np.ones(len(rows), np.bool_)
-    if complete is None:
-        return provable
+    general = max((time for alias, time in seen.items() if alias not in plan.versions), default=None)
     for alias, numbers in rows.numbers.items():
+        complete = seen.get(alias) if alias in plan.versions else general
+        if complete is None or plan.is_table(alias):
+            continue
+        if alias in plan.versions:
+            provable &= numbers >= 0
         reach, times = plan.reaches[alias], picked[alias].numbers(picked[alias].store.time)
-        if not times.size or plan.is_table(alias):
+        if not times.size:
             continue
         oldest = times[numbers] - reach if reach is not None else np.full(len(rows), -FOREVER)
         provable &= (numbers < 0) | (oldest >= complete)

@@ -106,7 +106,7 @@ def _evicted(ran: RanBatch, order: BatchOrder | None) -> dict[str, int]:
         return found
     for store in ran.program.stores.values():
         known = ran.before.evicted.get(store.identity)
-        since = forgettable(store, Watermarks(ran.before.marks), order).since
+        since = forgettable(store, Watermarks(ran.before.marks), order).forgotten_before
         times = [time for time in (known, since) if time is not None]
         if times:
             found[store.identity] = max(times)

@@ -44,6 +44,7 @@ from weft.runtime.program.store_plans import (
     closed_lifetime,
     lifetime,
     sweep_plan,
+    version_uses,
 )
 
 __all__ = ["ExecutableGraph", "program_of"]
@@ -239,6 +240,7 @@ class ExecutableGraph(GraphIndex):
             self.view_of(store.users),
             self._lifetimes(store),
             self.graph.input(store.aliases[0]).stream.table,
+            version_uses(self._closed_from(store), store.aliases[0]),
         )
 
     def _kept_columns(self, store: StoreNode) -> tuple[str, ...]:

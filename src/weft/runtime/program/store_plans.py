@@ -5,14 +5,15 @@ Guarantees: plain values; what they hold follows from the graph alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 from weft.bucket.index import Order
 from weft.errors import PlanError
-from weft.logical.expr import Expr
-from weft.logical.join import TESTS
+from weft.logical.asof import asof_joins
+from weft.logical.expr import Column, Expr
+from weft.logical.join import ASOF, TESTS
 from weft.logical.outer import Closing, joins
 from weft.logical.query import Query
 from weft.logical.waiting import completing_inputs, reaches, waits
@@ -23,10 +24,20 @@ from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Names
 from weft.plan.rules import ProbeRule
 from weft.runtime.model.batch_order import ENDED, Clock
-from weft.runtime.model.columns import View, key_name, micros, per_key
+from weft.runtime.model.columns import View, full_name, key_name, micros, per_key
 from weft.runtime.program.access_paths import Access
 
-__all__ = ["Lifetime", "Step", "StorePlan", "SweepPlan", "closed_lifetime", "lifetime", "sweep_plan"]
+__all__ = [
+    "Lifetime",
+    "Step",
+    "StorePlan",
+    "SweepPlan",
+    "VersionUse",
+    "closed_lifetime",
+    "lifetime",
+    "sweep_plan",
+    "version_uses",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,15 @@ class Lifetime:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionUse:
+    """A query that looks for the latest version in a store: its name and slot, and the columns of its keys."""
+
+    query: str
+    slot: int
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StorePlan:
     """A store as it is kept.
 
@@ -53,7 +73,8 @@ class StorePlan:
     `ROWS` window, the one with the number of the tuple; buckets have its bounds as those of their event time. ``sets``
     are the columns with query-sets, none if tuples carry none. ``view`` is what the users of the store see together,
     and ``lifetimes`` say how long each of them needs a row. A store of a table (``is_table``) is filled anew whenever
-    the table becomes another.
+    the table becomes another. ``versions`` are the queries that look for the latest version in it and for nothing
+    else.
     """
 
     node: StoreNode
@@ -66,6 +87,7 @@ class StorePlan:
     view: View
     lifetimes: tuple[Lifetime, ...]
     is_table: bool = False
+    versions: tuple[VersionUse, ...] = ()
 
     @property
     def name(self) -> str:
@@ -150,6 +172,24 @@ class SweepPlan:
         """Whether an input is a table, all rows of which are there before any tuple."""
         return self.member.query.input(alias).stream.table
 
+    @property
+    def versions(self) -> frozenset[str]:
+        """The inputs of which only the latest version matters."""
+        return frozenset(
+            join.right
+            for _, join in joins(self.closing.tree)
+            if join.kind in ASOF and isinstance(join.right, str)
+        )
+
+    @property
+    def compared(self) -> tuple[Expr, ...]:
+        """The expressions whose columns the joins read: those of ON and, to choose among versions, all others."""
+        tree = self.closing.tree
+        if not any(join.kind in ASOF for _, join in joins(tree)):
+            return tree.conditions
+        query = self.member.query
+        return (*self.closing.conditions, *query.filters, *(output.expr for output in query.projection))
+
     def has_to_do(self, clock: Clock) -> bool:
         """Whether a batch can close rows: a wait may end, the input has ended, or new rows may not have to wait."""
         if clock.now >= ENDED or self.completing or not self.closing.walked:
@@ -160,7 +200,7 @@ class SweepPlan:
     def on_one_key(self) -> bool:
         """Whether all inputs are joined on one key, without windows, so that the keys can be counted (SOPJ)."""
         stays = all(window is None for window in self.windows.values())
-        tests = any(join.kind in TESTS for _, join in joins(self.closing.tree))
+        tests = any(join.kind in (*TESTS, *ASOF) for _, join in joins(self.closing.tree))
         return stays and not tests and all(store.node.layout.by is not None for store in self.homes.values())
 
 
@@ -180,6 +220,18 @@ def sweep_plan(member: Member, homes: Mapping[str, StorePlan], entries: Mapping[
     everywhere = place is None or place.everywhere
     makers = completing_inputs(member.query, closing.tree)
     return SweepPlan(member, closing, homes, found, windows, back, everywhere, entries, makers)
+
+
+def version_uses(members: Iterable[Member], alias: str) -> tuple[VersionUse, ...]:
+    """The queries, of those that are closed from a store of an input, that look for its latest versions alone."""
+    found = []
+    for member in members:
+        uses = [] if member.closing is None else list(asof_joins(member.query, member.closing.tree))
+        for use in uses:
+            if use.versions == alias and use.superseded:
+                keys = tuple(full_name(key) for key in use.keys if isinstance(key, Column))
+                found.append(VersionUse(member.name, member.slot, keys))
+    return tuple(found)
 
 
 def closed_lifetime(member: Member, names: Names) -> Lifetime | None:

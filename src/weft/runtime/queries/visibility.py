@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from weft.logical.asof import asof_joins
 from weft.logical.implies import is_implied
 from weft.logical.ordering import Ordering
 from weft.logical.outer import Closing
@@ -211,13 +212,24 @@ def _through(
         known.append(since.get(NULLS, facts.number))
     batch = max([base.batch, since.get(COPIES + member.name, 0), *known])
     complete = base.complete if batch == base.batch else _blind(query, alias, facts).complete
-    gone = _gone(store, newcomer, alias, facts)
+    gone = None if _asks_alike(member, newcomer, alias) else _gone(store, newcomer, alias, facts)
     if gone is None:
         return Visibility(alias, batch, base.since, complete, store.identity)
     since_when = gone if base.since is None else max(gone, base.since)
     sure = _blind(query, alias, facts).complete if store.counted else gone  # the clock is then no time
     times = [time for time in (complete, sure) if time is not None]
     return Visibility(alias, batch, since_when, max(times, default=None), store.identity)
+
+
+def _asks_alike(member: Member, newcomer: _Newcomer, alias: str) -> bool:
+    """Whether two queries look for the same latest versions, so that what one needs is all that the other does."""
+    if member.closing is None or newcomer.closing is None:
+        return False
+    theirs = [use for use in asof_joins(member.query, member.closing.tree) if use.versions == alias]
+    mine = [use for use in asof_joins(newcomer.query, newcomer.closing.tree) if use.versions == alias]
+    alike = [(use.keys, use.superseded) for use in theirs] == [(use.keys, use.superseded) for use in mine]
+    same = set(filters_of(member.query, alias)) == set(filters_of(newcomer.query, alias))
+    return bool(mine) and alike and same and mine[0].superseded
 
 
 def _gone(store: StorePlan, newcomer: _Newcomer, alias: str, facts: StateFacts) -> int | None:

@@ -10,6 +10,7 @@ from weft.runtime.model.columns import View, longest, seq_name
 from weft.runtime.model.watermarks import Watermarks
 from weft.runtime.program.store_plans import Lifetime, StorePlan
 from weft.runtime.state.stores import Forget
+from weft.runtime.state.versions import Superseded
 
 __all__ = ["forgettable"]
 
@@ -30,6 +31,8 @@ def forgettable(plan: StorePlan, watermarks: Watermarks, batch_order: BatchOrder
         for alias in plan.node.aliases
         if (oldest := _oldest(plan.view, alias, batch_order)) is not None
     }
+    if plan.versions:
+        return _superseded(plan, watermarks, batch_order)
     spans = [life.span for life in plan.lifetimes]
     bounded = [span for span in spans if span is not None]
     if len(bounded) < len(spans) or not bounded:
@@ -38,6 +41,20 @@ def forgettable(plan: StorePlan, watermarks: Watermarks, batch_order: BatchOrder
     dead = [_dead(life, watermarks, batch_order) for life in plan.lifetimes]
     known = [time for time in dead if time is not None]
     return Forget(min(known) if len(known) == len(dead) else None, reach, numbers)
+
+
+def _superseded(plan: StorePlan, watermarks: Watermarks, batch_order: BatchOrder) -> Forget:
+    """The versions of which no query asks for any more; nothing, as long as another query may need all rows."""
+    queries = {use.query for use in plan.versions}
+    others = [_dead(life, watermarks, batch_order) for life in plan.lifetimes if life.query not in queries]
+    clocks = [batch_order.clocks[use.query].now for use in plan.versions]
+    known = [time for time in others if time is not None]
+    if len(known) < len(others) or min(clocks) <= UNKNOWN:
+        return Forget()
+    needs = tuple(
+        Superseded(use.slot, use.keys, clock) for use, clock in zip(plan.versions, clocks, strict=True)
+    )
+    return Forget(superseded=needs, since_others=min(known, default=None))
 
 
 def _dead(life: Lifetime, watermarks: Watermarks, batch_order: BatchOrder) -> int | None:

@@ -23,6 +23,7 @@ from weft.bucket.merge import expired, first_to_merge, merge
 from weft.runtime.model.columns import BATCH, full, key_name, values_of
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.counting import ranks_within
+from weft.runtime.state.versions import Superseded, kept_versions
 
 __all__ = ["FANOUT", "Forget", "PartitionState", "State", "make_run", "settle"]
 
@@ -51,13 +52,21 @@ class Forget:
 
     These are rows whose clock is below ``since``; rows that have a tuple numbered below ``numbers``, which is by the
     column of an input's numbers; and, where tuples are counted per key, all but the ``newest`` of each key. Runs that
-    cover more time than ``reach`` are not merged any more, so that they can expire as a whole.
+    cover more time than ``reach`` are not merged any more, so that they can expire as a whole. ``superseded`` are the
+    versions that queries need, if nothing else is needed but rows at or after ``since_others``.
     """
 
     since: int | None = None
     reach: int | None = None
     numbers: Mapping[str, int] = field(default_factory=dict)
     newest: int | None = None
+    superseded: tuple[Superseded, ...] = ()
+    since_others: int | None = None
+
+    @property
+    def forgotten_before(self) -> int | None:
+        """The clock below which rows may be forgotten; None if none are."""
+        return max((need.clock for need in self.superseded), default=self.since)
 
 
 @dataclass
@@ -107,6 +116,7 @@ def settle(
         return tuple(alive)
     some = [kept for run in alive[first:] if (kept := _without_dead(plan, run, forget.numbers)) is not None]
     merged = [_newest(plan, merge(some, since), forget.newest)] if some else []
+    merged = [_current(plan, run, forget) for run in merged]
     return (*alive[:first], *(run for run in merged if run.bounds.rows))
 
 
@@ -136,6 +146,17 @@ def _newest(plan: StorePlan, run: Bucket, count: int | None) -> Bucket:
     if count is None or plan.per_key is None:
         return run
     return _only(plan, run, ranks_within(plan, run.batch) <= count)
+
+
+def _current(plan: StorePlan, run: Bucket, forget: Forget) -> Bucket:
+    """A run without versions that nobody asks for any more."""
+    if not forget.superseded or not run.bounds.rows:
+        return run
+    return _only(
+        plan,
+        run,
+        kept_versions(run.batch, plan.time, plan.sets, forget.superseded, forget.since_others),
+    )
 
 
 def _only(plan: StorePlan, run: Bucket, alive: Mask) -> Bucket:
