@@ -14,6 +14,7 @@ import tempfile
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -45,7 +46,10 @@ def run_demo(
     with _directory(keep) as root:
         pipeline = load_pipeline(root / PIPELINE.name, master=master)
         if not terminal and attended and _can_serve():
-            serve_pipeline(pipeline, ServeOptions(port=port, demo=True, seconds=seconds, opened=_open))
+            shown = (
+                pipeline if keep is not None else replace(pipeline, sinks={})
+            )  # the page shows their results
+            serve_pipeline(shown, ServeOptions(port=port, demo=True, seconds=seconds, opened=_open))
             return
         limit = UNATTENDED if seconds is None and not attended else seconds
         run_pipeline(pipeline, RunOptions("weft demo", seconds=limit, kept=keep is not None))

@@ -103,8 +103,10 @@ def test_streams_and_columns_are_completed(served: Served, visitor: Visitor) -> 
     for _ in range(len(" FROM videos AS x")):
         page.keyboard.press("ArrowLeft")
     page.keyboard.type("i")
-    page.locator(".cm-tooltip-autocomplete", has_text="vid").wait_for()
-    page.keyboard.press("Enter")
+    offered = page.locator(".cm-tooltip-autocomplete li", has_text="vidlong")  # the column, with its type
+    offered.wait_for()
+    page.wait_for_timeout(400)  # the editor takes no choice of a list that has just come up
+    offered.click()
     page.locator(".cm-content", has_text="SELECT x.vid FROM").wait_for()
     page.keyboard.press("Control+End")
     page.keyboard.type(", vie")

@@ -28,8 +28,9 @@ class Box:
     """A part of a graph in the picture.
 
     ``kind`` is "input", "store", "step" or "result". ``part`` names it: the kind and the name of the input, of the
-    store, or of the edge over which tuples come to a step or a result. ``store`` is the store that a step probes, and
-    that of a store. ``lines`` are short texts, ``hint`` is all that is to be said.
+    store, or of the edge over which tuples come to a step, to a result or, "into", to a store of another lane.
+    ``store`` is the store that a step probes, and that of a store. ``lines`` are short texts, ``hint`` is all that is
+    to be said.
     """
 
     part: str
@@ -145,8 +146,8 @@ class _Layout:
         """Lay out what happens behind an edge; the height that it takes, with the room below it."""
         rule, x = self.rules[name], MARGIN + column * (WIDTH + ACROSS)
         if isinstance(rule, StoreRule):
-            self._store(rule.store, x, top)
-            self.links.append((before, f"store:{rule.store}", rate, name, rule.users))
+            part = self._filled(rule, x, top)
+            self.links.append((before, part, rate, name, rule.users))
             return HEIGHT + DOWN
         if isinstance(rule, ResultRule):
             part = f"result:{name}"
@@ -176,6 +177,26 @@ class _Layout:
             full = f"{_figure(held.rows)} rows · {_bytes(held.bytes)}" if held else str(store.layout)
             box = Box(part, "store", x, y, (name, full), self._store_hint(store), store.users, name)
             self.boxes[part] = box
+
+    def _filled(self, rule: StoreRule, x: float, y: float) -> str:
+        """The box of a store that probes fill: in the first lane the store itself, in others one that refers to it."""
+        part = f"store:{rule.store}"
+        if part not in self.boxes:
+            self._store(rule.store, x, y)
+            return part
+        hint = self._store_hint(self.nodes[rule.store])
+        box = Box(
+            f"into:{rule.edge}",
+            "store",
+            x,
+            y,
+            (f"→ {rule.store}", "the same store"),
+            hint,
+            rule.users,
+            rule.store,
+        )
+        self.boxes[box.part] = box
+        return box.part
 
     def _link(self, source: str, target: str, rate: float | None, name: str, users: Users) -> Link:
         one, other, edge = self.boxes[source], self.boxes[target], self.edges[name]

@@ -17,7 +17,7 @@ __all__ = ["COLOURS", "STYLE", "colour_of", "svg"]
 
 COLOURS = 10  # so many queries have a colour of their own
 DOTS = 6  # so many users of a part are shown as dots; of more, their number
-INSET, LETTERS = 14, 23  # where the texts of a box begin, and how many letters fit
+INSET, LETTERS = 14, 20  # where the texts of a box begin, and how many letters fit
 THIN, THICK = 1.2, 11.0  # links are so thin at least, and so thick at most
 
 STYLE = """
@@ -115,7 +115,7 @@ def _box(box: Box, only: str | None, chosen: str | None, colours: Mapping[str, i
         lines.append(f'<path class="lid" d="M0 7Q{WIDTH / 2:g} 15 {WIDTH:g} 7"/>')
     lines.append(f'<text x="{INSET}" y="20">{_text(shortened(box.lines[0], LETTERS))}</text>')
     lines += [
-        f'<text class="second" x="{INSET}" y="34">{_text(shortened(text, LETTERS + 2))}</text>'
+        f'<text class="second" x="{INSET}" y="34">{_text(shortened(text, LETTERS + 6))}</text>'
         for text in box.lines[1:2]
     ]
     lines += [

@@ -113,26 +113,39 @@ class Guard:
         changes = scope["type"] == "websocket" or scope["method"] not in SAFE
         if changes and not headers.is_same_site():
             return problem_response(403, "requests of other sites are refused")
-        if scope["path"] in OPEN or (self._logins is not None and scope["path"] == LOGIN and changes):
+        if scope["path"] in OPEN:
             return None
+        if self._logins is not None and scope["path"] == LOGIN and changes:
+            return self._too_often(f"login {_address(scope)}")
         client = self._client(scope, headers)
-        if client is None and self._logins is not None and not _is_api(scope):
-            return self._logins.form()
         if client is None:
-            return problem_response(
-                401,
-                "this service demands a token",
-                hint="send Authorization: Bearer TOKEN",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
+            return self._too_often(f"unknown {_address(scope)}") or self._unknown(scope)
         scope.setdefault("state", {})["access"] = client.access
-        wait = self._limit.wait(client.key) if _is_api(scope) else 0.0
-        if wait:
-            seconds = str(max(1, round(wait + 0.5)))
-            return problem_response(429, "this client asks too often", headers={"Retry-After": seconds})
+        refused = self._too_often(client.key) if _is_api(scope) else None
+        if refused is not None:
+            return refused
         if client.access == "read" and _is_api(scope) and changes and scope["path"] != PLANS:
             return problem_response(403, "this token may only read")
         return None
+
+    def _too_often(self, key: str) -> Response | None:
+        """Count a request of a client; a refusal if there are too many. Who guesses tokens is counted as well."""
+        wait = self._limit.wait(key)
+        if not wait:
+            return None
+        seconds = str(max(1, round(wait + 0.5)))
+        return problem_response(429, "this client asks too often", headers={"Retry-After": seconds})
+
+    def _unknown(self, scope: Scope) -> Response:
+        """What somebody without a token is told."""
+        if self._logins is not None and not _is_api(scope):
+            return self._logins.form()
+        return problem_response(
+            401,
+            "this service demands a token",
+            hint="send Authorization: Bearer TOKEN",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
 
     def _client(self, scope: Scope, headers: _Headers) -> Client | None:
         if self._settings.tokens is not None:
@@ -140,8 +153,7 @@ class Guard:
             if found is None and self._logins is not None and not _is_api(scope):
                 found = self._logins.client(headers.get("cookie"))
             return found
-        address = scope.get("client")
-        return Client("full", address[0] if address else "")
+        return Client("full", _address(scope))
 
     async def _body(self, headers: _Headers, receive: Receive) -> tuple[bytes, Response | None]:
         """The whole body of a request, which is read here, so that what follows never holds more than is allowed."""
@@ -163,6 +175,12 @@ class Guard:
         except asyncio.TimeoutError:
             return b"", problem_response(400, f"the body did not come within {BODY_SECONDS:g} seconds")
         return b"".join(parts), None
+
+
+def _address(scope: Scope) -> str:
+    """Where a request comes from, by which those without a token are told apart."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _is_api(scope: Scope) -> bool:

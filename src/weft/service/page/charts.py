@@ -44,7 +44,7 @@ def _millis(seconds: float | None) -> float | None:
 
 def chart_options(name: str) -> dict[str, Any]:
     """A chart without data."""
-    unit, lines = CHARTS[name]
+    _, lines = CHARTS[name]
     axis = {"axisLabel": {"color": _GREY}, "axisLine": {"lineStyle": {"color": _GREY}}}
     return {
         "animation": False,
@@ -69,11 +69,9 @@ def chart_options(name: str) -> dict[str, Any]:
         },
         "yAxis": {
             "type": "value",
-            "name": unit,
             "min": 0,
             "minInterval": 1 if name == "Backlog" else 0,
             "splitNumber": 4,
-            "nameTextStyle": {"color": _GREY, "align": "left"},
             "splitLine": {"lineStyle": {"color": "rgba(128,128,128,.2)"}},
             **axis,
         },

@@ -12,7 +12,7 @@ from weft.plan.figures import number
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import StepCost, StoreCost
 from weft.plan.observation import Observation, StepSeen
-from weft.plan.rules import ProbeRule
+from weft.plan.rules import ProbeRule, StoreRule
 
 __all__ = ["Details", "details"]
 
@@ -35,6 +35,9 @@ def details(graph: PhysicalGraph, part: str, seen: Observation | None, expected:
     if kind == "step":
         rule = next((r for r in graph.rules if isinstance(r, ProbeRule) and r.edge == name), None)
         return None if rule is None else _step(graph, rule, seen, expected)
+    if kind == "into":
+        into = next((r for r in graph.rules if isinstance(r, StoreRule) and r.edge == name), None)
+        kind, name = "store", into.store if into is not None else ""
     if kind == "store" and any(store.name == name for store in graph.stores):
         return _store(graph, name, seen, expected)
     if kind == "input" and name in graph.aliases:

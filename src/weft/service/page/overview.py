@@ -42,9 +42,9 @@ def overview(visit: Visit) -> Live:
                 tiles[name] = ui.label(_UNKNOWN).classes("w-big").mark(f"tile-{name}")
     charts: dict[str, ui.echart] = {}
     with ui.element("div").classes("w-charts"):
-        for name in CHARTS:
+        for name, (unit, _) in CHARTS.items():
             with ui.element("div").classes("w-card"):
-                ui.label(name).classes("w-title")
+                ui.label(f"{name}, {unit}").classes("w-title")
                 charts[name] = ui.echart(chart_options(name)).style("height: 190px; width: 100%")
     with ui.element("section").classes("w-card"):
         ui.label("Streams").classes("w-title")

@@ -183,14 +183,18 @@ def summary(preview: Preview) -> str:
     cost = preview.graph.cost
     lines = [
         f"shares {_stores(len(shares))}{_named(shares)}",
-        f"adds {_stores(len(adds))}{_named(adds)} of about {number(round(preview.added_rows))} rows, "
+        f"adds {_stores(len(adds))}{_named(adds)}{_rows(preview)}, "
         f"{_more(preview.added_steps, 'probe step')}, {_more(preview.added_hops, 'hop')}",
     ]
     if cost is not None:
         lines.append(
-            f"cost {number(cost.total)} · {number(cost.probes)} probes/s · {cost.hops} hops of its own"
+            f"cost {number(cost.total)} · {number(cost.probes)} probes/s · {_more(cost.hops, 'hop')} of its own"
         )
     return "\n".join(lines)
+
+
+def _rows(preview: Preview) -> str:
+    return f" of about {number(round(preview.added_rows))} rows" if preview.adds else ""
 
 
 def _stores(count: int) -> str:

@@ -72,9 +72,9 @@ def test_tokens(header: str | None, status: int) -> None:
         for path in ("/api/v1/queries", "/metrics", "/", "/_nicegui/x"):
             answer = found.get(path, headers=headers)
             assert answer.status_code == status, path
-        if status == 401:
-            assert answer.headers["www-authenticate"].startswith("Basic")
-            assert answer.headers["content-type"] == "application/problem+json"
+            if status == 401 and path in ("/api/v1/queries", "/metrics"):
+                assert answer.headers["www-authenticate"] == "Bearer"
+                assert answer.headers["content-type"] == "application/problem+json"
 
 
 def test_a_token_in_a_url_is_none() -> None:
@@ -185,6 +185,17 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_back() -> None:
     assert [one.status_code for one in answers] == [200, 200, 429]
     assert int(answers[-1].headers["retry-after"]) > 50
     assert found.get("/_nicegui/x").status_code == 200
+
+
+def test_who_guesses_tokens_is_slowed_down() -> None:
+    """In a header, or by the form of the page."""
+    found = client(GuardSettings(TOKENS, None, rate=0.01, burst=2))
+    guesses = [found.get("/api/v1/queries", headers={"Authorization": f"Bearer {n}"}) for n in range(3)]
+    assert [one.status_code for one in guesses] == [401, 401, 429]
+    forms = [found.post("/login", data={"token": str(number)}) for number in range(3)]
+    assert [one.status_code for one in forms] == [401, 401, 429]
+    known = {"Authorization": f"Bearer {FULL}"}
+    assert found.get("/api/v1/queries", headers=known).status_code == 200  # others are not
 
 
 def test_tokens_from_a_file(tmp_path: Path) -> None:
