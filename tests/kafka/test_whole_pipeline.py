@@ -141,7 +141,6 @@ def customers() -> pa.Table:
             "number": pa.array(numbers, pa.int64()),
             "name": [f"customer {number}" for number in numbers],
             "country": [("DE", "FR", None)[number % 3] for number in numbers],
-            "since": pa.array([0] * CUSTOMERS, pa.int64()).cast(_TIME),
         }
     )
 
@@ -149,6 +148,11 @@ def customers() -> pa.Table:
 def lake(path: Path, *columns: str) -> Counter[tuple[Any, ...]]:
     """What a reader of a Delta table sees."""
     return counted(deltalake.DeltaTable(str(path)).to_pyarrow_table().select(columns))
+
+
+def read(service: Service) -> dict[str, int]:
+    """How many rows of each topic took part in batches."""
+    return {one.name: one.rows for one in service.client.streams() if one.name != "customers"}
 
 
 def write(topics: Topics, names: dict[str, str], rows: dict[str, list[dict[str, Any]]]) -> None:
@@ -183,8 +187,7 @@ def test_the_whole_of_it_is_right_whatever_is_killed(
 
     write(topics, names, phases[0])
     with Service(file) as service:
-        before = {"orders": ORDERS, "payments": ORDERS, "customers": CUSTOMERS}
-        until(lambda: {one.name: one.rows for one in service.client.streams()} == before, service.log)
+        until(lambda: read(service) == {"orders": ORDERS, "payments": ORDERS}, service.log)
         sink = json.dumps({"delta": f"{tmp_path}/more/cards", "compact": True})
         given = ["--name", "cards", "--sink", sink, "--url", service.url]
         added = subprocess.run(

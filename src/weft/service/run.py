@@ -101,7 +101,7 @@ def _check_end(pipeline: Pipeline, planned: Sequence[PlannedQuery], options: Run
     """Refuse streams without end if the input is to end, and queries that wait for its end if it does not."""
     streams = sorted({input_.stream.name for one in planned for input_ in one.query.inputs})
     for stream in streams if options.once else ():
-        if isinstance(pipeline.sources[stream], RateSource):
+        if isinstance(pipeline.sources.get(stream), RateSource):
             raise pipeline.place(f"streams.{stream}.source").error(
                 "rows are generated without end", "leave out --once, or use --for TIME"
             )
@@ -118,8 +118,8 @@ def check_runnable(pipeline: Pipeline) -> None:
         raise pipeline.place("checkpoint").error(
             "a run needs a place for its state", "add checkpoint: ck, or give --checkpoint DIR"
         )
-    read = {i.stream.name for name in pipeline.queries for i in pipeline.parse(name).inputs}
-    for stream in sorted(read):
+    read = {i.stream for name in pipeline.queries for i in pipeline.parse(name).inputs}
+    for stream in sorted(one.name for one in read if not one.table):
         source = pipeline.sources.get(stream)
         if source is None:
             raise pipeline.place(f"streams.{stream}").error(

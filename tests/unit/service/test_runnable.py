@@ -265,3 +265,15 @@ def test_what_cannot_run_is_refused_before_spark(tmp_path: Path) -> None:
         check_runnable(runnable(tmp_path))
     (tmp_path / "in" / "a").mkdir(parents=True)
     check_runnable(runnable(tmp_path))
+
+
+def test_tables_need_no_stream_to_be_run(tmp_path: Path) -> None:
+    """What a table is read from is the table's own matter."""
+    (tmp_path / "in").mkdir()
+    text = """
+streams: {s: {schema: "k long, ts timestamp", event_time: ts, source: {files: json, path: in}}}
+tables: {d: {schema: "k long, n string", source: {files: json, path: dim}}}
+queries: {q: "SELECT s.k, d.n FROM s, d WHERE s.k = d.k"}
+checkpoint: ck
+"""
+    check_runnable(read_pipeline(text, "p.yaml", root=tmp_path))
