@@ -210,7 +210,7 @@ def verdicts(taken: dict[str, tuple[int, float]]) -> Iterator[tuple[str, bool]]:
     """What is aimed at, and whether it was reached."""
     rates = {name: rows / seconds for name, (rows, seconds) in taken.items()}
     for name, rate in rates.items():
-        if ": spark, " in name:
+        if ": spark, " in name and name.replace("spark", "weft") in rates:
             times = rates[name.replace("spark", "weft")] / rate
             yield (
                 f"{name.replace('spark, ', '')}: {FASTER} × Spark's own join ({times:.1f} ×)",
