@@ -64,10 +64,10 @@ def retention(
     """How much later than a tuple of this input its partners, or those among ``others``, can be; None: no limit."""
     known = time_bounds(query) if bounds is None else bounds
     longest = timedelta(0)
-    if query.input(alias).stream.table:
+    if alias in query.tables:
         return None
     for other in sorted(others if others is not None else set(query.aliases) - {alias}):
-        if query.input(other).stream.table:
+        if other in query.tables:
             continue  # its rows are no partners that come
         bound = known.get((other, alias))
         if bound is None:
