@@ -34,7 +34,9 @@ def weft(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def totals(text: str) -> dict[str, int]:
     """The results of each query, as the summary has them."""
-    rows = re.findall(r"^ (\w+) +[\d,]+ +([\d,]+) +[\d,]+ +[\d.]+ \w?B *$", text, re.MULTILINE)
+    latency = r"(?:[\d.]+ \w+ / [\d.]+ \w+|–)"
+    row = rf"^ (\w+) +[\d,]+ +([\d,]+) +{latency} +[\d,]+ +[\d.]+ \w?B *$"
+    rows = re.findall(row, text, re.MULTILINE)
     return {name: int(count.replace(",", "")) for name, count in rows}
 
 
