@@ -16,7 +16,7 @@ from weft.logical.catalog import Catalog
 from weft.logical.conversion import cast, literal
 from weft.logical.expr import Column, Expr, Literal, aliases, identifier
 from weft.logical.functions import FUNCTIONS, call
-from weft.logical.join import Join
+from weft.logical.join import ASOF, Join
 from weft.logical.query import Input, Output, Query, make_query
 from weft.logical.schema import Field, Schema, Stream, parse_type
 from weft.logical.window import UNBOUNDED, Range, Rows, Window
@@ -27,6 +27,9 @@ TYPES = (
     *("string", "boolean", "date", "timestamp"),
 )
 # Sorts of values that are interchangeable as arguments.
+UNTIMED = tuple(
+    kind for kind in Join.KINDS if kind not in ASOF
+)  # of any conditions; ASOF joins compare times
 KINDS = {
     "number": ("byte", "short", "int", "long", "float", "double", "decimal"),
     "integer": ("byte", "short", "int", "long"),
@@ -290,7 +293,7 @@ def queries(draw: st.DrawFn, catalog: Catalog, least: int = 2, most: int = 5) ->
 def outer_queries(draw: st.DrawFn, catalog: Catalog, most: int = 4) -> Query:
     """A query with at least one outer join, nested either way."""
     inputs = draw(input_lists(catalog, 2, most))
-    tree = draw(join_trees(inputs, Join.KINDS[1:]))
+    tree = draw(join_trees(inputs, UNTIMED[1:]))
     seen = _seen(inputs, tree)
     where = draw(conditions(seen, 1, 3))
     return make_query(inputs, where, draw(projections(seen)), outer=tree, cross=True)
@@ -301,7 +304,7 @@ def join_trees(draw: st.DrawFn, inputs: Sequence[Input], kinds: Sequence[str]) -
     """A join tree over the inputs, in order; its root is of one of the kinds."""
     cut = draw(st.integers(1, len(inputs) - 1))
     sides = [
-        draw(join_trees(part, Join.KINDS)) if len(part) > 1 else part[0].alias
+        draw(join_trees(part, UNTIMED)) if len(part) > 1 else part[0].alias
         for part in (inputs[:cut], inputs[cut:])
     ]
     kind = draw(st.sampled_from(list(kinds)))
