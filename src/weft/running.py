@@ -24,7 +24,7 @@ from weft.ports.source import Source
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.adapter import Adapter
-from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
@@ -49,7 +49,8 @@ def run(config: RunConfig, settings: Settings, queries: Queries, *, available_no
     """Start queries, each with its sink; what is done is kept in the checkpoint that the settings name."""
     tasks = resident_tasks(settings.options)
     executor = executor_for(config.spark, settings.execution, config.partitions, tasks)
-    loop = Loop(config, Checkpoint.at(_root(settings)), executor)
+    log = Checkpoint.at(_root(settings), flush=settings.durability == MACHINE)
+    loop = Loop(config, log, executor)
     return launch(loop, queries, available_now=available_now)
 
 
@@ -80,6 +81,7 @@ def run_config(
         functions=functions,
         adapter=adapter_for(settings, planner),
         spark=spark,
+        durability=settings.durability,
     )
 
 
@@ -106,7 +108,7 @@ def _root(settings: Settings) -> Path:
 
 
 def resident_tasks(options: Options) -> int:
-    """How many tasks stay: one per core, but no more than there are partitions."""
+    """How many tasks run hops: one per core, but no more than there are partitions; each has some of them."""
     return min(options.partitions, options.tasks or os.cpu_count() or 1)
 
 
@@ -124,5 +126,5 @@ def executor_for(spark: SparkSession | None, execution: str, partitions: int, ta
     if execution == "jobs" or why:
         if execution == "auto":
             _LOG.info("batches run as jobs of Spark: %s", why)
-        return JobsExecutor(own_session(spark), partitions)
-    return ResidentExecutor(own_session(spark), partitions, tasks, portable_description)
+        return JobsExecutor(own_session(spark), tasks)
+    return ResidentExecutor(own_session(spark), tasks, portable_description)

@@ -90,6 +90,7 @@ class Session(SessionViews):
         result_limit: int | None = None,
         adapt: str = "auto",
         adaptation: Adaptation | None = None,
+        durability: str = "process",
     ) -> None:
         check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
         self._settings = Settings(
@@ -109,6 +110,7 @@ class Session(SessionViews):
             result_limit=result_limit,
             adapt=adapt,
             adaptation=Adaptation() if adaptation is None else adaptation,
+            durability=durability,
         )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()

@@ -15,6 +15,7 @@ from weft.memory import task_memory
 from weft.optimizer.adaptation import Adaptation
 from weft.optimizer.joint.methods import METHODS
 from weft.optimizer.space import Options
+from weft.runtime.loop.config import DURABILITIES, PROCESS
 from weft.runtime.loop.driver import DEFAULT, POLICIES
 from weft.sources.dead_letter import DeadLetterLimit
 from weft.validation import check, check_one_of, checkpoint_path, dead_letters_of, tasks_of
@@ -56,6 +57,7 @@ class Settings:
     result_limit: int | None = None  # results of one query in one batch
     adapt: str = "auto"
     adaptation: Adaptation = field(default_factory=Adaptation)
+    durability: str = PROCESS  # what a committed batch survives
 
     def __post_init__(self) -> None:
         check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
@@ -74,6 +76,7 @@ class Settings:
         check_one_of(self.joint, METHODS, "joint optimiser")
         check_one_of(self.driver, POLICIES, "driver policy")
         check_one_of(self.adapt, ADAPT, "way to adapt")
+        check_one_of(self.durability, DURABILITIES, "durability")
         check(self.adaptation, Adaptation, ConfigError, "adaptation", "use weft.Adaptation")
 
     def _check_limits(self) -> None:

@@ -120,7 +120,7 @@ def test_state_is_forgotten(spark: Any, tmp_path: Path) -> None:
     checkpoint = Checkpoint.at(tmp_path / "ck")
     named = checkpoint.manifest(5), checkpoint.manifest(4)
     files_left = len(checkpoint.storage.list(BUCKETS))
-    assert files_left == len(set().union(*(m.files() for m in named if m)))
+    assert files_left == len(set().union(*(checkpoint.files_of(m) for m in named if m)))
 
 
 def test_two_sessions_cannot_share_a_checkpoint(spark: Any, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_session_all_of_whose_queries_stopped_has_no_stores(tmp_path: Path) ->
     made = checkpoint(tmp_path)
     name = made.write_blueprint(Blueprint("", "", {}, STOPPED))
     made.write_plan(BatchPlan(3, 0, name))
-    made.commit(Manifest(3, {}, {"v": 7}, blueprint=name))
+    made.commit(Manifest(3, marks={"v": 7}, blueprint=name))
     made.close()
     found = inspect(tmp_path)
     assert (found.stores, found.queries, found.stopped) == ((), (), STOPPED)

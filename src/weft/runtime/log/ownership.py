@@ -20,11 +20,11 @@ from weft.storage.storage import LocalDisk, Storage
 __all__ = ["BUCKETS", "FORMAT", "NEW_DIRECTORY", "Ownership"]
 
 BUCKETS = "state/buckets"  # the folder of the files of state
-FORMAT = 6
+FORMAT = 7
 NEW_DIRECTORY = "use a new checkpoint directory"
 
 # Older formats, and the last version of Weft that reads each.
-_READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1"}
+_READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1", 6: "0.1"}
 
 
 class Ownership:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from weft.errors import WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
-from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor, spread
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.task_reports import TaskReports
@@ -83,6 +83,7 @@ class TaskRunner:
                 why = str(error).strip().split("\n")[0]
                 _LOG.warning("batch %d failed (attempt %d) and is run again: %s", plan.number, attempt, why)
                 self._setup = None
+                self.log.list_files(plan.number)  # what this attempt left is named nowhere
                 time.sleep(PATIENCE * (attempt - 1))
         raise RuntimeError("there is no last attempt")
 
@@ -114,6 +115,9 @@ class TaskRunner:
             Exchange(direct=True) if in_memory else Exchange(str(self.log.exchange(plan.number))),
             boundary,
             self.config.limits,
+            self.executor.tasks,
+            self.executor.stays,
+            self.config.durability == MACHINE,
         )
 
 

@@ -16,7 +16,11 @@ from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore
 from weft.runtime.task.functions import PackedFunction
 
-__all__ = ["Describe", "RunConfig", "SetAside"]
+__all__ = ["DURABILITIES", "MACHINE", "PROCESS", "Describe", "RunConfig", "SetAside"]
+
+# What a committed batch survives: the death of all processes, or also that of the machine.
+PROCESS, MACHINE = "process", "machine"
+DURABILITIES = (PROCESS, MACHINE)
 
 # Describes a sink so that a task or a later session can make it again; None if that is not possible.
 Describe = Callable[[Sink], Mapping[str, Any] | None]
@@ -34,8 +38,8 @@ class RunConfig:
     driver order. ``set_aside`` takes the bad records of each batch, and raises an error if there are too many.
     ``state_limit`` bounds the bytes of a query's state, ``key_limit`` the results of one key, ``result_limit`` the
     results of a query in one batch, ``batch_bytes`` the input of a batch, and ``portion_bytes`` what a task looks at
-    together. ``spark`` is the Spark session, for sources that need it. ``streams``, ``sources`` and ``functions`` may
-    gain entries while the queries run.
+    together. ``spark`` is the Spark session, for sources that need it. ``durability`` is one of `DURABILITIES`.
+    ``streams``, ``sources`` and ``functions`` may gain entries while the queries run.
     """
 
     streams: dict[str, Stream]
@@ -54,6 +58,7 @@ class RunConfig:
     functions: Mapping[str, PackedFunction] = field(default_factory=dict)
     adapter: Adapter = field(default_factory=StaticPlan)
     spark: Any = None
+    durability: str = PROCESS
 
     @property
     def limits(self) -> TaskLimits:

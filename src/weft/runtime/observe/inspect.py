@@ -19,6 +19,7 @@ from weft.logical.window import Rows
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import store_name
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.log.values import Manifest
 from weft.runtime.queries.request import QueryRequest
 from weft.stats.known import Known
@@ -146,15 +147,14 @@ class _Sketch:
 def inspect(root: Path) -> CheckpointState:
     """Read the content of a checkpoint directory."""
     identity = _identity(root)
-    files, last, manifests, sketch = _consistent(root)
+    files, named, manifests, sketch = _consistent(root)
     now = manifests[-1] if manifests else Manifest()
-    named = set().union(*(manifest.files() for manifest in manifests))
     stores = _stores(now, sketch)
     return CheckpointState(
         directory=str(root),
         format=identity["format"],
         partitions=identity.get("partitions"),
-        last_batch=last,
+        last_batch=now.number,
         streams=tuple(_stream(name, now, found) for name, found in identity.get("streams", {}).items()),
         stores=stores,
         queries=tuple(
@@ -188,8 +188,8 @@ def _columns(found: Any) -> str:
     return f"{found[0]}, event time {found[1]}" if len(found) > 1 and found[1] else str(found[0])
 
 
-def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest], _Sketch]:
-    """The bucket files with their sizes, the last batch, the kept manifests, oldest first, and the queries.
+def _consistent(root: Path) -> tuple[dict[str, int], set[str], list[Manifest], _Sketch]:
+    """The files of state with their sizes, those that are named, the kept manifests, oldest first, and the queries.
 
     They are read again if a running session has committed a batch meanwhile, so that they fit together.
     """
@@ -198,9 +198,15 @@ def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest], _Sketc
         files, numbers = _sizes(root / BUCKETS), _numbers(root)
         last = max(numbers, default=-1)
         found = [manifest for number in numbers if (manifest := Checkpoint.at(root).manifest(number))]
-        sketch = _sketch(checkpoint, last)
+        sketch, named, error = _sketch(checkpoint, last), set[str](), None
+        try:
+            named = named.union(*map(checkpoint.files_of, found))
+        except StateError as caught:
+            error = caught
         if len(found) == len(numbers) == len(_numbers(root)) and max(_numbers(root), default=-1) == last:
-            return files, last, found, sketch
+            if error is not None:
+                raise error
+            return files, named, found, sketch
     raise StateError(f"{root} changes faster than it can be read", hint="try again")
 
 
@@ -246,7 +252,8 @@ def _query(
 
 def _stores(manifest: Manifest, sketch: _Sketch) -> tuple[StoreState, ...]:
     """The stores that the graph has, empty or not, and those of which there are runs."""
-    found = {*manifest.runs, *(store.identity for store in sketch.stores)}
+    held = (store for store, totals in manifest.stores.items() if totals.runs)
+    found = {*held, *(store.identity for store in sketch.stores)}
     return tuple(_store(identity, manifest, sketch) for identity in sorted(found, key=_rank))
 
 
@@ -257,18 +264,17 @@ def _rank(store: str) -> tuple[int, str]:
 
 def _store(identity: str, manifest: Manifest, sketch: _Sketch) -> StoreState:
     node = sketch.node(identity)
-    partitions = manifest.runs.get(identity, {})
-    bounds = [run.bounds for runs in partitions.values() for run in runs]
+    totals = manifest.stores.get(identity, StoreTotals())
     return StoreState(
         identity,
         identity if node is None else store_name(node.aliases),
         "" if node is None else str(node.layout),
-        sum(one.rows for one in bounds),
-        sum(one.bytes for one in bounds),
-        len(bounds),
-        sum(1 for runs in partitions.values() if runs),
-        min((one.min_time for one in bounds if one.min_time is not None), default=None),
-        max((one.max_time for one in bounds if one.max_time is not None), default=None),
+        totals.rows,
+        totals.bytes,
+        totals.runs,
+        totals.partitions,
+        totals.spans[0][0] if totals.spans else None,
+        totals.spans[-1][1] if totals.spans else None,
         node is not None and sketch.is_counted(node),
         () if node is None else node.users,
     )

@@ -6,7 +6,7 @@ Guarantees: plain values; what they hold follows from the graph alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from weft.bucket.index import Order
@@ -52,7 +52,8 @@ class StorePlan:
     time of a row. ``clock`` is the column that decides how long a row lives: the same one or, for an input with a
     `ROWS` window, the one with the number of the tuple; buckets have its bounds as those of their event time. ``sets``
     are the columns with query-sets, none if tuples carry none. ``view`` is what the users of the store see together,
-    and ``lifetimes`` say how long each of them needs a row.
+    and ``lifetimes`` say how long each of them needs a row. ``identity`` is the name under which manifests have its
+    runs, the same in every graph that keeps the store.
     """
 
     node: StoreNode
@@ -64,16 +65,15 @@ class StorePlan:
     sets: tuple[str, ...]
     view: View
     lifetimes: tuple[Lifetime, ...]
+    identity: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", self.node.identity)  # it is asked for often
 
     @property
     def name(self) -> str:
         """The store's name."""
         return self.node.name
-
-    @property
-    def identity(self) -> str:
-        """The name under which manifests have its runs, the same in every graph that keeps the store."""
-        return self.node.identity
 
     @property
     def counted(self) -> bool:

@@ -108,8 +108,8 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def parts_of(messages: Sequence[Message]) -> tuple[list[list[Any]], list[Any]]:
-    """Messages for a frame: the partitions and targets that its head lists, and the data, which are its parts."""
-    return [[one.partition, one.target] for one in messages], [one.data for one in messages]
+    """Messages for a frame: the tasks and targets that its head lists, and the data, which are its parts."""
+    return [[one.task, one.target] for one in messages], [one.data for one in messages]
 
 
 def messages_of(heads: Sequence[Sequence[Any]], parts: Sequence[Any]) -> list[Message]:
@@ -117,4 +117,4 @@ def messages_of(heads: Sequence[Sequence[Any]], parts: Sequence[Any]) -> list[Me
     import pyarrow as pa
 
     found = zip(heads, parts, strict=True)
-    return [Message(partition, target, pa.py_buffer(data)) for (partition, target), data in found]
+    return [Message(task, target, pa.py_buffer(data)) for (task, target), data in found]

@@ -49,10 +49,10 @@ class ResidentExecutor:
     """Runs batches in tasks that stay; ``describe`` describes a sink so that tasks can make it."""
 
     spark: SparkSession
-    partitions: int
     tasks: int
     describe: Describe
     name: str = field(default="resident", init=False)
+    stays: bool = field(default=True, init=False)
     _stage: _Stage | None = None
 
     @property
@@ -63,7 +63,7 @@ class ResidentExecutor:
     def start(self, setup: Setup) -> None:
         """Begin a new stage; one that runs already is ended."""
         self.close()
-        self._stage = _Stage(self.spark, setup, self.tasks, self.partitions)
+        self._stage = _Stage(self.spark, setup, self.tasks)
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch: a step to read and one for each hop."""
@@ -75,22 +75,26 @@ class ResidentExecutor:
             raise TaskLostError(self._stage.why(str(error))) from None
 
     def _run(self, stage: _Stage, job: Job, pieces: Pieces, hops: int) -> list[Message]:
-        described = job.for_task().to_dict(self.describe)
         heads = [
-            {"kind": "read", "job": described, "pieces": [(stream, part.to_dict()) for stream, part in mine]}
-            for mine in pieces
+            {
+                "kind": "read",
+                "job": job.for_task(task).to_dict(self.describe),
+                "pieces": [(stream, part.to_dict()) for stream, part in mine],
+            }
+            for task, mine in enumerate(pieces)
         ]
         sent = stage.step([(head, ()) for head in heads])
+        reports: list[Message] = []
         for hop in range(1, 1 + hops):
             mine: list[list[Message]] = [[] for _ in range(self.tasks)]
             for message in sent:
-                mine[message.partition % self.tasks].append(message)
+                (reports if message.is_for_driver else mine[message.task]).append(message)
             frames = []
             for messages in mine:
                 about, data = parts_of(messages)
                 frames.append(({"kind": "hop", "hop": hop, "messages": about}, data))
             sent = stage.step(frames)
-        return sent
+        return [*reports, *sent]
 
     def close(self) -> None:
         """End all tasks."""
@@ -102,7 +106,7 @@ class ResidentExecutor:
 class _Stage:
     """The stage that stays: Spark's job in a thread, and a channel to every task."""
 
-    def __init__(self, spark: SparkSession, setup: Setup, tasks: int, partitions: int) -> None:
+    def __init__(self, spark: SparkSession, setup: Setup, tasks: int) -> None:
         self.spark, self.tasks = spark, tasks
         self.channels: list[Channel] = []
         self.error: BaseException | None = None
@@ -111,7 +115,7 @@ class _Stage:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(address)
         self._listener.listen(tasks)
-        serve = resident(setup, address, key, tasks, partitions)
+        serve = resident(setup, address, key)
         self._thread = threading.Thread(
             target=self._serve, args=(serve, setup.identity), name="weft-resident", daemon=True
         )

@@ -30,10 +30,8 @@ Batches = Iterator[pa.RecordBatch]
 FREEZES = 8  # in so many first batches, what is loaded by then is exempted from garbage collection
 
 
-def resident(
-    setup: Setup, address: Address, key: bytes, tasks: int, partitions: int
-) -> Callable[[Batches], Batches]:
-    """The function that Spark runs in every task of the stage; task n of ``tasks`` has partitions n, n + tasks, …."""
+def resident(setup: Setup, address: Address, key: bytes) -> Callable[[Batches], Batches]:
+    """The function that Spark runs in every task of the stage."""
 
     def serve(batches: Batches) -> Batches:
         from pyspark import TaskContext
@@ -45,7 +43,7 @@ def resident(
         channel = connect(address, key)
         try:
             channel.send({"kind": "hello", "task": task, "pid": os.getpid()})
-            _Task(setup, channel, task, range(task, partitions, tasks)).run()
+            _Task(setup, channel, task).run()
         except ConnectionError:
             pass  # the driver is done with this task, or gone
         finally:
@@ -70,9 +68,9 @@ def connect(address: Address, key: bytes) -> Channel:
 class _Task:
     """One task with its partitions."""
 
-    def __init__(self, setup: Setup, channel: Channel, number: int, partitions: Sequence[int]) -> None:
-        self.setup, self.channel, self.number, self.partitions = setup, channel, number, partitions
-        self.jobs: dict[int, Job] = {}  # the job of the batch under way, by partition
+    def __init__(self, setup: Setup, channel: Channel, number: int) -> None:
+        self.setup, self.channel, self.number = setup, channel, number
+        self.job: Job | None = None  # the batch under way
         self.batches = 0
 
     def run(self) -> None:
@@ -96,20 +94,17 @@ class _Task:
 
     def _step(self, head: dict[str, Any], parts: Sequence[Any]) -> list[Message]:
         if head["kind"] == "read":
-            self._begin(head)
-            job = self.jobs[self.partitions[0]]
+            self.job = job = self._begin(head)
             if job.boundary:
-                return [m for p in self.partitions for m in past_task(self.jobs[p], p)]
+                return list(past_task(job, self.number))
             pieces = [(stream, Part.from_dict(part)) for stream, part in head["pieces"]]
             return list(read_task(job, self.number, pieces))
-        arrived: dict[int, list[Message]] = {partition: [] for partition in self.partitions}
-        for message in messages_of(head["messages"], parts):
-            arrived[message.partition].append(message)
-        return [m for p in self.partitions for m in hop_task(self.jobs[p], head["hop"], p, arrived[p])]
+        if self.job is None:
+            raise RuntimeError("a hop was to be run before its batch had begun")
+        return list(hop_task(self.job, head["hop"], self.number, messages_of(head["messages"], parts)))
 
-    def _begin(self, head: dict[str, Any]) -> None:
+    def _begin(self, head: dict[str, Any]) -> Job:
         if self.batches < FREEZES:
             gc.freeze()  # what is loaded by now never becomes garbage
         self.batches += 1
-        job = Job.from_dict(self.setup, head["job"])
-        self.jobs = dict.fromkeys(self.partitions, job)
+        return Job.from_dict(self.setup, head["job"])

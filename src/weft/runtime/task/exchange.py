@@ -32,14 +32,12 @@ LARGE = 1 << 24
 class Sender(NamedTuple):
     """Who sent a parcel or results, by which receivers sort them.
 
-    ``hop`` is the sender's hop, 0 for a read task, and ``task`` the number of its task. At a boundary, ``alias`` and
-    ``part`` are the input and the file of state whose tuples were read. ``number`` counts what the sender sends.
+    ``hop`` is the sender's hop, 0 for a task that reads input or, at a boundary, stored tuples; ``task`` is the number
+    of its task; ``number`` counts what the sender sends.
     """
 
     hop: int
     task: int
-    alias: str = ""
-    part: str = ""
     number: int = 0
 
 
@@ -122,19 +120,37 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentParcel:
-    """A batch on its way over an edge, with its sender."""
+    """A batch on its way over an edge to the partitions of a task, with its sender.
+
+    ``counts`` is how many of its rows are for each partition of the task, in their order; None if all rows are for all
+    partitions.
+    """
 
     edge: str
     sender: Sender
     packed: Packed
+    counts: tuple[int, ...] | None = None
 
-    def to_message(self, partition: int) -> Message:
-        """As a message to a partition."""
-        target = f"{self.edge}\t{json.dumps(self.sender)}\t{self.packed.how}"
-        return Message(partition, target, self.packed.data)
+    def to_message(self, task: int) -> Message:
+        """As a message to a task."""
+        head = json.dumps([self.sender, self.counts], separators=(",", ":"))
+        return Message(task, f"{self.edge}\t{self.packed.how}\t{head}", self.packed.data)
 
     @classmethod
     def from_message(cls, message: Message) -> SentParcel:
         """What `to_message` made."""
-        edge, sender, how = message.target.split("\t")
-        return cls(edge, Sender(*json.loads(sender)), Packed(how, message.data))
+        edge, how, head = message.target.split("\t")
+        sender, counts = json.loads(head)
+        return cls(
+            edge, Sender(*sender), Packed(how, message.data), None if counts is None else tuple(counts)
+        )
+
+    def divided(self, batches: Sequence[pa.RecordBatch], partitions: int) -> list[list[pa.RecordBatch]]:
+        """The rows for each of the task's partitions; ``batches`` are those of the parcel, perhaps renumbered."""
+        if self.counts is None:
+            return [list(batches)] * partitions
+        (batch,), first, found = batches, 0, []
+        for count in self.counts:
+            found.append([batch.slice(first, count)] if count else [])
+            first += count
+        return found
