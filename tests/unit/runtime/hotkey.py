@@ -86,7 +86,7 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
     sinks: dict[str, Any] = {"q": to_parquet(folder / "out")} if kind == "parquet" else {}
     counting = frozenset("q" if kind == "count" else "")
     limits = TaskLimits(portion_bytes=portion)
-    exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "")
+    exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "", batch_order.to_dict())
     job = Job(Setup(Memory(), "", {}, {}), plan, Manifest(), sinks, counting, exchange, limits=limits)
     said: list[Message] = []
     for number in range(1, len(program.hops)):
