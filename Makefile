@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test warm check lint format types imports unit campaign golden fuzz bench kafka lock clean
+.PHONY: help setup demo java test warm check lint format types imports unit campaign golden fuzz bench kafka broker delta iceberg lock clean
 
 # Java starts some twenty times in the tests, sooner with an archive of Spark's classes (docs/spark.md).
 ARCHIVE := WEFT_CLASS_ARCHIVE=1 XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
@@ -30,8 +30,8 @@ $(READY): pyproject.toml requirements-dev.txt
 
 setup: $(READY) ## Make a virtual environment with everything in it
 
-demo: $(READY) java ## Join four live streams by three queries on local Spark, for 20 seconds
-	@SPARK_LOCAL_IP=127.0.0.1 $(BIN)/weft demo --for 20s
+demo: $(READY) java ## Join four live streams on local Spark, on a web page; without a terminal, for 20 seconds
+	@SPARK_LOCAL_IP=127.0.0.1 $(BIN)/weft demo
 
 java: $(READY) ## Find the Java that Spark runs on, or get one
 	@$(BIN)/weft java
@@ -75,8 +75,18 @@ golden: $(READY) ## Write the golden plans anew; review the diff
 fuzz: $(READY) ## Fuzz the SQL front end with 100,000 inputs, others each time; SEED=... repeats them
 	$(BIN)/pytest tests/unit/sql/test_fuzz.py --seed $(SEED) --scale 100
 
-kafka: $(READY) java ## Fetch a Kafka broker by Maven into .venv, for the tests; `.venv/bin/python -m tests.kafka.broker serve` runs it
-	@$(BIN)/python -m tests.kafka.broker fetch
+kafka: $(READY) java ## Fetch a Kafka broker and a schema registry by Maven into .venv, for the tests, which start them on loopback
+	@$(BIN)/python -m weft.testing.kafka_broker fetch
+	@$(BIN)/python -m tests.kafka.registry
+
+broker: kafka ## Run the Kafka broker on loopback until Ctrl-C; it prints its address
+	@$(BIN)/python -m weft.testing.kafka_broker serve
+
+delta: $(READY) # Fetch Spark's reader of Delta tables by Maven into .venv, for the tests
+	@$(BIN)/python -m tests.lakes.spark_readers fetch delta
+
+iceberg: $(READY) # The same of Iceberg tables, with the Spark that it works with, 500 MB
+	@$(BIN)/python -m tests.lakes.spark_readers fetch iceberg
 
 bench: $(READY) ## List the benchmarks; run one with `.venv/bin/weft bench NAME`
 	$(BIN)/weft bench

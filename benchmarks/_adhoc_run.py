@@ -87,7 +87,7 @@ def _warm(batches: Sequence[BatchMetrics], least: int) -> bool:
     """Whether ``least`` batches are done and no input waits; a session that cannot keep up needs ten times as many."""
     if len(batches) < least:
         return False
-    return not any(batches[-1].backlog.values()) or len(batches) >= 10 * least
+    return not any(one.parts for one in batches[-1].backlog.values()) or len(batches) >= 10 * least
 
 
 def _change(

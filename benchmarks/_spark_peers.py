@@ -19,7 +19,7 @@ from benchmarks._progress import batch_seconds, jobs_and_stages, wait_for
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-__all__ = ["plain_spark", "run_batch", "run_streaming"]
+__all__ = ["plain_spark", "run_batch", "run_streaming", "streaming_query", "streaming_settings"]
 
 _ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -31,11 +31,9 @@ _ROCKSDB = {
 
 def run_streaming(join: Join, task: Task) -> dict[str, Any]:
     """Run Spark's stream–stream join."""
-    spark = plain_spark(task.contender, task.cores, task.memory, _streaming_settings(task))
+    spark = plain_spark(task.contender, task.cores, task.memory, streaming_settings(task))
     say(f"{task.contender}: Spark is there")
-    writer = _joined(join, {name: _stream(spark, task, name) for name in join.streams}).writeStream
-    writer = writer.format("parquet").option("path", task.out).option("checkpointLocation", task.checkpoint)
-    query = writer.outputMode("append").trigger(availableNow=True).start()
+    query = streaming_query(spark, join, task, available_now=True)
     wait_for(query, task.contender)
     total = time.time() - task.launched
     done = [entry for entry in query.recentProgress if entry.numInputRows]
@@ -50,7 +48,15 @@ def run_streaming(join: Join, task: Task) -> dict[str, Any]:
     }
 
 
-def _streaming_settings(task: Task) -> dict[str, str]:
+def streaming_query(spark: SparkSession, join: Join, task: Task, *, available_now: bool = False) -> Any:
+    """Start the join as a streaming query, over what is there or until it is stopped."""
+    writer = _joined(join, {name: _stream(spark, task, name) for name in join.streams}).writeStream
+    writer = writer.format("parquet").option("path", task.out).option("checkpointLocation", task.checkpoint)
+    writer = writer.outputMode("append")
+    return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+
+def streaming_settings(task: Task) -> dict[str, str]:
     settings = {
         "spark.sql.shuffle.partitions": str(task.cores),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",

@@ -9,10 +9,12 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from operator import mul
 from typing import Any
 
-from benchmarks._report import percentile
 from benchmarks._splitjoin import window_text
+
+from weft.stats.histogram import Histogram
 
 __all__ = [
     "CORES",
@@ -127,22 +129,22 @@ class Latency:
     visits: list[dict[str, Any]]
 
     @property
-    def seconds(self) -> list[float]:
-        """All latencies, ascending."""
-        return sorted(visit["seconds"] for visit in self.visits)
+    def latency(self) -> Histogram:
+        """The latencies of all results."""
+        return Histogram.sum(Histogram.from_list(visit["latency"]) for visit in self.visits)
 
     @property
     def kept_up(self) -> bool:
-        """Whether the last files waited no longer than those before: not twice as long as half of all did."""
-        last = max(visit["file"] for visit in self.visits)
-        late = [visit["parts"][0] for visit in self.visits if visit["file"] == last]
-        usual = percentile(self.seconds, 0.5)
-        return bool(max(late) <= 2 * usual + self.interval)
+        """Whether what the last batch read waited no longer than what came before: not twice the median latency."""
+        last = max(self.visits, key=lambda visit: int(visit["batch"]), default=None)
+        return last is not None and bool(last["parts"][0] <= 2 * self.latency.p50 + self.interval)
 
     @property
     def parts(self) -> list[float]:
-        """The mean seconds of every part."""
-        return [statistics.mean(one) for one in zip(*(visit["parts"] for visit in self.visits), strict=True)]
+        """The mean seconds of every part, where every result counts alike."""
+        counts = [Histogram.from_list(visit["latency"]).count for visit in self.visits]
+        columns = zip(*(visit["parts"] for visit in self.visits), strict=True)
+        return [sum(map(mul, column, counts)) / sum(counts) for column in columns]
 
 
 @dataclass(slots=True)

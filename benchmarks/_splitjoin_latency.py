@@ -1,8 +1,8 @@
 """Visiting latency (SplitJoin, section 7.3): `python -m benchmarks._splitjoin_latency TASK ANSWER`, both JSON files.
 
 Guarantees: the windows are full before the clock starts; then a file of each stream appears every so many seconds,
-whatever the session does. A tuple arrives when its file does, and its results arrive when the sink's function is called
-with them. Values are uniform, so all files may expect equally many results, and all count alike.
+whatever the session does. What is measured is Weft's own processing latency: from the arrival of a result's last tuple,
+which is that of its file, to the commit of the result in the sink.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from benchmarks._process import say
 from benchmarks._splitjoin import SCHEMAS
 from benchmarks._splitjoin_run import NAME, WeftTask, make_query, make_session, shares
@@ -25,7 +23,7 @@ from benchmarks._splitjoin_run import NAME, WeftTask, make_query, make_session, 
 import weft
 from weft.runtime.observe.metrics import BatchMetrics
 
-__all__ = ["PARTS", "LatencyTask", "Visit", "run_latency", "visits"]
+__all__ = ["PARTS", "LatencyTask", "Visits", "run_latency", "visits"]
 
 PARTS = ("waiting", "reading and routing", "probing and storing", "scheduling and collecting")
 
@@ -42,18 +40,16 @@ class LatencyTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """The seconds from the arrival of a file to its results at the sink, and the parts they consist of."""
+class Visits:
+    """The latencies of a batch's results, as a histogram, and the mean seconds of the parts that they consist of."""
 
-    stream: str
-    file: int
     batch: int
-    seconds: float
+    latency: list[Any]  # a Histogram as plain data
     parts: tuple[float, ...]
 
 
 def run_latency(task: LatencyTask) -> dict[str, Any]:
-    """Run at the given rate; give every visit that counts, and the numbers of tuples and batches."""
+    """Run at the given rate; give the visits of every batch that counts."""
     one = WeftTask(**task.weft)
     incoming = Path(one.work, "in")
     files = {name: sorted(Path(one.data, name).iterdir()) for name in SCHEMAS}
@@ -77,43 +73,19 @@ def run_latency(task: LatencyTask) -> dict[str, Any]:
         batches = list(session.progress[NAME])
     finally:
         session.stop()
-    rows = {name: _rows(files[name]) for name in files}
-    found = [
-        visit
-        for visit in visits(batches, rows, arrived, delivered)
-        if visit.file >= task.filling + task.warm_up
-    ]
-    return {"visits": [asdict(visit) for visit in found]}
+    since = arrived[task.filling + task.warm_up]
+    return {"visits": [asdict(one) for one in visits(batches, since, delivered)]}
 
 
-def visits(
-    batches: Sequence[BatchMetrics],
-    rows: Mapping[str, Sequence[int]],
-    arrived: Mapping[int, float],
-    delivered: Mapping[int, float],
-) -> Iterator[Visit]:
-    """The visit of every file whose arrival is known; files are read in order, so counting rows tells its batch.
-
-    ``rows`` are those of each stream's files, ``arrived`` and ``delivered`` are times by file and by batch.
-    """
-    for stream, sizes in rows.items():
-        ends, file, read = list(accumulate(sizes)), 0, 0
-        for batch in batches:
-            read += batch.inputs[stream].rows
-            while file < len(ends) and ends[file] <= read:
-                if file in arrived:
-                    yield _visit(stream, file, batch, arrived[file], delivered)
-                file += 1
-
-
-def _visit(
-    stream: str, file: int, batch: BatchMetrics, arrived: float, delivered: Mapping[int, float]
-) -> Visit:
-    end = delivered.get(batch.number, batch.started + batch.elapsed)  # not called without results
-    reading, joining = shares(batch.seconds)
-    waiting = batch.started - arrived
-    collecting = end - batch.started - reading - joining
-    return Visit(stream, file, batch.number, end - arrived, (waiting, reading, joining, collecting))
+def visits(batches: Sequence[BatchMetrics], since: float, delivered: Mapping[int, float]) -> Iterator[Visits]:
+    """The visits of every batch with results that began after a time; ``delivered`` is when its results were."""
+    for batch in batches:
+        found = batch.latency.processing
+        if batch.started >= since and found.count:
+            reading, joining = shares(batch.seconds)
+            running = delivered[batch.number] - batch.started
+            parts = (found.mean - running, reading, joining, running - reading - joining)
+            yield Visits(batch.number, found.to_list(), parts)
 
 
 def _feed(files: Mapping[str, Sequence[Path]], incoming: Path, task: LatencyTask) -> dict[int, float]:
@@ -129,10 +101,6 @@ def _feed(files: Mapping[str, Sequence[Path]], incoming: Path, task: LatencyTask
         if place % max(1, round(5 / task.interval)) == 0:
             say(f"{place} of {last - task.filling} files of each stream have come")
     return arrived
-
-
-def _rows(files: Sequence[Path]) -> list[int]:
-    return [pq.ParquetFile(file).metadata.num_rows for file in files]
 
 
 def main(question: str, answer: str) -> None:

@@ -5,7 +5,6 @@ Guarantees: a figure that was not measured is shown as such.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 
 from benchmarks._report import percentile
@@ -129,8 +128,7 @@ def latency_table(found: Sequence[Latency]) -> Table:
         table.add_row(
             f"{one.case.kind} {window_text(one.case.size)}",
             f"{one.rate:,.0f}" + ("" if one.kept_up else " (too many)"),
-            f"{statistics.mean(one.seconds):.2f}",
-            *(f"{percentile(one.seconds, share):.2f}" for share in (0.5, 0.95)),
+            *(f"{figure:.2f}" for figure in (one.latency.mean, one.latency.p50, one.latency.p95)),
             *(f"{part:.2f}" for part in one.parts),
         )
     return table

@@ -28,6 +28,7 @@ from rich.table import Table
 import weft
 from weft.kafka_options import KafkaOptions
 from weft.logical.schema import Schema
+from weft.sources.kafka_format import ValueFormat
 from weft.sources.kafka_read import read_range
 from weft.sources.kafka_records import Origin, decode_messages
 from weft.sources.records import Target
@@ -45,7 +46,7 @@ def servers(given: str | None, folder: Path) -> Iterator[str]:
     if given is not None:
         yield given
         return
-    from tests.kafka.broker import Broker, why_missing  # of a checkout
+    from weft.testing.kafka_broker import Broker, why_missing
 
     missing = why_missing()
     if missing is not None:
@@ -88,7 +89,7 @@ def fetched_and_decoded(address: str, topic: str, rows: int) -> tuple[float, flo
         begun = time.perf_counter()
         found = read_range(options, origin, 0, len(range(partition, rows, PARTITIONS)), 60)
         between = time.perf_counter()
-        decoded = decode_messages(found, "json", target, origin)
+        decoded = decode_messages(found, ValueFormat("json"), target, origin)
         if decoded.bad:
             raise SystemExit(f"weft bench kafka: {decoded.bad[0]}")
         fetching += between - begun

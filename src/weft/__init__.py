@@ -40,8 +40,10 @@ if TYPE_CHECKING:
         to_memory,
         to_parquet,
         to_postgres,
+        to_recent,
     )
     from weft.sources.dead_letter import DeadLetterLimit
+    from weft.sources.drift import Dial, drifting
     from weft.sources.kafka import kafka
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
     from weft.sources.spec import files
@@ -52,6 +54,7 @@ __all__ = [
     "Adaptation",
     "Catalog",
     "DeadLetterLimit",
+    "Dial",
     "Limits",
     "Options",
     "PlannedQuery",
@@ -66,6 +69,7 @@ __all__ = [
     "WeftError",
     "Weights",
     "choice",
+    "drifting",
     "files",
     "foreach_batch",
     "from_",
@@ -82,6 +86,7 @@ __all__ = [
     "to_memory",
     "to_parquet",
     "to_postgres",
+    "to_recent",
     "uniform",
     "zipf",
 ]
@@ -90,6 +95,7 @@ __all__ = [
 _HOMES = {
     "Catalog": "weft.logical.catalog",
     "DeadLetterLimit": "weft.sources.dead_letter",
+    "Dial": "weft.sources.drift",
     "Limits": "weft.logical.query_limits",
     "Adaptation": "weft.optimizer.adaptation",
     "Options": "weft.optimizer.space",
@@ -105,6 +111,7 @@ _HOMES = {
     "WeftError": "weft.errors",
     "Weights": "weft.optimizer.cost",
     "choice": "weft.sources.rate",
+    "drifting": "weft.sources.drift",
     "files": "weft.sources.spec",
     "foreach_batch": "weft.sinks",
     "from_": "weft.sql.builder",
@@ -121,6 +128,7 @@ _HOMES = {
     "to_memory": "weft.sinks",
     "to_parquet": "weft.sinks",
     "to_postgres": "weft.sinks",
+    "to_recent": "weft.sinks",
     "uniform": "weft.sources.rate",
     "zipf": "weft.sources.rate",
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from weft.errors import WeftError, nearest
 
-__all__ = ["KafkaOptions", "kafka_options", "load_client"]
+__all__ = ["KafkaOptions", "is_reference", "kafka_options", "load_client", "resolve_secret"]
 
 _SECRET = re.compile(r"password|passphrase|secret|(^|\.)key(\.|$)|oauthbearer\.config|token$")
 _REFERENCE = re.compile(r"(env|file):(.+)", re.DOTALL)
@@ -66,7 +66,7 @@ class KafkaOptions:
         transactional producer of librdkafka 2.16 would wait for its coordinator forever after that.
         """
         own = {name.replace("_", "."): value for name, value in fixed.items()}
-        given = {name: _resolve(name, value, error) for name, value in self.given}
+        given = {name: _value(name, value, error) for name, value in self.given}
         basis = {"bootstrap.servers": self.servers, "log_level": 2, "metadata.recovery.strategy": "none"}
         return {**basis, **own, **given}
 
@@ -75,12 +75,12 @@ class KafkaOptions:
         shown = str(text)
         for name, value in self.given:
             if _is_secret(name):
-                shown = shown.replace(_resolve(name, value, error), "…")
+                shown = shown.replace(resolve_secret(name, value, error), "…")
         return shown
 
 
 def kafka_options(
-    function: str, servers: str, options: Mapping[str, Any], own: Mapping[str, Any], error: type[WeftError]
+    function: str, servers: str, options: Mapping[str, Any], own: Collection[str], error: type[WeftError]
 ) -> KafkaOptions:
     """Check options that a user gave to a function (`kafka` or `to_kafka`), and make them Kafka's own.
 
@@ -95,7 +95,7 @@ def kafka_options(
         if name not in known:
             offered = nearest(given, (*own, *sorted(known)))
             raise error(f"{function}: there is no option {given!r}, or Weft sets it itself", hint=offered)
-        if _is_secret(name) and not (isinstance(value, str) and _REFERENCE.fullmatch(value)):
+        if _is_secret(name) and not is_reference(value):
             hint = f'give "env:NAME" or "file:PATH": where {name} is found when it is needed'
             raise error(f"{function}: {name} is a secret and must not stand in a program", hint=hint)
         found[name] = str(value).lower() if isinstance(value, bool) else str(value)
@@ -121,19 +121,27 @@ def _is_secret(name: str) -> bool:
     return bool(_SECRET.search(name)) and not name.endswith(".location")
 
 
-def _resolve(name: str, value: str, error: type[WeftError]) -> str:
+def is_reference(value: object) -> bool:
+    """Whether a value says where a secret is found, as `env:NAME` or `file:PATH`."""
+    return isinstance(value, str) and bool(_REFERENCE.fullmatch(value))
+
+
+def _value(name: str, value: str, error: type[WeftError]) -> str:
     """The value of an option: what its reference leads to if it is a secret."""
-    found = _REFERENCE.fullmatch(value) if _is_secret(name) else None
-    if found is None:
-        return value
-    if found[1] == "env":
-        if found[2] not in os.environ:
+    return resolve_secret(name, value, error) if _is_secret(name) and is_reference(value) else value
+
+
+def resolve_secret(name: str, reference: str, error: type[WeftError]) -> str:
+    """What a reference leads to, for the option of that name."""
+    kind, _, place = reference.partition(":")
+    if kind == "env":
+        if place not in os.environ:
             raise error(
-                f"{name}: the environment has no variable {found[2]}",
+                f"{name}: the environment has no variable {place}",
                 hint="set it where the session runs, and for Spark's tasks too",
             )
-        return os.environ[found[2]]
+        return os.environ[place]
     try:
-        return Path(found[2]).read_text(encoding="utf-8").rstrip("\r\n")
+        return Path(place).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as failure:
-        raise error(f"{name}: {found[2]} cannot be read: {failure.strerror}") from None
+        raise error(f"{name}: {place} cannot be read: {failure.strerror}") from None

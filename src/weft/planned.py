@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from weft.errors import ConfigError
+from weft.logical.flatten import Note
 from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.optimizer.expected_cost import calls_of
@@ -53,7 +54,10 @@ class Owner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query of a session; if others run with it, its graph is its part of what they share."""
+    """A query of a session; if others run with it, its graph is its part of what they share.
+
+    ``notes`` say what became of its sub-selects.
+    """
 
     name: str
     query: Query
@@ -61,6 +65,7 @@ class PlannedQuery:
     session: Owner = field(repr=False, compare=False)
     sink: Sink | None = field(default=None, repr=False, compare=False)
     ordering: Ordering | None = None
+    notes: tuple[Note, ...] = field(default=(), compare=False)
 
     @property
     def graph(self) -> PhysicalGraph:
@@ -77,7 +82,8 @@ class PlannedQuery:
 
     def explain(self, observed: Observation | None = None) -> str:
         """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
-        return explain(self.graph, self.name, self.strategy, observed, self.query, self.calls, self.ordering)
+        given = (self.graph, self.name, self.strategy, observed, self.query, self.calls, self.ordering)
+        return "".join((explain(*given), *(f"  {note}\n" for note in self.notes)))
 
     def diagram(self) -> str:
         """The plan as a Mermaid flowchart."""

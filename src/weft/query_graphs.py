@@ -17,7 +17,9 @@ from weft.logical.query import Query
 from weft.optimizer.expected_cost import with_estimates
 from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
+from weft.plan.join_plan import StepCost, StoreCost
 from weft.plan.part import part_of
+from weft.plan.rules import ProbeRule
 from weft.planning import Planner
 from weft.registered import Registered
 from weft.runtime.observe.recent import RecentStatistics
@@ -73,6 +75,24 @@ class QueryGraphs:
             own = with_estimates(part_of(graph, name, dict(names)).graph, statistics, options)
             self._parts[name] = known = source, own
         return known[1]
+
+    def expected_of(
+        self, name: str, planner: Planner, statistics: Statistics, options: Options
+    ) -> tuple[dict[str, StepCost], dict[str, StoreCost]]:
+        """What is expected of the probes and stores of a query that runs, under the shared graph's names."""
+        own, request = self.graph_of(name, planner, statistics, options), self.registered.requests.get(name)
+        shared = self._last_graph_with(name)
+        if shared is None or request is None:
+            return {}, {}
+        part = part_of(shared, name, dict(request.names))
+        steps = {rule.edge: rule.estimate for rule in own.rules if isinstance(rule, ProbeRule)}
+        stores = {store.store: store for store in own.cost.stores} if own.cost else {}
+        found = {edge: steps.get(mine) for edge, mine in part.edges.items()}
+        held = {store: stores.get(part.graph.store(mine).aliases) for store, mine in part.stores.items()}
+        return (
+            {edge: one for edge, one in found.items() if one is not None},
+            {store: one for store, one in held.items() if one is not None},
+        )
 
     def _last_graph_with(self, name: str) -> PhysicalGraph | None:
         """The graph that a query runs by, or ran by last; None: it has not run yet, though another of its name may."""

@@ -9,7 +9,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from weft.errors import CatalogError
 from weft.logical.canonical import canonical
+from weft.logical.query import Query
 from weft.logical.waiting import check_closing
 from weft.planned import Owner, PlannedQuery
 from weft.planning import StartPlan
@@ -50,13 +52,22 @@ class Registered:
     alone: dict[str, StartPlan] = field(default_factory=dict)
 
     def free_name(
-        self, name: str | None, sink: Sink | None, stopped: Collection[str], query_limit: int
+        self,
+        name: str | None,
+        sink: Sink | None,
+        stopped: Collection[str],
+        query_limit: int,
+        streams: Collection[str],
     ) -> str:
         """A query's name, if it and its sink are free; one more query than there may be is refused."""
-        chosen = free_name(name, [known for known in self.queries if known not in stopped])
+        chosen = free_name(name, [known for known in self.queries if known not in stopped], streams)
         if sink is not None:
             check_free(sink, self.sinks, stopped, query_limit)
         return chosen
+
+    def definitions(self, stopped: Collection[str]) -> dict[str, Query]:
+        """The queries that have not stopped, by name."""
+        return {name: planned.query for name, planned in self.queries.items() if name not in stopped}
 
     def add(self, planned: PlannedQuery, request: QueryRequest, alone: StartPlan | None = None) -> None:
         """Take a query in under its name, with a plan of its own if it does not begin together with the others."""
@@ -73,6 +84,12 @@ class Registered:
         for name, request in requests.items() if not ends else ():
             check_closing(request.query.renamed(dict(request.names)), name)
         check_readable(requests, self.sources)
+
+    def check_unread(self, stream: str, stopped: Collection[str]) -> None:
+        """Refuse to let go of a stream that a query reads which has not stopped."""
+        for name, planned in list(self.queries.items()):
+            if name not in stopped and any(one.stream.name == stream for one in planned.query.inputs):
+                raise CatalogError(f"query {name} reads stream {stream}", hint=f"stop query {name} first")
 
     def restore(self, loop: Loop, session: Owner, strategy: str) -> None:
         """Take in the queries that were added while an earlier run went on, and that run again now."""

@@ -7,46 +7,45 @@ Planning needs neither Spark nor Java; `start` does, unless batches run in this 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import ConfigError, QueryError, nearest
+from weft.errors import CatalogError, ConfigError, QueryError, nearest
 from weft.function_registration import pack_function, with_expectations
 from weft.logical.catalog import Catalog
+from weft.logical.flatten import Note
 from weft.logical.query import Query
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
-from weft.logical.waiting import limit_waiting
 from weft.optimizer.adaptation import Adaptation
-from weft.optimizer.space import Options, check_inputs
+from weft.optimizer.space import Options
 from weft.planned import PlannedQuery
 from weft.planning import Planner
 from weft.ports.sink import Sink
+from weft.previewing import Preview, preview_query
 from weft.progress_bar import progress_bar
 from weft.query_graphs import QueryGraphs
-from weft.registered import Registered, request_of
+from weft.registered import Registered
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.queries.request import QueryRequest
 from weft.session_views import SessionViews
 from weft.settings import Settings
-from weft.sinks.describe import sink_for
 from weft.sources.dead_letter import DeadLetterLimit
-from weft.sql.bind import parse_query
+from weft.sql.bind import parse_with_notes
 from weft.sql.builder import Builder
 from weft.starting import start_run
 from weft.stats.known import HalfLife
 from weft.stats.statistics import Statistics
 from weft.validation import (
     check,
-    check_backfill,
-    duration_of,
     options_for,
-    ordering_for,
     stream_of,
     with_selectivity,
 )
+from weft.wishes import Wishes
 
 if TYPE_CHECKING:  # only running needs Spark, and kernels
     from pyspark.sql import SparkSession
@@ -156,11 +155,23 @@ class Session(SessionViews):
         joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
         """
         stream, readable = stream_of(name, source, event_time, lateness, late, idle_after)
-        self.catalog = self.catalog.add(stream)
+        if self._catalog_with_queries().find_query(name) is not None:
+            raise CatalogError(f"there is already a query {name!r}", hint="choose another name")
+        catalog = self.catalog.add(stream)
+        if readable is not None and self._current_run is not None:
+            self._current_run.loop.add_stream(stream, readable)
+        self.catalog = catalog
         if readable is not None:
             self._registered.sources[name] = readable
-            if self._current_run is not None:
-                self._current_run.loop.add_stream(stream, readable)
+
+    def remove_stream(self, name: str) -> None:
+        """Read a stream no longer, which no query may read any more; its name stays taken in this checkpoint."""
+        stream = self.catalog.stream(name)
+        self._registered.check_unread(stream.name, self._stopped())
+        self.catalog = self.catalog.remove(stream.name)
+        self._registered.sources.pop(stream.name, None)
+        if self._current_run is not None:
+            self._current_run.loop.remove_stream(stream.name)
 
     def function(
         self,
@@ -226,18 +237,9 @@ class Session(SessionViews):
         Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event" (`weft.logical.ordering`).
         """
         run, registered = self._last_run, self._registered
-        stopped = run.loop.active_queries.stopped if run is not None else {}
-        chosen = registered.free_name(name, sink, stopped, self._settings.query_limit)
-        options = options_for(self.options, strategy)
-        parsed = self.parse(text, cross=cross)
-        if backfill:
-            check_backfill(parsed)
-        if emit_unmatched_after is not None:
-            parsed = limit_waiting(parsed, duration_of(emit_unmatched_after, "emit_unmatched_after"))
-        check_inputs(parsed, options)
-        ordering = ordering_for(text, parsed, self.catalog, order, precision, backfill=backfill)
-        planned = PlannedQuery(chosen, parsed, options.strategy, self, sink_for(sink, ordering), ordering)
-        request = request_of(planned, strategy, backfill)
+        wishes = Wishes(sink, strategy, backfill, emit_unmatched_after, order, precision)
+        planned, request = self._request(name, text, wishes, cross)
+        chosen = planned.name
         alone = self._planner.start_plan({chosen: request})  # a query that cannot be planned is refused here
         if self._current_run is not None and planned.sink is not None:
             registered.check_runnable({chosen: request}, ends=self._ends)
@@ -246,23 +248,66 @@ class Session(SessionViews):
         registered.add(planned, request, None if starts else alone)
         return planned
 
-    def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
-        """A text or builder, parsed and bound to this session's streams."""
-        check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
-        if isinstance(text, Builder):
-            return (text.cross() if cross else text).build(self.catalog, self._settings.limits)
-        return parse_query(text, self.catalog, cross=cross, limits=self._settings.limits)
+    def _request(
+        self, name: str | None, text: str | Builder, wishes: Wishes, cross: bool
+    ) -> tuple[PlannedQuery, QueryRequest]:
+        """A query as it was asked for, checked; nothing has changed yet."""
+        limit, streams = self._settings.query_limit, self.catalog.names
+        chosen = self._registered.free_name(name, wishes.sink, self._stopped(), limit, streams)
+        options_for(self.options, wishes.strategy)
+        parsed, notes = self._parse(text, cross=cross)
+        catalog = self._catalog_with_queries()
+        planned, request = wishes.request(chosen, text, parsed, catalog, self.options, self)
+        return replace(planned, notes=notes), request
 
-    def start(self, *, available_now: bool = False, ends: bool = False) -> None:
+    def preview(
+        self,
+        text: str | Builder,
+        *,
+        strategy: str | None = None,
+        cross: bool = False,
+        emit_unmatched_after: timedelta | str | None = None,
+        order: str = "none",
+        precision: int | None = None,
+    ) -> Preview:
+        """The plan that a query would get now, and what it would share with those that run; nothing changes."""
+        wishes = Wishes(None, strategy, False, emit_unmatched_after, order, precision)
+        planned, request = self._request(None, text, wishes, cross)
+        run, planner = self._current_run, self._make_planner()
+        if run is not None:
+            self._registered.check_runnable({planned.name: request}, ends=self._ends)
+        loop = run.loop if run is not None else None
+        return preview_query(planned, request, self._registered, planner, self.options, loop)
+
+    def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
+        """A text or builder, parsed and bound to this session's streams and queries."""
+        return self._parse(text, cross=cross)[0]
+
+    def _parse(self, text: str | Builder, *, cross: bool) -> tuple[Query, tuple[Note, ...]]:
+        check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
+        catalog, limits = self._catalog_with_queries(), self._settings.limits
+        if isinstance(text, Builder):
+            return (text.cross() if cross else text).build_with_notes(catalog, limits)
+        return parse_with_notes(text, catalog, cross=cross, limits=limits)
+
+    def _catalog_with_queries(self) -> Catalog:
+        """The streams and functions, and the queries that have not stopped, which others can name."""
+        return self.catalog.with_queries(self._registered.definitions(self._stopped()))
+
+    def _stopped(self) -> Collection[str]:
+        return self._last_run.loop.active_queries.stopped if self._last_run is not None else ()
+
+    def start(self, *, available_now: bool = False, ends: bool = False, idle: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more.
 
-        With ``ends``, the input will end, and rows of outer joins may wait for that: `end` says when.
+        With ``ends``, the input will end, and rows of outer joins may wait for that: `end` says when. With ``idle``,
+        there need be no query yet; input that comes before the first one is passed over.
         """
         if self._current_run is not None:
             raise ConfigError("the session is running already", hint="stop() it first")
         self._registered.check_runnable(self._registered.requests, ends=ends)
         given = (self._settings, self.catalog, self._registered, self._planner)
-        self._current_run = self._last_run = start_run(*given, available_now=available_now)
+        self._current_run = self._last_run = start_run(*given, available_now=available_now, idle=idle)
         self._ends = ends
         self._graphs.follow(self._current_run.loop)
         self._registered.restore(self._current_run.loop, self, self.options.strategy)

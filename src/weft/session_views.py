@@ -6,6 +6,7 @@ Guarantees: looking changes nothing. All of it can be asked before the start, wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from weft.errors import ConfigError, QueryError
@@ -15,6 +16,7 @@ from weft.logical.query import Query
 from weft.optimizer.single.strategies import costs_of
 from weft.plan.explain import compare
 from weft.plan.graph import PhysicalGraph
+from weft.plan.join_plan import StepCost, StoreCost
 from weft.planned import PlannedQuery, explain_queries
 from weft.planning import Planner
 from weft.planning_time import deadline_of
@@ -29,7 +31,7 @@ from weft.validation import check
 
 if TYPE_CHECKING:  # only running needs kernels
     from weft.runtime.loop.handle import Running
-    from weft.runtime.observe.metrics import BatchMetrics
+    from weft.runtime.observe.metrics import Backlog, BatchMetrics
 
 __all__ = ["SessionViews"]
 
@@ -54,10 +56,34 @@ class SessionViews:
 
     @property
     def progress(self) -> Mapping[str, list[BatchMetrics]]:
-        """What every batch of every query did: rows, probes, matches, state, time per hop; also after the end."""
+        """What every batch of every query did: rows, matches, state, latency, time per hop; also after the end."""
         if self._last_run is None:
             raise ConfigError("the session has not run yet", hint="start() it first")
         return OwnProgress(self._last_run.loop.history, dict(self._registered.requests))
+
+    def backlog(self) -> Mapping[str, Backlog]:
+        """What of every stream waits to be read: parts, rows, bytes, and for how long; nothing before the start."""
+        return self._last_run.loop.backlog() if self._last_run else {}
+
+    def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
+        """What the batches after one did that this run has committed, each with the graph that it ran by.
+
+        They are of all queries together. The last thousand batches are remembered, and fewer of their graphs: None
+        stands for one that is forgotten.
+        """
+        if self._last_run is None:
+            return ()
+        history = self._last_run.loop.history
+        # before the graphs, since another thread adds a graph before its first batch
+        batches = [one for one in history.batches if history.is_committed(one[1].number)]
+        found = takewhile(lambda one: one[1].number > number, reversed(batches))
+        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The processes of the tasks that stay while the session runs; none where batches run otherwise."""
+        found: tuple[int, ...] = getattr(self._last_run.loop.executor, "pids", ()) if self._last_run else ()
+        return found
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:
@@ -86,6 +112,16 @@ class SessionViews:
         return self._graphs.loop.config.adapter.changes if self._graphs.loop is not None else ()
 
     @property
+    def execution(self) -> str:
+        """How batches run: auto, resident, jobs or local."""
+        return self._settings.execution
+
+    @property
+    def query_limit(self) -> int:
+        """How many queries may run at once."""
+        return self._settings.query_limit
+
+    @property
     def queries(self) -> tuple[PlannedQuery, ...]:
         """All planned queries, oldest first."""
         return tuple(self._registered.queries.values())
@@ -108,6 +144,13 @@ class SessionViews:
         loop = self._graphs.loop
         expected = loop.config.adapter.expected if loop is not None else None
         return self._graphs.graph_of(name, self._planner, expected or self.statistics, self._settings.options)
+
+    def expected_of(self, name: str) -> tuple[dict[str, StepCost], dict[str, StoreCost]]:
+        """What is expected of a query's probes, by edge, and of its stores, by name, as the shared graph has them."""
+        loop = self._graphs.loop
+        expected = loop.config.adapter.expected if loop is not None else None
+        given = (self._planner, expected or self.statistics, self._settings.options)
+        return self._graphs.expected_of(name, *given)
 
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""

@@ -31,12 +31,18 @@ _MODULES = ("weft.runtime.task.worker", "weft.running")
 
 
 def start_run(
-    settings: Settings, catalog: Catalog, registered: Registered, planner: Planner, *, available_now: bool
+    settings: Settings,
+    catalog: Catalog,
+    registered: Registered,
+    planner: Planner,
+    *,
+    available_now: bool,
+    idle: bool = False,
 ) -> Running:
-    """Start all queries that have a sink."""
+    """Start all queries that have a sink; if a session may be ``idle``, there may be none."""
     if settings.checkpoint is None:
         raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
-    if not registered.sinks:
+    if not registered.sinks and not idle:
         raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
     spark = _spark_for(settings)
     from weft.running import run, run_config  # loaded by now

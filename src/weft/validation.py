@@ -185,13 +185,15 @@ def check_name(name: str | None) -> None:
         raise QueryError(f"a query cannot be called {name!r}", hint="use letters, digits and underscores")
 
 
-def free_name(name: str | None, taken: Collection[str]) -> str:
-    """A query's name that no other has: the one it is given, if it can be called that, or one with a number."""
+def free_name(name: str | None, taken: Collection[str], streams: Collection[str]) -> str:
+    """A query's name that nothing else has: the one it is given, if it can be called that, or one with a number."""
     check_name(name)
+    queries, inputs = ({one.lower() for one in names} for names in (taken, streams))
     numbers = (f"query_{number}" for number in count(len(taken) + 1))
-    chosen = name or next(free for free in numbers if free not in taken)
-    if chosen in taken:
-        raise QueryError(f"there is already a query {chosen!r}", hint="choose another name")
+    chosen = name or next(free for free in numbers if free not in queries | inputs)
+    for what, names in (("query", queries), ("stream", inputs)):
+        if chosen.lower() in names:
+            raise QueryError(f"there is already a {what} {chosen!r}", hint="choose another name")
     return chosen
 
 
@@ -231,6 +233,13 @@ def ordering_for(
 
 def check_readable(requests: Mapping[str, QueryRequest], sources: Collection[str]) -> None:
     """Refuse queries over streams that have no source."""
+    for name, request in requests.items():
+        for input_ in request.query.inputs:
+            if input_.stream.definition:
+                raise QueryError(
+                    f"query {name} has an input that cannot be flattened, which cannot run yet: {input_}",
+                    hint="join its streams in the query itself",
+                )
     for stream in sorted({i.stream.name for one in requests.values() for i in one.query.inputs}):
         if stream not in sources:
             raise CatalogError(

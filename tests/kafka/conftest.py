@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.broker import Broker, why_missing
+from tests.kafka.registry import Registry
+from tests.kafka.registry import why_missing as registry_missing
 from tests.kafka.topics import Topics
+from weft.testing.kafka_broker import Broker, why_missing
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +29,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def topics(broker: Broker) -> Topics:
     """Makes topics, writes to them and reads them."""
     return Topics(broker.address)
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A schema registry that is up."""
+    reason = registry_missing()
+    if reason is not None:
+        pytest.skip(reason)
+    found = Registry(Path(tmp_path_factory.mktemp("registry")))
+    found.start()
+    yield found
+    found.stop()

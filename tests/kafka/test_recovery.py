@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.kafka.broker import Broker
 from tests.kafka.topics import Topics, json_values
+from weft.testing.kafka_broker import Broker
 
 ROOT = Path(__file__).parents[2]
 COUNT = 1200

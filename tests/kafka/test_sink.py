@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 import weft
-from tests.kafka.broker import Broker
 from tests.kafka.topics import Topics
 from weft.errors import SinkError
 from weft.sinks.describe import describe_sink, make_sink
 from weft.sinks.kafka import KafkaSink
+from weft.testing.kafka_broker import Broker
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, 'c"\n\\é']})
 

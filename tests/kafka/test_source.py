@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,10 @@ from typing import Any
 import pytest
 
 import weft
+from tests.kafka.reading import SCHEMA, opened, taken
 from tests.kafka.topics import Topics, json_values
 from weft.errors import SourceError
-from weft.ports.source import MemoryBlobs, Place
-from weft.sources.kafka_cursor import KafkaCursor
 from weft.sources.records import Decoded
-
-SCHEMA = "id long, name string, ts timestamp"
 
 
 def at(second: int) -> str:
@@ -72,25 +67,6 @@ def test_a_session_goes_on_where_it_was(topics: Topics, tmp_path: Path) -> None:
     session.process_all_available()
     session.stop()
     assert ids(tmp_path) == list(range(80))
-
-
-@contextmanager
-def opened(topics: Topics, topic: str, state: dict[str, Any] | None = None, **options: Any) -> Iterator[Any]:
-    """A source and its cursor, which has asked the broker."""
-    source = weft.kafka(topics.address, topic, **{"schema": SCHEMA, **options})
-    cursor = source.open(Place("s", state or {}, MemoryBlobs(), Path()))
-    try:
-        cursor.catch_up()
-        yield source, cursor
-    finally:
-        cursor.close()
-
-
-def taken(source: Any, cursor: KafkaCursor, event_time: str | None = "ts") -> list[Decoded]:
-    """What all parts that are offered now give, which are taken."""
-    parts = cursor.look(0.0).parts
-    cursor.take(parts)
-    return [source.read("s", part, event_time) for part in parts]
 
 
 def found_ids(decoded: list[Decoded]) -> list[int]:

@@ -15,37 +15,57 @@ import pytest
 PASSWORD = "s3cret of the tests"
 
 
+class PostgresServer:
+    """A server with a folder of its own; `start` and `stop` may alternate, and tables stay."""
+
+    def __init__(self, root: Path, programs: Path, prefix: list[str | Path]) -> None:
+        self._root, self._programs, self._prefix = root, programs, prefix
+        (root / "password").write_text(PASSWORD, encoding="utf-8")
+        given = ["--auth=scram-sha-256", "--username=weft", f"--pwfile={root}/password", "--encoding=UTF8"]
+        self._run("initdb", *given)
+
+    @property
+    def dsn(self) -> str:
+        """The connection to its database, with the password."""
+        return f"host={self._root} user=weft dbname=postgres password='{PASSWORD}'"
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        options = f"-k {self._root} -c listen_addresses='' -c fsync=off"
+        self._run("pg_ctl", "-w", "-l", f"{self._root}/log", "-o", options, "start")
+
+    def stop(self) -> None:
+        """Stop it as a crash would: connections are cut off."""
+        self._run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        data = ["-D", str(self._root / "data")]
+        command = [*self._prefix, self._programs / program, *data, *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """The connection to a database of a new server, with its password; skipped where PostgreSQL is not installed."""
-    binaries = _binaries()
-    if binaries is None:
+def server() -> Iterator[PostgresServer]:
+    """A new server, which runs; skipped where PostgreSQL is not installed."""
+    programs = _programs()
+    if programs is None:
         pytest.skip("needs PostgreSQL's server: apt install postgresql")
     root = Path(tempfile.mkdtemp(prefix="weft-pg-"))
     try:
         prefix = _unprivileged(root)
         if prefix is None:
             pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
-        (root / "password").write_text(PASSWORD, encoding="utf-8")
-        data = str(root / "data")
-        given = ["--auth=scram-sha-256", "--username=weft", f"--pwfile={root}/password", "--encoding=UTF8"]
-        subprocess.run(
-            [*prefix, binaries / "initdb", "-D", data, *given], check=True, stdout=subprocess.DEVNULL
-        )
-        options = f"-k {root} -c listen_addresses='' -c fsync=off"
-        control = [*prefix, binaries / "pg_ctl", "-D", data, "-w"]
-        subprocess.run(
-            [*control, "-l", f"{root}/log", "-o", options, "start"], check=True, stdout=subprocess.DEVNULL
-        )
+        found = PostgresServer(root, programs, prefix)
+        found.start()
         try:
-            yield f"host={root} user=weft dbname=postgres password='{PASSWORD}'"
+            yield found
         finally:
-            subprocess.run([*control, "-m", "immediate", "stop"], check=True, stdout=subprocess.DEVNULL)
+            found.stop()
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _binaries() -> Path | None:
+def _programs() -> Path | None:
     """The folder with the server's programs."""
     found = shutil.which("initdb")
     folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))

@@ -19,8 +19,8 @@ SCHEMA = pa.schema([("k", pa.int64()), ("c", pa.string()), ("ts", pa.timestamp("
 OWNER = "checkpoint-1"
 
 
-class CrashError(Exception):
-    """The process ends here."""
+class CrashError(BaseException):
+    """The process ends here, whatever a sink does about errors."""
 
 
 def rows(keys: list[int]) -> pa.Table:

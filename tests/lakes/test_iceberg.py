@@ -79,7 +79,7 @@ def test_batches_are_kept_by_checkpoint(place: str) -> None:
 def test_a_commit_goes_around_other_writers_but_not_around_itself(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another writer's commit in between is no obstacle; the same batch by a slower driver is added once."""
+    """Another writer's commit in between is no obstacle; a batch by a slower driver is refused, and there once."""
     one, other = (started(lambda: sink_for("iceberg", place), -1) for _ in "ab")
     add, slow = IcebergSink._add, [True]
 
@@ -93,11 +93,14 @@ def test_a_commit_goes_around_other_writers_but_not_around_itself(
         add(sink, table, batch, found)
 
     monkeypatch.setattr(IcebergSink, "_add", late)
-    other.commit(0, rows([1]))
-    assert content(place) == expected([1])
+    other.commit(0, rows([1]))  # it has tried it itself, and cannot know whose it is
+    one.commit(1, rows([9]))
+    with pytest.raises(SinkError, match=r"lake\.t has got batch 1 from another query or session"):
+        other.commit(1, rows([9]))
+    assert content(place) == expected([1, 9])
     slow.append(True)
-    other.commit(1, rows([2]))
-    assert content(place) == expected([1, 2, 5])
+    other.commit(2, rows([2]))
+    assert content(place) == expected([1, 2, 5, 9])
     assert "commit.retry.num-retries" not in opened(place).properties
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import weft
-from tests.lakes.conftest import PASSWORD
+from tests.lakes.conftest import PASSWORD, PostgresServer
 from tests.lakes.killing import killed_run, wanted
 from tests.lakes.program import QUERY, make_session, write_input
 from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, live, started
@@ -28,10 +28,10 @@ psycopg = pytest.importorskip("psycopg", reason='needs pip install "weft[postgre
 
 
 @pytest.fixture
-def dsn(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def dsn(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where the connection is, to a database without tables."""
-    monkeypatch.setenv("WEFT_TEST_PG", server)
-    with psycopg.connect(server, autocommit=True) as connection:
+    monkeypatch.setenv("WEFT_TEST_PG", server.dsn)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
     return "env:WEFT_TEST_PG"

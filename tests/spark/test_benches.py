@@ -67,7 +67,8 @@ def test_splitjoins_peers_find_what_weft_finds(tmp_path: Path) -> None:
     assert [one["rows"] for one in found["throughput"]] == [[1024, 1024, 512, 512, 512]]
     assert {one["results"] for one in found["peers"]} == {found["throughput"][0]["results"][3]}
     assert {one["peer"] for one in found["peers"]} == {"loops", "duckdb", "cells", "polars"}
-    assert len(found["latency"][0]["visits"]) == 2 * 4
+    assert found["latency"][0]["visits"]
+    assert all(len(one["parts"]) == 4 for one in found["latency"][0]["visits"])
     assert "paper, 28 cores: 5,200" in told
 
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bucket import build
 from weft.bucket.codec import decode, encode
+from weft.bucket.compiled import Longs
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.merge import merge
+from weft.kernels.ages import ages_of_pairs, ages_of_times, count_by_query, count_classes
 from weft.kernels.probe.band import Band, band
 from weft.kernels.probe.equality import in_order, probe
 from weft.kernels.probe.grid import grid, grid_ranges
@@ -33,7 +36,7 @@ from weft.logical.schema import DataType
 __all__ = ["STEPS", "warm_up"]
 
 # How many steps there are; the first ones take longest.
-STEPS = 24
+STEPS = 25
 
 
 def warm_up(report: Callable[[int], None] | None = None) -> None:
@@ -73,11 +76,22 @@ def _steps() -> Iterator[None]:
     yield
     _share(batch)
     yield
+    _measure(numbers.to_numpy())
+    yield
     places = build(batch, layout=by_value("k"), event_time="ts")
     near = grid((numbers, numbers), 1.0, (numbers, numbers), 1.0)
     if near is not None:
         list(pairs(grid_ranges(near, places, by_value("k")), places, window=window))
     yield
+
+
+def _measure(times: Longs) -> None:
+    """Run everything by which ages of results are counted."""
+    rows, counts, bits = np.arange(times.size, dtype=np.int32), np.zeros((64, 2048), np.int64), 5
+    ages = ages_of_times(times, 9, bits)
+    ages_of_pairs(times, rows, times, rows, 9, bits, ages)
+    count_classes(ages, counts[0])
+    count_by_query(times.reshape(1, -1), times[:1], ages, counts)
 
 
 def _share(batch: pa.RecordBatch) -> None:

@@ -1,14 +1,16 @@
 """The streams and functions that queries can name.
 
-Guarantees: no two streams and no two functions of one name, case aside; an unknown name is answered with those that
-exist.
+Guarantees: no two streams and no two functions of one name, case aside, and no stream and query of one name; an
+unknown name is answered with those that exist.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weft.errors import CatalogError, nearest
+from weft.logical.query import Query
 from weft.logical.schema import Stream
 from weft.logical.user_functions import UserFunction
 
@@ -17,10 +19,11 @@ __all__ = ["Catalog"]
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """An immutable set of streams, and the functions that users registered."""
+    """An immutable set of streams, the functions that users registered, and the queries that have a name."""
 
     streams: tuple[Stream, ...] = ()
     functions: tuple[UserFunction, ...] = ()
+    queries: tuple[tuple[str, Query], ...] = ()
 
     def __post_init__(self) -> None:
         names = [stream.name.lower() for stream in self.streams]
@@ -32,13 +35,35 @@ class Catalog:
             if functions.count(name) > 1:
                 raise CatalogError(f"there is already a function {name!r}", hint="choose another name")
 
+        for name in (name.lower() for name, _ in self.queries):
+            if name in names:
+                raise CatalogError(f"a stream and a query are called {name!r}", hint="choose another name")
+
     def add(self, stream: Stream) -> Catalog:
         """The catalog with one stream more."""
         return replace(self, streams=(*self.streams, stream))
 
+    def remove(self, name: str) -> Catalog:
+        """The catalog without the stream of that name."""
+        return replace(self, streams=tuple(stream for stream in self.streams if stream.name != name))
+
     def define(self, function: UserFunction) -> Catalog:
         """The catalog with one function more."""
         return replace(self, functions=(*self.functions, function))
+
+    def with_queries(self, queries: Mapping[str, Query]) -> Catalog:
+        """The catalog with these queries, by name, and no others."""
+        return replace(self, queries=tuple(queries.items()))
+
+    def find_query(self, name: str) -> Query | None:
+        """The query of that name, upper or lower case."""
+        folded = name.lower()
+        return next((query for known, query in self.queries if known.lower() == folded), None)
+
+    @property
+    def query_names(self) -> tuple[str, ...]:
+        """The queries' names, sorted."""
+        return tuple(sorted(name for name, _ in self.queries))
 
     def find(self, name: str) -> Stream | None:
         """The stream of that name, upper or lower case."""

@@ -12,7 +12,7 @@ from itertools import product
 
 from weft.logical.expr import BOOLEAN, Call, Column, Expr, Literal
 
-__all__ = ["rejects_null"]
+__all__ = ["is_null_without", "rejects_null"]
 
 # What an expression can be: true, false or NULL if it is a condition, else NULL or a value, which stands for the rest.
 Outcomes = frozenset[str]
@@ -36,6 +36,11 @@ _STRICT = frozenset(
 def rejects_null(expr: Expr, missing: frozenset[str]) -> bool:
     """Whether a condition cannot be true where these inputs have no tuple."""
     return "true" not in _outcomes(expr, missing)
+
+
+def is_null_without(expr: Expr, missing: frozenset[str]) -> bool:
+    """Whether an expression is NULL for sure where these inputs have no tuple."""
+    return _outcomes(expr, missing) == _NULL
 
 
 def _outcomes(expr: Expr, missing: frozenset[str]) -> Outcomes:

@@ -73,8 +73,15 @@ class Input:
         """All columns of this input."""
         return tuple(Column(self.alias, field.name, field.type) for field in self.stream.schema)
 
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """The columns that ``SELECT *`` gives."""
+        return tuple(column for column in self.columns if column.name != self.stream.hidden)
+
     def __str__(self) -> str:
         window = "" if self.window == UNBOUNDED else f" [{self.window}]"
+        if self.stream.definition:
+            return f"({' UNION ALL '.join(map(str, self.stream.definition))}){window} AS {identifier(self.alias)}"
         name = "" if self.alias == self.stream.name else f" AS {identifier(self.alias)}"
         return f"{identifier(self.stream.name)}{window}{name}"
 
@@ -242,7 +249,7 @@ class Query:
             raise QueryError("queries with outer joins cannot be joined yet")
         return make_query(
             {input_.alias: input_ for input_ in (*self.inputs, *other.inputs)}.values(),
-            (*self._where(), *other._where(), *on),
+            (*self.terms(), *other.terms(), *on),
             dict.fromkeys((*self.projection, *other.projection)),
             cross=self.cross or other.cross,
         )
@@ -251,13 +258,14 @@ class Query:
         """The same query with other aliases; column names of the result stay."""
         return make_query(
             (replace(input_, alias=names.get(input_.alias, input_.alias)) for input_ in self.inputs),
-            (rename(expr, names) for expr in self._where()),
+            (rename(expr, names) for expr in self.terms()),
             (Output(output.name, rename(output.expr, names)) for output in self.projection),
             outer=self.outer.renamed(names) if self.outer is not None else None,
             cross=self.cross,
         )
 
-    def _where(self) -> Iterator[Expr]:
+    def terms(self) -> Iterator[Expr]:
+        """All conditions of WHERE: equalities between inputs, and the others."""
         for key in self.keys:
             yield from key.equalities()
         yield from self.conditions
@@ -265,7 +273,7 @@ class Query:
     def __str__(self) -> str:
         """SQL that parses back to this query."""
         select = ", ".join(map(str, self.projection))
-        where = " AND ".join(_operand_sql(expr) for expr in self._where())
+        where = " AND ".join(_operand_sql(expr) for expr in self.terms())
         return f"SELECT {select} FROM {self._from_sql()}" + (f" WHERE {where}" if where else "")
 
     def _from_sql(self) -> str:

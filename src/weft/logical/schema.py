@@ -10,10 +10,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from weft.errors import CatalogError, nearest
 
-__all__ = ["DataType", "Field", "Schema", "Stream", "parse_type"]
+if TYPE_CHECKING:
+    from weft.logical.query import Query
+
+__all__ = ["ROW_TIME", "DataType", "Field", "Schema", "Stream", "parse_type"]
+
+# The column of a derived stream or a union that has the time of its rows, where none of the columns selected has it.
+ROW_TIME = "_time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +174,9 @@ class Stream:
 
     Without an event time, a tuple's time is that of its arrival. A tuple more than ``lateness`` behind the newest of
     earlier batches is late: dropped, or joined with what is still there. A stream that is silent for longer than
-    ``idle_after`` does not hold the others back.
+    ``idle_after`` does not hold the others back. What is read from no source has a ``definition``: one query, whose
+    results are the tuples (a derived stream), or several queries of one input each, whose results are the tuples
+    together (a union); `weft.logical.nested` makes such streams.
     """
 
     name: str
@@ -176,6 +185,7 @@ class Stream:
     lateness: timedelta = timedelta(0)
     late: str = "drop"
     idle_after: timedelta | None = None
+    definition: tuple[Query, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\W\d]\w*", self.name):
@@ -195,6 +205,26 @@ class Stream:
             )
         if self.event_time is not None:
             self._check_event_time(self.event_time)
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the tuples are the results of a query."""
+        return len(self.definition) == 1
+
+    @property
+    def is_union(self) -> bool:
+        """Whether the tuples are those of several streams together."""
+        return len(self.definition) > 1
+
+    @property
+    def hidden(self) -> str | None:
+        """The column that ``SELECT *`` does not show: the time of a row that no query selected."""
+        return ROW_TIME if self.definition and self.event_time == ROW_TIME else None
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names of the columns that ``SELECT *`` shows, in order."""
+        return tuple(name for name in self.schema.names if name != self.hidden)
 
     def _check_event_time(self, name: str) -> None:
         field = self.schema.find(name)

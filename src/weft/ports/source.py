@@ -41,24 +41,35 @@ class Part:
     ``what`` is plain JSON that says which piece: a file with its size, a range of offsets. ``bytes`` is about how much
     memory its rows take, by which parts are spread over tasks and batches are kept small enough. Where the source can
     tell without reading the rows, ``rows`` is how many records there are, good or bad, and ``oldest`` a time that no
-    record is older than, in microseconds; None where it cannot.
+    record is older than, in microseconds; None where it cannot. ``arrived`` is when its first and its last record came,
+    in microseconds since 1970. It is ``stamped`` if the records say themselves when they came, and `Rows` tell it.
     """
 
     what: Mapping[str, Any]
     bytes: int = 0
     rows: int | None = None
     oldest: int | None = None
+    arrived: tuple[int, int] | None = None
+    stamped: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for the plan of a batch."""
-        known = {"rows": self.rows, "oldest": self.oldest}
+        arrived = None if self.arrived is None else list(self.arrived)
+        known = {
+            "rows": self.rows,
+            "oldest": self.oldest,
+            "arrived": arrived,
+            "stamped": self.stamped or None,
+        }
         told = {name: value for name, value in known.items() if value is not None}
         return {"what": dict(self.what), "bytes": self.bytes, **told}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Part:
         """What `to_dict` made, also in an older version, which did not know the rows."""
-        return cls(data["what"], data["bytes"], data.get("rows"), data.get("oldest"))
+        arrived = data.get("arrived")
+        told = (data.get("rows"), data.get("oldest"), None if arrived is None else (arrived[0], arrived[1]))
+        return cls(data["what"], data["bytes"], *told, stamped=data.get("stamped", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +165,11 @@ class Rows(Protocol):
 
     @property
     def bad(self) -> Sequence[BadRow]: ...
+
+    @property
+    def arrived(self) -> Any:
+        """When each row came, an array of microseconds since 1970 (-1: not known); None if no record says it."""
+        ...
 
 
 class Source(Protocol):

@@ -23,10 +23,12 @@ from weft.plan.graph import CODEC
 from weft.plan.shared import shared_text
 from weft.planned import PlannedQuery
 from weft.service.bench import benchmark_titles, load_benchmark
+from weft.service.client.commands import query_app
 from weft.service.demo import run_demo
 from weft.service.get_java import get_java
 from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
 from weft.service.run import RunOptions, run_pipeline
+from weft.service.serving import ServeOptions, serve_pipeline
 from weft.service.state_view import StateFormat, show_state
 from weft.service.unused import unused_statistics
 from weft.session import Session
@@ -34,6 +36,7 @@ from weft.session import Session
 __all__ = ["app", "main"]
 
 app = typer.Typer(help=(weft.__doc__ or "").split("\n")[0], no_args_is_help=True, add_completion=False)
+app.add_typer(query_app, name="query")
 
 
 class Format(str, Enum):
@@ -191,15 +194,51 @@ def run(
 
 
 @app.command()
+def serve(
+    file: Annotated[Path, typer.Argument(help="A pipeline file; queries may also come later, by requests.")],
+    host: Annotated[
+        str | None, typer.Option(help="Where to listen; 127.0.0.1 by default. Elsewhere needs tokens.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="8080 by default; 0 takes any that is free.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="Tokens, one a line; WEFT_TOKEN and WEFT_READ_TOKEN count too.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="Serve HTTPS by this certificate.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The key of the certificate.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where to keep state; the file's if not given.")
+    ] = None,
+    master: Master = None,
+    no_functions: NoFunctions = False,
+) -> None:
+    """Run a pipeline with an HTTP interface and a web page, until Ctrl-C.
+
+    The Python modules that the file names under "functions" are imported, which runs their code.
+    """
+    state = None if checkpoint is None else checkpoint.absolute()
+    pipeline = load_pipeline(file, functions=not no_functions, idle=True, checkpoint=state, master=master)
+    serve_pipeline(pipeline, ServeOptions(host, port, token_file, certificate, key))
+
+
+@app.command()
 def demo(
     seconds: Seconds = None,
     master: Master = None,
     keep: Annotated[
         Path | None, typer.Option(help="Keep pipeline, results and state in this directory.")
     ] = None,
+    terminal: Annotated[bool, typer.Option("--terminal", help="In this terminal, without a page.")] = False,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Of the page: 8080 or another that is free.")
+    ] = None,
 ) -> None:
-    """Join four generated streams by three queries, and watch: until Ctrl-C, or for some time."""
-    run_demo(_seconds(seconds), master, keep)
+    """Join four generated streams by three queries, and watch on a web page: until Ctrl-C, or for some time.
+
+    Without a terminal to stop it from, it runs without a page, for 20 seconds if no time is given.
+    """
+    run_demo(_seconds(seconds), master, keep, terminal=terminal, port=port)
 
 
 # What follows a benchmark's name goes to the benchmark, also --help.

@@ -1,31 +1,71 @@
 """`weft demo`: the video platform of AJoin's introduction, live.
 
-Guarantees: it is a pipeline file like any other, run as `weft run` runs one, in a directory of its own, which is
-removed afterwards unless it is to be kept.
+Guarantees: it is a pipeline file like any other, served as `weft serve` serves one, with its page, or run as `weft run`
+runs one, in the terminal; in a directory of its own, which is removed afterwards unless it is to be kept. Where there
+is nobody to stop it (no terminal), it runs without a page and ends by itself.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 
 from weft.errors import ConfigError
 from weft.service.pipeline import load_pipeline
 from weft.service.run import RunOptions, run_pipeline
+from weft.service.serving import ServeOptions, serve_pipeline
 
 __all__ = ["PIPELINE", "run_demo"]
 
 PIPELINE = Path(__file__).with_name("demo.yaml")
 
 
-def run_demo(seconds: float | None, master: str | None, keep: Path | None) -> None:
-    """Run the demo for so many seconds, or until asked to stop."""
+UNATTENDED = 20.0  # seconds that the demo runs where there is no terminal
+
+
+def run_demo(
+    seconds: float | None,
+    master: str | None,
+    keep: Path | None,
+    *,
+    terminal: bool = False,
+    port: int | None = None,
+) -> None:
+    """Run the demo for so many seconds, or until asked to stop; with its page, unless in the ``terminal``."""
+    attended = sys.stdout.isatty()
     with _directory(keep) as root:
         pipeline = load_pipeline(root / PIPELINE.name, master=master)
-        run_pipeline(pipeline, RunOptions("weft demo", seconds=seconds, kept=keep is not None))
+        if not terminal and attended and _can_serve():
+            serve_pipeline(pipeline, ServeOptions(port=port, demo=True, seconds=seconds, opened=_open))
+            return
+        limit = UNATTENDED if seconds is None and not attended else seconds
+        run_pipeline(pipeline, RunOptions("weft demo", seconds=limit, kept=keep is not None))
+
+
+def _can_serve() -> bool:
+    """Whether what the page needs is installed; if not, that is said."""
+    missing = [name for name in ("fastapi", "uvicorn", "nicegui") if find_spec(name) is None]
+    if missing:
+        print(
+            "note: the demo's page needs pip install 'weft[serve]'; here it is in the terminal",
+            file=sys.stderr,
+        )
+    return not missing
+
+
+def _open(address: str) -> None:
+    """Open the page in a browser, if there is a screen to show it on."""
+    print(f"open {address}/demo in a browser; Ctrl-C stops", flush=True)
+    if sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        Thread(target=webbrowser.open, args=[f"{address}/demo"], daemon=True).start()
 
 
 @contextmanager

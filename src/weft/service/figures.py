@@ -7,24 +7,42 @@ Guarantees: pure; the clock is passed in. A stream's figures are counted once, h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+from weft.plan.graph import PhysicalGraph
 from weft.planned import PlannedQuery
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics
+from weft.stats.latency import Latency
 
-__all__ = ["Figures", "Progress", "QueryFigures", "StoreFigures", "StreamFigures", "batches_after", "figures"]
+__all__ = [
+    "BatchFigures",
+    "Figures",
+    "Progress",
+    "QueryFigures",
+    "RunTotals",
+    "StoreFigures",
+    "StreamCounts",
+    "StreamFigures",
+    "batch_figures",
+    "batches_after",
+    "figures",
+    "latency_of",
+    "percentiles",
+    "rate_of",
+]
 
 Progress: TypeAlias = Mapping[str, Sequence[BatchMetrics]]
 
 _RECENT = 5.0
 _TREND = 24
+_MEASURED = 100  # so many batches' latencies are shown while a run goes on
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """What came in from a stream: ``rows`` took part, the others were set aside; ``backlog`` parts wait."""
+    """What came in from a stream: ``rows`` took part, the others were set aside; ``backlog`` is what waits."""
 
     name: str
     rows: int
@@ -32,7 +50,7 @@ class StreamFigures:
     late: int
     untimed: int
     malformed: int
-    backlog: int | None
+    backlog: Backlog | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +58,7 @@ class QueryFigures:
     """What came out of a query.
 
     ``hops`` are the seconds of the last batch: for reading, then for each hop. ``trend`` is how many results each of
-    the last batches gave, oldest first.
+    the last batches gave, oldest first. ``latency`` is that of the last results, or of all where there is no moment.
     """
 
     name: str
@@ -48,6 +66,7 @@ class QueryFigures:
     per_second: float
     trend: tuple[int, ...]
     hops: tuple[float, ...]
+    latency: Latency = Latency()  # noqa: RUF009
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +128,8 @@ def _stream(
     rows, late, untimed, malformed = (max(counts) for counts in zip(*every, strict=True))
     rates = [_rate(progress.get(query, ()), partial(_rows, alias=alias), now) for query, alias in uses]
     last = [batches[-1].backlog for query, _ in uses if (batches := progress.get(query))]
-    backlog = max((waiting[name] for waiting in last if name in waiting), default=None)
+    waiting = [one[name] for one in last if name in one]
+    backlog = max(waiting, key=lambda one: (one.parts, one.seconds), default=None)
     return StreamFigures(name, rows, max(rates), late, untimed, malformed, backlog)
 
 
@@ -139,6 +159,7 @@ def _query(planned: PlannedQuery, batches: Sequence[BatchMetrics], now: float | 
         _rate(batches, lambda batch: batch.results, now),
         tuple(batch.results for batch in batches[-_TREND:]),
         hops,
+        Latency.sum(batch.latency for batch in (batches if now is None else batches[-_MEASURED:])),
     )
 
 
@@ -148,7 +169,10 @@ def _stores(query: str, batches: Sequence[BatchMetrics]) -> list[StoreFigures]:
     return [StoreFigures(query, name, held[name].rows, held[name].bytes) for name in by_size]
 
 
-def _rate(batches: Sequence[BatchMetrics], count: Callable[[BatchMetrics], int], now: float | None) -> float:
+Timed = TypeVar("Timed", BatchMetrics, "BatchFigures")
+
+
+def _rate(batches: Sequence[Timed], count: Callable[[Timed], int], now: float | None) -> float:
     """How many a second, among the batches that ended lately or, without a moment, among all."""
     if not batches:
         return 0.0
@@ -158,10 +182,130 @@ def _rate(batches: Sequence[BatchMetrics], count: Callable[[BatchMetrics], int],
     return sum(map(count, recent)) / span if span > 0 else 0.0
 
 
-def _recent(batches: Sequence[BatchMetrics], now: float) -> Sequence[BatchMetrics]:
+def _recent(batches: Sequence[Timed], now: float) -> Sequence[Timed]:
     length = max(_RECENT, 2 * batches[-1].elapsed)
     return [batch for batch in batches if now - _end(batch) <= length]
 
 
-def _end(batch: BatchMetrics) -> float:
+def _end(batch: BatchMetrics | BatchFigures) -> float:
     return batch.started + batch.elapsed
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCounts:
+    """How many tuples a stream brought: ``rows`` took part, the others were set aside."""
+
+    rows: int = 0
+    late: int = 0
+    untimed: int = 0
+    malformed: int = 0
+
+    def __add__(self, other: StreamCounts) -> StreamCounts:
+        return StreamCounts(
+            self.rows + other.rows,
+            self.late + other.late,
+            self.untimed + other.untimed,
+            self.malformed + other.malformed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """What one batch did for all queries together: by stream, by query and by store.
+
+    ``hops`` are the seconds of the slowest task, for reading and then for each hop; ``backlog`` are parts that wait,
+    and ``behind`` is how many seconds the first of them has waited. ``latency`` is that of each query's results.
+    """
+
+    number: int
+    started: float
+    elapsed: float
+    streams: Mapping[str, StreamCounts] = field(default_factory=dict)
+    results: Mapping[str, int] = field(default_factory=dict)
+    stores: tuple[StoreFigures, ...] = ()
+    hops: tuple[float, ...] = ()
+    backlog: Mapping[str, int] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    behind: Mapping[str, float] = field(default_factory=dict)
+    latency: Mapping[str, Latency] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """The tuples that took part, each counted once."""
+        return sum(one.rows for one in self.streams.values())
+
+
+def batch_figures(graph: PhysicalGraph | None, metrics: BatchMetrics) -> BatchFigures:
+    """The figures of a batch; of one whose graph is forgotten, those by stream are not known."""
+    streams: dict[str, StreamCounts] = {}
+    for alias, one in metrics.inputs.items() if graph is not None else ():
+        if graph is not None and alias in graph.aliases:
+            name, counts = (
+                graph.input(alias).stream.name,
+                StreamCounts(one.rows, one.late, one.untimed, one.malformed),
+            )
+            streams[name] = max(streams.get(name, counts), counts, key=lambda one: one.rows)
+    by_size = sorted(metrics.stores, key=lambda name: (name.count("⋈"), name))
+    return BatchFigures(
+        metrics.number,
+        metrics.started,
+        metrics.elapsed,
+        dict(sorted(streams.items())),
+        dict(metrics.answers),
+        tuple(
+            StoreFigures("", name, metrics.stores[name].rows, metrics.stores[name].bytes) for name in by_size
+        ),
+        metrics.seconds,
+        {name: one.parts for name, one in metrics.backlog.items()},
+        dict(metrics.watermarks),
+        {name: one.seconds for name, one in metrics.backlog.items()},
+        metrics.latencies,
+    )
+
+
+def rate_of(
+    batches: Sequence[BatchFigures], count: Callable[[BatchFigures], int], now: float | None = None
+) -> float:
+    """How many a second, among the batches that ended lately or, without a moment, among all."""
+    return _rate(batches, count, now)
+
+
+def latency_of(batches: Iterable[BatchFigures], query: str | None = None) -> Latency:
+    """The latencies of the results of a query, or of all, in some batches."""
+    return Latency.sum(
+        one for batch in batches for name, one in batch.latency.items() if query in (None, name)
+    )
+
+
+def percentiles(latency: Latency) -> dict[str, float]:
+    """The percentiles of latencies from arrival to commit, in seconds; empty if there are no results."""
+    if not latency.count:
+        return {}
+    found = latency.processing
+    return {"p50": found.p50, "p95": found.p95, "p99": found.p99, "max": found.max}
+
+
+@dataclass(frozen=True, slots=True)
+class RunTotals:
+    """All that a run has done so far, summed up batch by batch: it never goes down, however long the run.
+
+    ``elapsed`` are the seconds of all batches together, and ``last`` is the number of the last one.
+    """
+
+    streams: Mapping[str, StreamCounts] = field(default_factory=dict)
+    results: Mapping[str, int] = field(default_factory=dict)
+    batches: int = 0
+    elapsed: float = 0.0
+    last: int = -1
+
+    def plus(self, batch: BatchFigures) -> RunTotals:
+        """With one batch more."""
+        streams = {name: self.streams.get(name, StreamCounts()) + one for name, one in batch.streams.items()}
+        results = {name: self.results.get(name, 0) + count for name, count in batch.results.items()}
+        return RunTotals(
+            {**self.streams, **streams},
+            {**self.results, **results},
+            self.batches + 1,
+            self.elapsed + batch.elapsed,
+            batch.number,
+        )

@@ -21,7 +21,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     options: {partitions: 4, strategy: auto}   # optional
     queries:
       us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …
-      kept: {sql: SELECT …, sink: {parquet: out}}    # `pipeline_sinks` has all kinds
+      kept: {sql: SELECT …, sink: {parquet: out}}    # or delta, iceberg, postgres, …: see `pipeline_sinks`
       padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # instead of a window
       sorted: {sql: SELECT …, order: outer, precision: 64}    # or inner, event, none
     checkpoint: ck                             # where a run keeps its state
@@ -35,6 +35,8 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     limits: {words: 40000, depth: 100}         # how large a query may be; also characters and terms
     adapt: auto                                # whether plans follow the data: auto, off or always
     adaptation: {threshold: 0.1, migrate: auto}  # how; `weft.Adaptation` has all settings
+    allow: {sinks: [{parquet: out/*}]}         # what requests to `weft serve` may name; `pipeline_serving` has all
+    serve: {port: 8080}                        # where it listens, and its limits
 
 Paths are relative to the file. A name or text that YAML would read as something else (on, no, 5) is put in quotes.
 """
@@ -55,13 +57,14 @@ from weft.optimizer.space import Options
 from weft.planned import PlannedQuery
 from weft.service.document import Node, read_document
 from weft.service.pipeline_functions import add_function, refuse_functions
+from weft.service.pipeline_queries import read_query
+from weft.service.pipeline_serving import Allowed, ServeSettings, read_allowed, read_serving
 from weft.service.pipeline_settings import SETTINGS, read_settings
-from weft.service.pipeline_sinks import console_sink, read_query
+from weft.service.pipeline_sinks import console_sink
+from weft.service.pipeline_sources import PipelineSource
 from weft.service.pipeline_streams import add_stream
 from weft.session import Session
 from weft.sinks import Sink
-from weft.sources.rate import RateSource
-from weft.sources.spec import FilesSource
 from weft.stats.statistics import Statistics
 
 __all__ = ["PROBE_ORDERS", "Pipeline", "load_pipeline", "read_pipeline"]
@@ -76,12 +79,14 @@ class Pipeline:
     file: str
     session: Session
     queries: Mapping[str, str]
-    sources: Mapping[str, FilesSource | RateSource] = field(default_factory=dict)
+    sources: Mapping[str, PipelineSource] = field(default_factory=dict)
     sinks: Mapping[str, Sink] = field(default_factory=dict)
     checkpoint: Path | None = None
     master: str = "local[*]"
     waits: Mapping[str, timedelta] = field(default_factory=dict)  # of rows for a partner, by query, if given
     orders: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # with precisions, by query
+    allowed: Allowed = Allowed()  # noqa: RUF009
+    serving: ServeSettings = ServeSettings()  # noqa: RUF009
 
     def plan(self, name: str, sink: Sink | None = None) -> PlannedQuery:
         """Plan a query, to be run if it has a sink; errors name the file and the query."""
@@ -111,7 +116,7 @@ class Pipeline:
         return Node(self.file, where, None)
 
 
-def load_pipeline(path: Path, *, functions: bool = True, **given: Any) -> Pipeline:
+def load_pipeline(path: Path, *, functions: bool = True, idle: bool = False, **given: Any) -> Pipeline:
     """Read a pipeline file; a checkpoint or master that is given wins over the file's.
 
     This imports the modules whose functions the file names, and so runs code; without ``functions`` such a file is
@@ -121,23 +126,34 @@ def load_pipeline(path: Path, *, functions: bool = True, **given: Any) -> Pipeli
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise PipelineError(f"cannot read {path}: {error}") from None
-    return read_pipeline(text, str(path), root=path.absolute().parent, functions=functions, **given)
+    return read_pipeline(
+        text, str(path), root=path.absolute().parent, functions=functions, idle=idle, **given
+    )
 
 
-_TOP = ("streams", "functions", "statistics", "options", "queries", *SETTINGS)
+_TOP = ("streams", "functions", "statistics", "options", "queries", "allow", "serve", *SETTINGS)
 
 
 def read_pipeline(
-    text: str, file: str, *, root: Path | None = None, functions: bool = True, **given: Any
+    text: str,
+    file: str,
+    *,
+    root: Path | None = None,
+    functions: bool = True,
+    idle: bool = False,
+    **given: Any,
 ) -> Pipeline:
-    """Read the text of a pipeline; ``file`` is its name in errors, ``root`` where its relative paths begin."""
+    """Read the text of a pipeline; ``file`` is its name in errors, ``root`` where its relative paths begin.
+
+    If it may be ``idle``, it needs neither streams nor queries: they will come.
+    """
     top, root = read_document(text, file), root or Path.cwd()
     top.section(_TOP)
     if not functions:
         refuse_functions(top.entry("functions"))
     streams, queries = top.entry("streams"), top.entry("queries")
     for node in (streams, queries):
-        if not node.mapping():
+        if not node.mapping() and not idle:
             raise node.error("there are none", "name at least one")
     settings = read_settings(top, root, given)
     session = Session(options=_options(top.entry("options")), **settings)
@@ -158,6 +174,8 @@ def read_pipeline(
         settings.get("master", "local[*]"),
         {name: wait for name, one in asked.items() if (wait := one.emit_unmatched_after) is not None},
         {name: (one.order, one.precision) for name, one in asked.items()},
+        read_allowed(top.entry("allow"), root, settings.get("checkpoint")),
+        read_serving(top.entry("serve")),
     )
 
 

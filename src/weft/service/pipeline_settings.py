@@ -16,7 +16,7 @@ from weft.memory import task_memory
 from weft.optimizer.adaptation import Adaptation
 from weft.runtime.loop.driver import POLICIES
 from weft.service.document import Node
-from weft.service.pipeline_sources import resolve_path
+from weft.service.pipeline_paths import resolve_path
 from weft.settings import ADAPT, EXECUTIONS
 from weft.sources.dead_letter import DeadLetterLimit
 

@@ -14,47 +14,54 @@ nothing started. Relative paths begin where the pipeline file is.
         vid: {uniform: 100000}
         usr: {zipf: {count: 5000, exponent: 1.1}}
         geo: {choice: [US, GER]}                         # or {choice: {US: 0.3, GER: 0.7}}
+        len: {drift: {from: {uniform: 100}, to: {uniform: 10}}}   # from one kind to another, as the dial is turned
         ts: timestamps                                   # or {timestamps: {start: 2024-01-01, jitter: 2 seconds}}
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from weft.errors import nearest
 from weft.logical.schema import Schema
 from weft.service.document import Node
+from weft.service.pipeline_paths import resolve_path
 from weft.sources.decode import FORMATS
+from weft.sources.drift import Dial, Drifting, drifting
 from weft.sources.rate import Kind, RateSource, choice, sequence, timestamps, uniform, zipf
 from weft.sources.spec import FilesSource, files
 
-__all__ = ["read_source", "resolve_path"]
+__all__ = ["PipelineSource", "read_source"]
 
-_KINDS_OF_SOURCE = "as in source: {files: parquet, path: in/videos} or source: {rate: 1000, columns: …}"
+PipelineSource: TypeAlias = FilesSource | RateSource
 
-
-def read_source(node: Node, schema: Node | None, root: Path) -> FilesSource | RateSource:
-    """The source that a section describes; ``schema`` is what the file says of the stream's columns."""
-    found = node.mapping()
-    if ("files" in found) == ("rate" in found):
-        raise node.error("a source is either files or a rate", _KINDS_OF_SOURCE)
-    columns = None
-    if schema is not None:
-        text = schema.text()
-        with schema.at():
-            columns = Schema.parse(text)
-    return _files(node, columns, root) if "files" in found else _rate(node, schema, columns)
+_EXAMPLE = "as in source: {files: parquet, path: in/videos} or source: {rate: 1000, columns: …}"
 
 
-def resolve_path(node: Node, root: Path) -> str:
-    """The path or URI that an entry names; a relative path begins at ``root``."""
-    text = node.text("name a path, as in in/videos")
-    if not text.strip() or "\0" in text:
-        raise node.error(f"{text!r} is not a path", "name one, as in in/videos")
-    return text if re.match(r"[A-Za-z][\w+.-]+:", text) else str(root / text)
+@dataclass(frozen=True, slots=True)
+class SourceEntry:
+    """What a file says of a stream's source, and of the stream's columns; paths in it begin at ``root``."""
+
+    node: Node
+    root: Path
+    columns: Node | None
+    schema: Schema | None
+
+
+def read_source(node: Node, columns: Node | None, root: Path) -> PipelineSource:
+    """The source that a section describes; ``columns`` is what the file says of the stream's columns."""
+    kinds = [name for name in node.mapping() if name in _SOURCES]
+    if len(kinds) != 1:
+        raise node.error(f"a source is one of {', '.join(_SOURCES)}", _EXAMPLE)
+    schema = None
+    if columns is not None:
+        text = columns.text()
+        with columns.at():
+            schema = Schema.parse(text)
+    return _SOURCES[kinds[0]](SourceEntry(node, root, columns, schema))
 
 
 _FILES: dict[str, Callable[[Node], Any]] = {
@@ -71,20 +78,22 @@ _FILES: dict[str, Callable[[Node], Any]] = {
 }
 
 
-def _files(node: Node, schema: Schema | None, root: Path) -> FilesSource:
+def _files(entry: SourceEntry) -> FilesSource:
+    node, root = entry.node, entry.root
     found = node.section(("files", "path", "archive", *_FILES))
     if "path" not in found:
-        raise node.error("files need a path", _KINDS_OF_SOURCE)
+        raise node.error("files need a path", _EXAMPLE)
     format_ = node.entry("files").choice("format", FORMATS)
     path = resolve_path(found["path"], root)
     options = {name: read(found[name]) for name, read in _FILES.items() if name in found}
     if "archive" in found:
         options["archive"] = resolve_path(found["archive"], root)
     with node.at():
-        return files(format_, path, schema=schema, **options)
+        return files(format_, path, schema=entry.schema, **options)
 
 
-def _rate(node: Node, given: Node | None, schema: Schema | None) -> RateSource:
+def _rate(entry: SourceEntry) -> RateSource:
+    node = entry.node
     found = node.section(("rate", "seed", "columns"))
     if "columns" not in found:
         raise node.error(
@@ -94,13 +103,18 @@ def _rate(node: Node, given: Node | None, schema: Schema | None) -> RateSource:
     seed = found["seed"].integer() if "seed" in found else 0
     per_second = node.entry("rate").integer()
     with node.at():
-        source = RateSource(per_second, tuple(columns.items()), seed)
+        drifts = any(isinstance(kind, Drifting) for kind in columns.values())
+        source = RateSource(per_second, tuple(columns.items()), seed, Dial() if drifts else None)
         generated = source.schema
-    if given is not None and schema != generated:
-        raise given.error(
+    if entry.columns is not None and entry.schema != generated:
+        raise entry.columns.error(
             f"the columns that are generated are {generated}", "leave the schema out, or write it so"
         )
     return source
+
+
+# Every kind of source by the entry that names it.
+_SOURCES: dict[str, Callable[[SourceEntry], PipelineSource]] = {"files": _files, "rate": _rate}
 
 
 def _kind(node: Node) -> Kind:
@@ -167,7 +181,20 @@ def _timestamps(node: Node) -> Callable[[], Kind]:
     return lambda: timestamps(**given)
 
 
+def _drift(node: Node) -> Callable[[], Kind]:
+    found = node.section(("from", "to"))
+    if len(found) != 2:
+        raise node.error("a drift goes from one kind of column to another", _DRIFT)
+    first, second = _kind(found["from"]), _kind(found["to"])
+    if isinstance(first, Drifting) or isinstance(second, Drifting):
+        raise node.error("a drift cannot be part of a drift", _DRIFT)
+    return lambda: drifting(first, second)
+
+
+_DRIFT = "as in {drift: {from: {uniform: 100}, to: {uniform: 10}}}"
+
 _KINDS: dict[str, Callable[[Node], Callable[[], Kind]]] = {
+    "drift": _drift,
     "sequence": _sequence,
     "uniform": _uniform,
     "zipf": _zipf,

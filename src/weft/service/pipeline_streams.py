@@ -14,10 +14,9 @@ from typing import Any
 from weft.errors import nearest
 from weft.logical.schema import LATE, Field, Schema
 from weft.service.document import Node
-from weft.service.pipeline_sources import read_source
+from weft.service.pipeline_sources import PipelineSource, read_source
 from weft.session import Session
 from weft.sources.rate import RateSource
-from weft.sources.spec import FilesSource
 from weft.stats.skew import HeavyValue, fits
 from weft.stats.statistics import StreamStatistics
 
@@ -37,7 +36,7 @@ _TIMES: dict[str, Callable[[Node], Any]] = {
 class StreamEntry:
     """What a file says of a stream that the session is not told when the stream is registered."""
 
-    source: FilesSource | RateSource | None
+    source: PipelineSource | None
     statistics: StreamStatistics | None
 
 

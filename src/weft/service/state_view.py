@@ -24,10 +24,24 @@ from weft.statistics_report import HEADS, report_cells
 if TYPE_CHECKING:
     from weft.runtime.observe.inspect import CheckpointState, QueryState, StoreState, StreamState
 
-__all__ = ["StateFormat", "show_state", "state_json", "state_tables"]
+__all__ = [
+    "STORE_HEADS",
+    "STREAM_HEADS",
+    "StateFormat",
+    "query_line",
+    "show_state",
+    "state_json",
+    "state_summary",
+    "state_tables",
+    "store_cells",
+    "stream_cells",
+]
 
 _WIDTH = 10_000  # a narrow terminal breaks the lines; Rich would cut the figures off
 _NAMED = 4  # how many users of a store are named; of more, only their number is shown
+STREAM_HEADS = ("stream", "arrived", "watermark", "columns")
+STORE_HEADS = ("store", "layout", "rows", "bytes", "runs", "partitions", "oldest", "newest", "used by")
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -56,15 +70,14 @@ def state_json(state: CheckpointState) -> str:
 
 def state_tables(state: CheckpointState, console: Console) -> None:
     """Show a checkpoint: what it is, its streams and stores, then the queries that share them."""
-    for line in _summary(state):
+    for line in state_summary(state):
         console.print(Text(line), soft_wrap=True)
-    _show(console, "Streams", ("stream", "arrived", "watermark", "columns"), map(_stream, state.streams))
-    heads = ("store", "layout", "rows", "bytes", "runs", "partitions", "oldest", "newest", "used by")
-    _show(console, "Stores", heads, map(_store, state.stores))
+    _show(console, "Streams", STREAM_HEADS, map(stream_cells, state.streams))
+    _show(console, "Stores", STORE_HEADS, map(store_cells, state.stores))
     if state.queries:
         console.print(Text(f"\nQueries ({len(state.queries)})", style="bold"))
     for query in state.queries:
-        console.print(Text(f"  {_query(query)}"), soft_wrap=True)
+        console.print(Text(f"  {query_line(query)}"), soft_wrap=True)
         console.print(Text(f"    {query.text}", style="dim"), soft_wrap=True)
     _show(console, "Stopped", ("query", "why"), state.stopped.items())
     _show(console, "Statistics", HEADS, map(report_cells, state.statistics))
@@ -78,7 +91,8 @@ def _show(console: Console, title: str, heads: tuple[str, ...], rows: Iterable[t
         console.print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
-def _summary(state: CheckpointState) -> list[str]:
+def state_summary(state: CheckpointState) -> list[str]:
+    """What a checkpoint is, in two lines."""
     batch = "no batch committed yet" if state.last_batch < 0 else f"last batch {state.last_batch}"
     parts = [f"Checkpoint {state.directory}", f"format {state.format}", batch]
     parts += [f"{state.partitions} partitions"] if state.partitions is not None else []
@@ -88,16 +102,19 @@ def _summary(state: CheckpointState) -> list[str]:
     return [" · ".join(parts), " · ".join(files)]
 
 
-def _stream(stream: StreamState) -> tuple[str, ...]:
+def stream_cells(stream: StreamState) -> tuple[str, ...]:
+    """A stream as texts, under `STREAM_HEADS`."""
     return stream.name, f"{stream.arrived:,}", _time(stream.watermark), stream.text
 
 
-def _query(query: QueryState) -> str:
+def query_line(query: QueryState) -> str:
+    """A query in a line."""
     held = f"{_bytes(round(query.bytes))} of state"
     return f"{query.name} · since batch {query.first} · {query.results:,} results · {held}"
 
 
-def _store(store: StoreState) -> tuple[str, ...]:
+def store_cells(store: StoreState) -> tuple[str, ...]:
+    """A store as texts, under `STORE_HEADS`."""
     ends = (store.oldest, store.newest)
     shown = [("-" if end is None else f"tuple {end:,}") if store.counted else _time(end) for end in ends]
     return (

@@ -15,7 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.planned import PlannedQuery
+from weft.runtime.observe.metrics import Backlog
 from weft.service.figures import Figures, StoreFigures
+from weft.stats.histogram import Histogram
 
 __all__ = ["bytes_text", "duration_text", "line", "probe_orders", "screen", "sparkline", "summary"]
 
@@ -45,6 +47,7 @@ def line(found: Figures, elapsed: float) -> str:
         f"{duration_text(elapsed):>7}  batch {found.batch} took {duration_text(found.last_seconds)}",
         f"{rows:,.0f} rows/s in",
         f"results: {results}",
+        *_latencies(found),
         *_troubles(found),
         f"state: {sum(s.rows for s in found.stores):,} rows, {bytes_text(sum(s.bytes for s in found.stores))}",
     ]
@@ -56,9 +59,28 @@ def _troubles(found: Figures) -> list[str]:
         "late": sum(stream.late for stream in found.streams),
         "untimed": sum(stream.untimed for stream in found.streams),
         "malformed": sum(stream.malformed for stream in found.streams),
-        "backlog": sum(stream.backlog or 0 for stream in found.streams),
     }
-    return [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    late = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    waiting = [stream.backlog for stream in found.streams if stream.backlog and stream.backlog.parts]
+    if not waiting:
+        return late
+    rows, behind = sum(one.rows for one in waiting), max(one.seconds for one in waiting)
+    return [*late, f"backlog: {rows:,} rows, {duration_text(behind)}"]
+
+
+def _latencies(found: Figures) -> list[str]:
+    """The latency of the query whose results come latest; nothing if there was no result."""
+    every = [query.latency.processing for query in found.queries if query.latency.count]
+    return [f"latency: {_quantiles(max(every, key=lambda one: one.p95))}"] if every else []
+
+
+def _quantiles(found: Histogram) -> str:
+    """The median and the 95th percentile of latencies; empty if there are none.
+
+    >>> _quantiles(Histogram.of([20_000, 20_000, 1_500_000]))
+    '20 ms / 1.5 s'
+    """
+    return f"{duration_text(found.p50)} / {duration_text(found.p95)}" if found.count else ""
 
 
 def summary(title: str, found: Figures, elapsed: float) -> RenderableType:
@@ -104,9 +126,16 @@ def _streams(found: Figures) -> Table:
     for stream in found.streams:
         cells = [f"{stream.per_second:,.0f}", f"{stream.rows:,}", _bad(stream.late)]
         cells += [_bad(stream.untimed)] * untimed + [_bad(stream.malformed)]
-        cells += ["" if stream.backlog is None else f"{stream.backlog:,}"] * backlog
+        cells += ["" if stream.backlog is None else _waiting(stream.backlog)] * backlog
         table.add_row(f"[cyan]{escape(stream.name)}[/]", *cells)
     return table
+
+
+def _waiting(backlog: Backlog) -> str:
+    """What waits: about how many rows, and how long the first of them has waited."""
+    if not backlog.parts:
+        return "0"
+    return f"{backlog.rows:,} rows, {bytes_text(backlog.bytes)}, {duration_text(backlog.seconds)}"
 
 
 def _bad(count: int) -> str:
@@ -114,12 +143,13 @@ def _bad(count: int) -> str:
 
 
 def _queries(found: Figures) -> Table:
-    table = _table("query", "results/s", "results", "<per batch", "<last batch")
+    table = _table("query", "results/s", "results", "latency", "<per batch", "<last batch")
     for query in found.queries:
         table.add_row(
             f"[green]{escape(query.name)}[/]",
             f"{query.per_second:,.0f}",
             f"[bold]{query.results:,}[/]",
+            _quantiles(query.latency.processing),
             f"[green]{sparkline(query.trend)}[/]",
             _hops(query.hops),
         )
@@ -146,13 +176,14 @@ def _column(stores: Sequence[StoreFigures], part: int) -> str:
 
 
 def _totals(found: Figures) -> Table:
-    table = _table("query", "results/s", "results", "state rows", "state bytes")
+    table = _table("query", "results/s", "results", "latency p50 / p95", "state rows", "state bytes")
     for query in found.queries:
         held = [store for store in found.stores if store.query == query.name]
         table.add_row(
             f"[green]{escape(query.name)}[/]",
             f"{query.per_second:,.0f}",
             f"[bold]{query.results:,}[/]",
+            _quantiles(query.latency.processing),
             f"{sum(store.rows for store in held):,}",
             bytes_text(sum(store.bytes for store in held)),
         )

@@ -10,6 +10,7 @@ from weft.sinks.kafka import KafkaSink, to_kafka
 from weft.sinks.memory import MemorySink, to_memory
 from weft.sinks.parquet import ParquetSink, to_parquet
 from weft.sinks.postgres import PostgresSink, to_postgres
+from weft.sinks.recent import RecentPage, RecentSink, to_recent
 
 __all__ = [
     "ConsoleSink",
@@ -25,6 +26,8 @@ __all__ = [
     "PartSink",
     "PartWriter",
     "PostgresSink",
+    "RecentPage",
+    "RecentSink",
     "Sink",
     "foreach_batch",
     "to_console",
@@ -35,4 +38,5 @@ __all__ = [
     "to_memory",
     "to_parquet",
     "to_postgres",
+    "to_recent",
 ]

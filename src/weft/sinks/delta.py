@@ -11,9 +11,11 @@ attempts that were lost stay unseen until the table is vacuumed, as with every w
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,7 @@ from weft.sinks import files
 from weft.sinks.delta_checks import check_partition_columns, check_table
 from weft.sinks.delta_files import DeltaFile, DeltaPart, read_part
 from weft.sinks.extras import check_columns, load_extra
+from weft.sinks.replays import Replays
 from weft.sinks.rows import as_table
 
 if TYPE_CHECKING:
@@ -34,8 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaSink", "to_delta"]
 
+_LOG = logging.getLogger("weft")
 _FILES_TO_COMPACT = 32  # files that were added since the last compaction
-_ELSEWHERE = "write to another table, or continue with the checkpoint that this one was written by"
 
 
 @dataclass(slots=True)
@@ -48,6 +51,10 @@ class DeltaSink:
     _application: str = field(default="", compare=False)  # who adds the batches, in Delta's words
     _schema: pa.Schema | None = field(default=None, compare=False)
     _files_added: int = field(default=0, compare=False)
+    _replays: Replays = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._replays = Replays("to_delta", str(self.path))
 
     @property
     def exactly_once(self) -> bool:
@@ -60,14 +67,25 @@ class DeltaSink:
         check_partition_columns(schema, self.partition_by)
         self._application = f"weft-{owner or uuid.uuid4().hex}"
         self._schema = schema
-        if _module().DeltaTable.is_deltatable(str(self.path)):
-            check_table(self.path, self._table(), schema, self.partition_by)
-        try:
+        with self._naming("opened"):
+            if _module().DeltaTable.is_deltatable(str(self.path)):
+                self._table()
             self._make(schema)
+
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
+        """Turn errors of the file system and of delta-rs into errors that say what was done to which table."""
+        try:
+            yield
         except OSError as error:
             raise SinkError(
-                f"to_delta: {self.path} cannot be written: {error.strerror or error}",
+                f"to_delta: {self.path} cannot be {what}: {_reason(error.strerror or error)}",
                 hint="make room or give permission there, or write to another directory",
+            ) from error
+        except _module().exceptions.DeltaError as error:
+            raise SinkError(
+                f"to_delta: {self.path} cannot be {what}: {_reason(error)}",
+                hint="look at what others do to the table; a batch is in it as a whole or not at all",
             ) from error
 
     def _make(self, schema: pa.Schema) -> None:
@@ -85,18 +103,16 @@ class DeltaSink:
         files.try_writing(self.path)
 
     def _table(self) -> DeltaTable:
-        """The table as it is now."""
+        """The table as it is now; refused if results do not fit it, or do no longer."""
         table: DeltaTable = _module().DeltaTable(str(self.path))
+        if self._schema is not None:
+            check_table(self.path, table, self._schema, self.partition_by)
         return table
 
     def recover(self, last_committed: int) -> None:
         """Batches that the checkpoint cannot have made are an error."""
-        last = self._last_batch(self._table())
-        if last > last_committed + 1:
-            raise SinkError(
-                f"to_delta: {self.path} has batch {last}, but the checkpoint ends with {last_committed}",
-                hint=_ELSEWHERE,
-            )
+        with self._naming("read"):
+            self._replays.recover(last_committed, self._last_batch(self._table()))
 
     def _last_batch(self, table: DeltaTable) -> int:
         """The last batch of this checkpoint's that the table has; -1 without one."""
@@ -128,15 +144,17 @@ class DeltaSink:
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
         """Add the files to the table in one transaction, unless the table has the batch; without files, do nothing."""
         added = [file for name in names for file in read_part(name)]
-        table = self._table()
-        if self._last_batch(table) >= batch_id:
-            for file in added:
-                files.remove(self.path / file.path)
+        if not added:
             return
-        if added:
+        with self._naming(f"given batch {batch_id}"):
+            table = self._table()
+            if self._replays.is_there(batch_id, self._last_batch(table)):
+                for file in added:
+                    files.remove(self.path / file.path)
+                return
             self._flush(batch_id, added)
             self._add(table, batch_id, added)
-            self._files_added += len(added)
+        self._files_added += len(added)
         if self.compact and self._files_added >= _FILES_TO_COMPACT:
             self._compact()
 
@@ -157,32 +175,32 @@ class DeltaSink:
             for one in added
         ]
         batch = delta.transaction.Transaction(self._application, batch_id)
-        try:
-            table.create_write_transaction(
-                adds,
-                "append",
-                table.schema(),
-                list(self.partition_by),
-                commit_properties=delta.CommitProperties(app_transactions=[batch]),
-            )
-        except delta.exceptions.DeltaError as error:
-            why = str(error).split("\n")[0]
-            raise SinkError(
-                f"to_delta: batch {batch_id} was not added to {self.path}: {why}",
-                hint="start again: no result is lost",
-            ) from error
+        table.create_write_transaction(
+            adds,
+            "append",
+            table.schema(),
+            list(self.partition_by),
+            commit_properties=delta.CommitProperties(app_transactions=[batch]),
+        )
 
     def _compact(self) -> None:
         """Rewrite small files as larger ones, and delete what no version of the last days needs."""
-        table = self._table()
-        table.optimize.compact()
-        table.vacuum(dry_run=False)
         self._files_added = 0
+        try:
+            table = self._table()
+            table.optimize.compact()
+            table.vacuum(dry_run=False)
+        except (OSError, _module().exceptions.DeltaError) as error:  # the results are there: it can wait
+            _LOG.warning("to_delta: %s was not compacted: %s", self.path, _reason(error))
 
     def describe(self) -> dict[str, object]:
         """What is needed to make it again."""
         form = {"partition_by": list(self.partition_by), "compact": self.compact}
         return {"kind": "delta", "path": str(self.path.absolute()), **form}
+
+
+def _reason(error: object) -> str:
+    return str(error).split("\n")[0]
 
 
 def _module() -> Any:

@@ -21,6 +21,7 @@ from weft.sinks.kafka import kafka_sink
 from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
 from weft.sinks.postgres import to_postgres
+from weft.sinks.recent import to_recent
 
 __all__ = ["describe_sink", "make_sink", "portable_description", "same_place", "sink_for"]
 
@@ -94,6 +95,8 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
             return to_iceberg(description["properties"] or description["connection"], description["table"])
         case "memory":
             return to_memory()
+        case "recent":
+            return to_recent(description["rows"], description["bytes"])
         case "count":
             return to_count()
         case "console":

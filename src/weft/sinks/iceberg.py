@@ -3,7 +3,8 @@
 Guarantees: a batch is one commit of the table, so a reader sees all of it or nothing. The commit also sets a property
 of the table to the batch's number, under the checkpoint's identity; a batch whose number the property has reached is
 not added again, so every result is there once, whatever crashed before. A property, unlike a snapshot's summary,
-survives the expiry of snapshots. A commit that another writer was faster than is tried again on the newer table.
+survives the expiry of snapshots. A commit that another writer was faster than is tried again on the newer table, and so
+is one that found the catalog or the storage away, for a minute.
 
 Iceberg has no whole numbers of 8 or 16 bits: `byte` and `short` are `int` there.
 """
@@ -12,15 +13,19 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from weft.errors import SinkError
+from weft.errors import SinkError, WeftError
 from weft.ports.sink import Rows
 from weft.sinks.extras import check_columns, load_extra
+from weft.sinks.patience import Patience
+from weft.sinks.replays import Replays
 from weft.sinks.rows import as_table
 from weft.sinks.secrets import SecretText
 
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IcebergSink", "to_iceberg"]
 
-_ATTEMPTS = 10  # at a commit that other writers are faster than
+_PATIENCE = 60.0  # seconds for a commit that other writers are faster than, or a catalog that is away
 _SECRET = re.compile(r"password|secret|token|credential|access-key", re.IGNORECASE)
 _HELD_AS = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 _SAME_AS = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
@@ -45,6 +50,10 @@ class IcebergSink:
     properties: tuple[tuple[str, SecretText], ...] = ()
     _application: str = field(default="", compare=False)
     _schema: pa.Schema | None = field(default=None, compare=False)
+    _replays: Replays = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._replays = Replays("to_iceberg", self.table)
 
     @property
     def exactly_once(self) -> bool:
@@ -55,13 +64,30 @@ class IcebergSink:
         """Make the table and its namespace, or refuse results that do not fit the table that is there."""
         check_columns("to_iceberg", schema)
         self._application, self._schema = f"weft.{owner or uuid.uuid4().hex}.batch", schema
-        catalog = self._catalog()
-        if catalog.table_exists(self.table):
-            self._check(catalog.load_table(self.table), _held(schema))
-            return
-        namespace = self.table.rpartition(".")[0]
-        catalog.create_namespace_if_not_exists(namespace)
-        catalog.create_table_if_not_exists(self.table, _held(schema))
+        with self._naming("opened"):
+            catalog = self._catalog()
+            if catalog.table_exists(self.table):
+                self._check(catalog.load_table(self.table), _held(schema))
+                return
+            namespace = self.table.rpartition(".")[0]
+            catalog.create_namespace_if_not_exists(namespace)
+            catalog.create_table_if_not_exists(self.table, _held(schema))
+
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
+        """Turn errors of the catalog and the storage into errors that name the table, and no secret."""
+        try:
+            yield
+        except WeftError:
+            raise
+        except Exception as error:  # PyIceberg lets through those of every library below it
+            said = f"{type(error).__name__}: {str(error).strip()}".split("\n")[0]
+            for _, value in self.properties:
+                said = value.hidden_in(said)
+            raise SinkError(
+                f"to_iceberg: {self.table} cannot be {what}: {said}",
+                hint="see what the catalog says; a batch is in the table as a whole or not at all",
+            ) from None
 
     def _catalog(self) -> Catalog:
         found: Catalog = load_extra("pyiceberg.catalog", "to_iceberg", "iceberg").load_catalog(
@@ -89,12 +115,8 @@ class IcebergSink:
 
     def recover(self, last_committed: int) -> None:
         """Batches that the checkpoint cannot have made are an error."""
-        last = self._last_batch(self._catalog().load_table(self.table))
-        if last > last_committed + 1:
-            raise SinkError(
-                f"to_iceberg: {self.table} has batch {last}, but the checkpoint ends with {last_committed}",
-                hint="write to another table, or continue with the checkpoint that this one was written by",
-            )
+        with self._naming("read"):
+            self._replays.recover(last_committed, self._last_batch(self._catalog().load_table(self.table)))
 
     def _last_batch(self, table: Table) -> int:
         """The last batch of this checkpoint's that the table has; -1 without one."""
@@ -109,19 +131,22 @@ class IcebergSink:
         if not found.num_rows:
             return
         exceptions = load_extra("pyiceberg.exceptions", "to_iceberg", "iceberg")
-        for _ in range(_ATTEMPTS):
-            table = self._catalog().load_table(self.table)
-            if self._last_batch(table) >= batch_id:
+        passing = (exceptions.CommitFailedException, exceptions.CommitStateUnknownException, *_outages())
+        with self._naming(f"given batch {batch_id}"):
+            for last_chance in Patience(_PATIENCE):
+                try:
+                    self._add_once(batch_id, found)
+                except passing:
+                    if last_chance:
+                        raise
+                    continue
                 return
-            try:
-                self._add(table, batch_id, found.cast(_held(found.schema).remove_metadata()))
-            except exceptions.CommitFailedException:
-                continue
-            return
-        raise SinkError(
-            f"to_iceberg: {self.table} was changed by others {_ATTEMPTS} times while batch {batch_id} was added",
-            hint="start again: no result is lost",
-        )
+
+    def _add_once(self, batch_id: int, rows: pa.Table) -> None:
+        """Add the rows to the table as it is now, unless it has the batch."""
+        table = self._catalog().load_table(self.table)
+        if not self._replays.is_there(batch_id, self._last_batch(table)):
+            self._add(table, batch_id, rows.cast(_held(rows.schema).remove_metadata()))
 
     def _add(self, table: Table, batch_id: int, rows: pa.Table) -> None:
         """Commit, or fail if the table has changed: PyIceberg's own retries would not look whether it has the batch."""
@@ -134,6 +159,15 @@ class IcebergSink:
         """What is needed to make it again; no secret."""
         properties = {name: value.reference for name, value in self.properties}
         return {"kind": "iceberg", "connection": self.catalog, "table": self.table, "properties": properties}
+
+
+def _outages() -> tuple[type[Exception], ...]:
+    """The errors of a catalog or a storage that may be there again soon."""
+    exceptions = load_extra("pyiceberg.exceptions", "to_iceberg", "iceberg")
+    found = [exceptions.ServerError, exceptions.ServiceUnavailableError, OSError]
+    with suppress(ImportError):
+        found.append(import_module("sqlalchemy.exc").OperationalError)
+    return tuple(found)
 
 
 def _held(schema: pa.Schema) -> pa.Schema:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +17,14 @@ import pyarrow as pa
 from weft.errors import SinkError, nearest
 from weft.kafka_options import KafkaOptions, kafka_options
 from weft.ports.sink import Rows
+from weft.schema_registry import RegistryOptions, registry_options, schema_text
+from weft.sinks.kafka_format import Values, WrittenFormat
 from weft.sinks.kafka_transactions import Records, TransactionalTopic
-from weft.sinks.kafka_values import json_values, key_values
+from weft.sinks.kafka_values import key_values
 from weft.sinks.rows import as_table
 
 __all__ = ["KafkaSink", "kafka_sink", "to_kafka"]
 
-_FORMATS = ("json", "raw")
 _CHUNK_ROWS, _CHUNK_BYTES = 1 << 16, 32 << 20  # that are handed to the client at once
 
 
@@ -32,17 +34,16 @@ class KafkaSink:
 
     topic: str
     key: str | None
-    format: str
+    format: WrittenFormat
     options: KafkaOptions
     name: str = ""
     _schema: pa.Schema | None = field(default=None, init=False, repr=False)
     _target: TransactionalTopic | None = field(default=None, init=False, repr=False)
+    _values: Values | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.topic, str) or not self.topic.strip():
             raise SinkError("to_kafka: no topic is named")
-        if self.format not in _FORMATS:
-            raise SinkError(f"to_kafka: unknown format {self.format!r}", hint=nearest(self.format, _FORMATS))
 
     @property
     def exactly_once(self) -> bool:
@@ -50,27 +51,32 @@ class KafkaSink:
         return True
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
-        """Refuse results that have no such key, or are more than a raw value can be."""
+        """Refuse results that have no such key, or that values of the format cannot hold."""
         if self.key is not None and self.key not in schema.names:
             raise SinkError(
                 f"to_kafka: the results have no column {self.key} to be the key",
                 hint=nearest(self.key, schema.names),
             )
-        if self.format == "raw" and len(self._value_columns(schema)) != 1:
+        if self.format.name == "raw" and len(self._value_columns(schema)) != 1:
             raise SinkError(
                 "to_kafka: a raw value is one column, beside that of the key",
                 hint='select one column, or write format="json"',
             )
-        self._schema = schema
+        self.format.check(schema, self.topic)
+        self._schema, self._values = schema, None
         identity = "-".join(part for part in ("weft", owner or "", self.topic, self.name) if part)
         self._target = TransactionalTopic(self.topic, self.options, identity)
 
     def _value_columns(self, schema: pa.Schema) -> list[str]:
-        """The columns that are the value: with JSON all, the key's among them."""
-        return [name for name in schema.names if self.format == "json" or name != self.key]
+        """The columns that are the value: all, the key's among them, but of raw values the others."""
+        return [name for name in schema.names if self.format.name != "raw" or name != self.key]
 
     def recover(self, last_committed: int) -> None:
-        """End transactions that were left open; batches the checkpoint cannot have made are an error."""
+        """End transactions that were left open; batches the checkpoint cannot have made are an error.
+
+        The schema of the values gets its number in the registry, if there is one.
+        """
+        self._encode()
         found = self._opened().last_batch()
         if found > last_committed + 1:
             raise SinkError(
@@ -92,6 +98,15 @@ class KafkaSink:
             raise SinkError("to_kafka: the sink has not been opened")
         return self._target
 
+    def _encode(self) -> Values:
+        """What makes values of rows."""
+        if self._values is None:
+            if self._schema is None:
+                raise SinkError("to_kafka: the sink has not been opened")
+            raw = self._value_columns(self._schema)[0] if self.format.name == "raw" else None
+            self._values = self.format.values(self._schema, self.topic, raw)
+        return self._values
+
     def _chunks(self, table: pa.Table) -> Iterator[Records]:
         rows = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES * table.num_rows // max(1, table.nbytes)))
         for batch in table.to_batches(max_chunksize=rows):
@@ -99,8 +114,7 @@ class KafkaSink:
 
     def _records(self, rows: pa.RecordBatch) -> Records:
         """Keys and values as the client takes them, which wants an object for each record."""
-        raw = self._value_columns(rows.schema)[0] if self.format == "raw" else None
-        values = json_values(rows) if raw is None else key_values(rows, raw)
+        values = self._encode()(rows)
         if self.key is None:
             return [{"value": value} for value in values.to_pylist()]
         both: Iterable[Any] = zip(values.to_pylist(), key_values(rows, self.key).to_pylist(), strict=True)
@@ -109,21 +123,28 @@ class KafkaSink:
     def describe(self) -> dict[str, object]:
         """What is needed to make it again; secrets are references here, too."""
         place = f"/kafka/{self.options.servers}/{self.topic}/{self.name}"
-        what = {"topic": self.topic, "key": self.key, "format": self.format, "name": self.name}
+        written, registry = self.format, self.format.registry
         return {
             "kind": "kafka",
             "path": place,
             "servers": self.options.servers,
             "options": dict(self.options.given),
-            **what,
+            "topic": self.topic,
+            "key": self.key,
+            "name": self.name,
+            "format": written.name,
+            "registry": None if registry is None else [registry.url, dict(registry.given)],
+            "avro": [written.avro_schema, written.subject, written.register],
         }
 
 
 def kafka_sink(description: Mapping[str, Any]) -> KafkaSink:
     """The sink of a description that `KafkaSink.describe` made."""
     options = KafkaOptions(description["servers"], tuple(sorted(description["options"].items())))
-    topic, key, form = description["topic"], description["key"], description["format"]
-    return KafkaSink(topic, key, form, options, description["name"])
+    url, given = description.get("registry") or (None, {})
+    registry = None if url is None else RegistryOptions(url, tuple(sorted(given.items())))
+    written = WrittenFormat(description["format"], registry, *description.get("avro", ()))
+    return KafkaSink(description["topic"], description["key"], written, options, description["name"])
 
 
 def to_kafka(
@@ -133,17 +154,26 @@ def to_kafka(
     key: str | None = None,
     format: str = "json",  # noqa: A002
     name: str = "",
+    registry: str | None = None,
+    avro_schema: str | Path | None = None,
+    subject: str | None = None,
+    register: bool = True,
     **options: Any,
 ) -> KafkaSink:
     """Results as records of a topic, each exactly once for readers of committed records.
 
-    A value is a JSON object, or with `format="raw"` the one column beside the key's. Records with the same value of the
+    A value is a JSON object, or with `format="raw"` the one column beside the key's. With `format="avro"` it is a
+    record of Avro whose schema is put into a schema registry (`registry`, as in `weft.kafka`) under the subject
+    `TOPIC-value` or another; it is made for the results unless `avro_schema` is given. With `register=False` the
+    registry must have it. JSON values get a schema, too, if there is a registry. Records with the same value of the
     column `key` are in the same partition. Several queries of a session may write to one topic if each sink has a
     `name`. Other options are Kafka's own, as in `weft.kafka`.
 
     >>> to_kafka("localhost:9092", "matches", key="vid", compression_type="zstd").options.given
     (('compression.type', 'zstd'),)
     """
-    own = {"key": key, "format": format, "name": name}
+    own = ("key", "format", "name", "registry", "avro_schema", "subject", "register")
+    asked = registry_options("to_kafka", registry, options, SinkError)
     checked = kafka_options("to_kafka", servers, options, own, SinkError)
-    return KafkaSink(topic, key, format, checked, name)
+    text = schema_text("to_kafka", avro_schema, SinkError)
+    return KafkaSink(topic, key, WrittenFormat(format, asked, text, subject, register), checked, name)

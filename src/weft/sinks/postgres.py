@@ -3,7 +3,8 @@
 Guarantees: a batch is one transaction, which also notes the batch's number in the table `weft_batches`, under the
 checkpoint's identity and the table's name. A batch that is noted is not added again, so every result is there once,
 whatever crashed before. The numbers of a checkpoint's batches only grow, also when a query stops and another takes its
-name or its table. Two drivers cannot add the same batch: each holds the table's note while it adds.
+name or its table. Two drivers cannot add the same batch: each holds the table's note while it adds. A server that goes
+away is waited for, a minute, and the batch is added once, also if it went away while it was told to commit.
 
 The driver sends the results by COPY: into the table itself or, with a key, into a table of the transaction from which
 rows are inserted that have a new key and updated that have a known one.
@@ -15,6 +16,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +25,10 @@ import pyarrow as pa
 from weft.errors import SinkError
 from weft.ports.sink import Rows
 from weft.sinks.extras import check_columns, load_extra
-from weft.sinks.postgres_columns import check_table_columns, column_type, copy_text
+from weft.sinks.patience import Patience
+from weft.sinks.postgres_checks import check_address, check_kind, check_table_columns
+from weft.sinks.postgres_columns import column_type, copy_text
+from weft.sinks.replays import Replays
 from weft.sinks.rows import as_table
 from weft.sinks.secrets import SecretText
 
@@ -33,14 +38,23 @@ if TYPE_CHECKING:
 __all__ = ["PostgresSink", "to_postgres"]
 
 _PORTION = 1 << 16  # rows that are made into text at once
-_PATIENCE = "SET lock_timeout = '60s'"  # with another driver that adds a batch, or has lost its connection
+_PATIENCE = 60.0  # seconds for a server that is away, as while it restarts
+_LOCK_TIMEOUT = (
+    "SET lock_timeout = '60s'"  # with another driver that adds a batch, or has lost its connection
+)
 _BATCHES = """
     CREATE TABLE IF NOT EXISTS weft_batches (
         application text, target text, batch bigint NOT NULL, PRIMARY KEY (application, target)
     )
 """
+_KIND = """
+    SELECT relkind::text, has_table_privilege(%s::regclass, 'INSERT'),
+           has_table_privilege(%s::regclass, 'SELECT') AND has_table_privilege(%s::regclass, 'UPDATE')
+    FROM pg_class WHERE oid = %s::regclass
+"""
 _COLUMNS = """
-    SELECT a.attname, format_type(a.atttypid, a.atttypmod),
+    SELECT a.attname,
+           CASE a.attgenerated WHEN '' THEN '' ELSE 'generated ' END || format_type(a.atttypid, a.atttypmod),
            a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''
     FROM pg_attribute a
     WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
@@ -63,6 +77,10 @@ class PostgresSink:
     key: tuple[str, ...] = ()
     _application: str = field(default="", compare=False)
     _schema: pa.Schema | None = field(default=None, compare=False)
+    _replays: Replays = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._replays = Replays("to_postgres", self.table)
 
     @property
     def exactly_once(self) -> bool:
@@ -73,7 +91,7 @@ class PostgresSink:
         """Make the table, or refuse results that do not fit the one that is there."""
         check_columns("to_postgres", schema, self.key)
         self._application, self._schema = f"weft-{owner or uuid.uuid4().hex}", schema
-        with self._transaction() as connection:
+        with self._naming(), self._transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('weft_batches'))")
             connection.execute(_BATCHES)
             if not self._is_there(connection):
@@ -81,19 +99,27 @@ class PostgresSink:
             self._check(connection, schema)
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection[Any]]:
-        """A connection whose work is one transaction; an error of the server's says nothing that is secret."""
-        psycopg = load_extra("psycopg", "to_postgres", "postgres")
+    def _naming(self) -> Iterator[None]:
+        """Turn errors of the server's into errors that name the table, and nothing that is secret."""
         try:
-            with closing(psycopg.connect(self.connection.read())) as opened, opened as connection:
-                connection.execute(_PATIENCE)
-                yield connection
-        except psycopg.Error as error:
+            yield
+        except load_extra("psycopg", "to_postgres", "postgres").Error as error:
             said = self.connection.hidden_in(str(error).strip())
             raise SinkError(
                 f"to_postgres: {self.table} at {self.connection.reference}: {said}",
-                hint="see what the server says, and start again: no result is lost",
+                hint="see what the server says; a batch is in the table as a whole or not at all",
             ) from None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection[Any]]:
+        """A connection whose work is one transaction."""
+        psycopg = load_extra("psycopg", "to_postgres", "postgres")
+        text = self.connection.read()
+        check_address(text)
+        opened = psycopg.connect(text, client_encoding="utf8")
+        with closing(opened), opened as connection:
+            connection.execute(_LOCK_TIMEOUT)
+            yield connection
 
     def _is_there(self, connection: Connection[Any]) -> bool:
         found = connection.execute("SELECT to_regclass(%s)", [self._quoted]).fetchone()
@@ -107,6 +133,8 @@ class PostgresSink:
 
     def _check(self, connection: Connection[Any], schema: pa.Schema) -> None:
         """Refuse a table with other columns, or without a unique index over the key."""
+        what = connection.execute(_KIND, [self._quoted] * 4).fetchone()
+        check_kind(self.table, *(what or ("", False, False)), merged=bool(self.key))
         found = connection.execute(_COLUMNS, [self._quoted]).fetchall()
         check_table_columns(self.table, schema, {name: (kind, needed) for name, kind, needed in found})
         unique = [sorted(names) for (names,) in connection.execute(_KEYS, [self._quoted]).fetchall()]
@@ -118,13 +146,8 @@ class PostgresSink:
 
     def recover(self, last_committed: int) -> None:
         """Batches that the checkpoint cannot have made are an error."""
-        with self._transaction() as connection:
-            last = self._last_batch(connection)
-        if last > last_committed + 1:
-            raise SinkError(
-                f"to_postgres: {self.table} has batch {last}, but the checkpoint ends with {last_committed}",
-                hint="write to another table, or continue with the checkpoint that this one was written by",
-            )
+        with self._naming(), self._transaction() as connection:
+            self._replays.recover(last_committed, self._last_batch(connection))
 
     def _last_batch(self, connection: Connection[Any]) -> int:
         """The last batch of this checkpoint's that the table has; until the transaction ends, nobody else adds one."""
@@ -142,9 +165,23 @@ class PostgresSink:
         table = as_table(rows, self._schema)
         if not table.num_rows:
             return
-        with self._transaction() as connection:
-            if self._last_batch(connection) >= batch_id:
+        away = load_extra("psycopg", "to_postgres", "postgres").OperationalError
+        with self._naming():
+            for last_chance in Patience(_PATIENCE):
+                try:
+                    self._commit_once(batch_id, table)
+                except away:  # it restarts, is full, or has closed the connection
+                    if last_chance:
+                        raise
+                    continue
                 return
+
+    def _commit_once(self, batch_id: int, table: pa.Table) -> None:
+        with self._transaction() as connection:
+            if self._replays.is_there(batch_id, self._last_batch(connection)):
+                return
+            connection.execute(f"LOCK TABLE {self._quoted} IN ROW EXCLUSIVE MODE".encode())  # as COPY does
+            self._check(connection, table.schema)
             self._add(connection, table)
             connection.execute(
                 "UPDATE weft_batches SET batch = %s WHERE application = %s AND target = %s",
@@ -157,18 +194,19 @@ class PostgresSink:
         if not self.key:
             _copy(connection, self._quoted, columns, rows)
             return
+        number = next(name for name in map("weft_row{}".format, count()) if name not in rows.column_names)
         connection.execute(
-            f"CREATE TEMPORARY TABLE weft_staging ON COMMIT DROP AS SELECT {columns}, 0::bigint AS weft_row "
+            f"CREATE TEMPORARY TABLE weft_staging ON COMMIT DROP AS SELECT {columns}, 0::bigint AS {number} "
             f"FROM {self._quoted} WITH NO DATA".encode()
         )
-        numbered = rows.append_column("weft_row", pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-        _copy(connection, "weft_staging", f"{columns}, weft_row", numbered)
+        numbered = rows.append_column(number, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+        _copy(connection, "weft_staging", f"{columns}, {number}", numbered)
         others = [name for name in rows.column_names if name not in self.key]
         changes = ", ".join(f"{_quote(name)} = EXCLUDED.{_quote(name)}" for name in others)
         key = _listed(self.key)
         connection.execute(
             f"INSERT INTO {self._quoted} ({columns}) "
-            f"SELECT DISTINCT ON ({key}) {columns} FROM weft_staging ORDER BY {key}, weft_row DESC "
+            f"SELECT DISTINCT ON ({key}) {columns} FROM weft_staging ORDER BY {key}, {number} DESC "
             f"ON CONFLICT ({key}) DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}".encode()
         )
 
@@ -189,7 +227,7 @@ class PostgresSink:
 def _copy(connection: Connection[Any], target: str, columns: str, rows: pa.Table) -> None:
     with (
         connection.cursor() as cursor,
-        cursor.copy(f"COPY {target} ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy,
+        cursor.copy(f"COPY {target} ({columns}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')".encode()) as copy,
     ):
         for start in range(0, rows.num_rows, _PORTION):
             copy.write(copy_text(rows.slice(start, _PORTION)))
@@ -217,4 +255,5 @@ def to_postgres(dsn: str, table: str, *, key: str | Sequence[str] = ()) -> Postg
     if len(names) > 2 or not all(name.strip() for name in names):
         raise SinkError(f"to_postgres: {table!r} is no name of a table", hint="as in trolls or sales.trolls")
     columns = (key,) if isinstance(key, str) else tuple(key)
+    check_address(dsn)
     return PostgresSink(SecretText(dsn, "to_postgres"), table, columns)

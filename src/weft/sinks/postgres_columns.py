@@ -7,16 +7,13 @@ character, which PostgreSQL cannot hold, is refused by the server, and with it t
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from weft.errors import SinkError
-
-__all__ = ["check_table_columns", "column_type", "copy_text"]
+__all__ = ["column_type", "copy_text", "wider_types"]
 
 # The types a column is made with, and further ones that hold every value of it.
 _TYPES: tuple[tuple[pa.DataType, str, tuple[str, ...]], ...] = (
@@ -46,27 +43,13 @@ def column_type(type_: pa.DataType) -> str:
     return next(name for known, name, _ in _TYPES if known == type_)
 
 
-def check_table_columns(place: str, schema: pa.Schema, there: Mapping[str, tuple[str, bool]]) -> None:
-    """Refuse a table whose columns do not hold the results; ``there`` has their types and whether a value is needed."""
-    for column in schema:
-        if column.name not in there:
-            raise SinkError(
-                f"to_postgres: the results have a column {column.name}, the table {place} has none",
-                hint=f"its columns are {', '.join(there)}: fit the query to them, or write to another table",
-            )
-        wanted, found = column_type(column.type), there[column.name][0]
-        wider = next((more for known, _, more in _TYPES if known == column.type), ("numeric",))
-        if found not in (wanted, *wider):
-            raise SinkError(
-                f"to_postgres: column {column.name} of the table {place} has the type {found}, results {wanted}",
-                hint="CAST it in the query, or write to another table",
-            )
-    needed = [name for name, (_, required) in there.items() if required and name not in schema.names]
-    if needed:
-        raise SinkError(
-            f"to_postgres: the table {place} needs a value for {needed[0]}, the results have none",
-            hint="select it in the query, or give the column a default",
-        )
+def wider_types(type_: pa.DataType) -> tuple[str, ...]:
+    """Further types of PostgreSQL's that hold every value of an Arrow type.
+
+    >>> wider_types(pa.int32())
+    ('bigint', 'numeric')
+    """
+    return next((more for known, _, more in _TYPES if known == type_), ("numeric",))
 
 
 def copy_text(table: pa.Table) -> bytes:

@@ -2,9 +2,9 @@
 
 Guarantees: a part says which file it means by its path, its size and a checksum of its last bytes, so a file that was
 deleted, replaced or changed since is noticed when the part is read, and nothing of it is used; the time of its last
-change is noted but does not matter. A Parquet file whose rows take more memory than is wanted is cut into parts of some
-row groups each. Parts of Parquet and Arrow files know how many rows they have. A file that cannot be decompressed, and
-one that is empty, is set aside as a whole.
+change is noted but does not matter. It arrived when it was last written to, renamed or linked. A Parquet file whose
+rows take more memory than is wanted is cut into parts of some row groups each. Parts of Parquet and Arrow files know
+how many rows they have. A file that cannot be decompressed, and one that is empty, is set aside as a whole.
 """
 
 from __future__ import annotations
@@ -74,13 +74,17 @@ def parts_of(
         if os.fstat(file.fileno()).st_size != size:
             return None
     what = {"file": path, "size": size, "modified": status.modified, "tail": zlib.crc32(end[-_TAIL:])}
-    estimate = _refined(path, format_, size, end)
+    estimate, arrived = _refined(path, format_, size, end), _arrived(status.changed)
     if footer is None:
-        return [Part(what, estimate, facts.rows, facts.oldest)]
+        return [Part(what, estimate, facts.rows, facts.oldest, arrived)]
     if size > _SMALL and footer.num_row_groups:
-        return list(_by_row_groups(what, footer, most, event_time))
+        return list(_by_row_groups(what, footer, most, event_time, arrived))
     facts = parquet_facts(footer, range(footer.num_row_groups), event_time)
-    return [Part(what, estimate, facts.rows, facts.oldest)]
+    return [Part(what, estimate, facts.rows, facts.oldest, arrived)]
+
+
+def _arrived(nanoseconds: int) -> tuple[int, int]:
+    return nanoseconds // 1000, nanoseconds // 1000
 
 
 def _refined(path: str, format_: str, size: int, tail: bytes) -> int:
@@ -92,19 +96,21 @@ def _refined(path: str, format_: str, size: int, tail: bytes) -> int:
     return estimate
 
 
-def _by_row_groups(what: Mapping[str, Any], footer: Any, most: int, event_time: str | None) -> Iterator[Part]:
+def _by_row_groups(
+    what: Mapping[str, Any], footer: Any, most: int, event_time: str | None, arrived: tuple[int, int]
+) -> Iterator[Part]:
     """The parts of a Parquet file with row groups."""
     total = footer.num_row_groups
     groups = [footer.row_group(group) for group in range(total)]
     sizes = [max(2 * group.total_byte_size, 12 * group.num_rows * group.num_columns) for group in groups]
     if sum(sizes) <= most or total == 1:
         facts = parquet_facts(footer, range(total), event_time)
-        yield Part(what, sum(sizes), facts.rows, facts.oldest)
+        yield Part(what, sum(sizes), facts.rows, facts.oldest, arrived)
         return
     for first, count in _runs(sizes, most):
         named = {**what, "row_groups": [first, count], "of": total}
         facts = parquet_facts(footer, range(first, first + count), event_time)
-        yield Part(named, sum(sizes[first : first + count]), facts.rows, facts.oldest)
+        yield Part(named, sum(sizes[first : first + count]), facts.rows, facts.oldest, arrived)
 
 
 def _runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
@@ -131,7 +137,7 @@ def remaining_parts(
     footer = _footer_of(what)
     facts = [RowFacts() if footer is None else parquet_facts(footer, [group], event_time) for group in left]
     return [
-        Part({**what, "row_groups": [group, 1]}, each, one.rows, one.oldest)
+        Part({**what, "row_groups": [group, 1]}, each, one.rows, one.oldest, _arrived(what["modified"]))
         for group, one in zip(left, facts, strict=True)
     ]
 

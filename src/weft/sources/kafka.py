@@ -8,8 +8,9 @@ consumer group only mirrors it. Decision 32 says why.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from weft.errors import SourceError, nearest
@@ -17,9 +18,11 @@ from weft.kafka_options import KafkaOptions, kafka_options
 from weft.logical.schema import Schema
 from weft.logical.window import parse_duration
 from weft.ports.source import Part, Place
+from weft.schema_registry import registry_options, schema_text
 from weft.sources.kafka_cursor import KafkaCursor, ReadRules, Starting
+from weft.sources.kafka_format import ValueFormat
 from weft.sources.kafka_read import read_range
-from weft.sources.kafka_records import FORMATS, Origin, check_schema, decode_messages
+from weft.sources.kafka_records import Origin, check_schema, decode_messages, value_fields
 from weft.sources.records import Decoded, Target
 
 __all__ = ["KafkaSource", "kafka"]
@@ -33,22 +36,25 @@ class KafkaSource:
 
     topic: str
     schema: Schema
-    format: str
+    format: ValueFormat
     options: KafkaOptions
     rules: ReadRules = ReadRules()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if not isinstance(self.topic, str) or not self.topic.strip():
             raise SourceError("kafka: no topic is named")
-        if self.format not in FORMATS:
-            raise SourceError(f"kafka: unknown format {self.format!r}", hint=nearest(self.format, FORMATS))
         if self.rules.expired not in _EXPIRED:
             hint = nearest(self.rules.expired, _EXPIRED)
             raise SourceError(f"kafka: expired cannot be {self.rules.expired!r}", hint=hint)
-        check_schema(self.schema, self.format)
+        check_schema(self.schema, self.format.name)
+        self.format.check_columns(value_fields(self.schema))
 
     def open(self, place: Place) -> KafkaCursor:
-        """Go on behind what was taken, or begin where the rules say; a `SourceError` if there is no such topic."""
+        """Go on behind what was taken, or begin where the rules say.
+
+        A `SourceError` if there is no such topic, or if the schema registry has no schema that gives the columns.
+        """
+        self.format.check(self.topic, value_fields(self.schema))
         return KafkaCursor(self.topic, self.options, self.rules, place)
 
     def read(
@@ -67,7 +73,7 @@ class KafkaSource:
         if "expired" not in what:
             return decoded
         lost = f"the records from here to before offset {what['first']} have expired"
-        return Decoded(decoded.batch, (origin.bad(lost, what["expired"]), *decoded.bad))
+        return replace(decoded, bad=(origin.bad(lost, what["expired"]), *decoded.bad))
 
 
 def kafka(
@@ -76,6 +82,9 @@ def kafka(
     *,
     schema: Schema | str,
     format: str = "json",  # noqa: A002
+    avro_schema: str | Path | None = None,
+    registry: str | None = None,
+    subject: str | None = None,
     starting: str | Mapping[int, int] | datetime = "earliest",
     group: str | None = None,
     expired: str = "error",
@@ -83,27 +92,42 @@ def kafka(
     timeout: str = "60 seconds",
     **options: Any,
 ) -> KafkaSource:
-    """The records of a topic, whose values are json, csv (a line without a header) or raw.
+    """The records of a topic, whose values are json, avro, csv (a line without a header) or raw.
 
     Columns named `_key`, `_topic`, `_partition`, `_offset`, `_timestamp` and `_headers` tell of the record itself if
     the schema declares them. A stream begins with the earliest records, with the latest, at an offset of each
     partition, or at a time; where it has been read before, it goes on. `group` is a consumer group to which offsets are
     committed after their batch, for tools that show lags. Records that have expired before they were read are an error,
-    or are passed over and counted as bad (`expired="skip"`). Other options are Kafka's own, with underscores for dots;
+    or are passed over and counted as bad (`expired="skip"`).
+
+    Avro values name their schema in a schema registry (`registry="http://…"`, with `registry_user` and
+    `registry_password`, or `registry_token`, if it wants them), or were all written by `avro_schema`, a text or a file.
+    With a registry, `avro_schema` is the reader's: it has defaults and aliases of columns. JSON values that begin with
+    the number of a schema need the registry, too. Other options are Kafka's own, with underscores for dots;
     secrets are references: `sasl_password="env:KAFKA_PASSWORD"`.
 
     >>> kafka("localhost:9092", "views", schema="vid long, _offset long", security_protocol="SSL").options.given
     (('security.protocol', 'SSL'),)
     """
-    own = {"group": group, "expired": expired, "starting": starting, "timeout": timeout, "schema": schema}
-    checked = kafka_options("kafka", servers, options, {**own, "max_records_per_batch": None}, SourceError)
+    own = (
+        "group",
+        "expired",
+        "starting",
+        "timeout",
+        "schema",
+        "max_records_per_batch",
+        "avro_schema",
+        "registry",
+    )
+    asked = registry_options("kafka", registry, options, SourceError)
+    checked = kafka_options("kafka", servers, options, (*own, "subject"), SourceError)
     if max_records_per_batch is not None and max_records_per_batch < 1:
         raise SourceError(f"kafka: max_records_per_batch is {max_records_per_batch}", hint="use 1 or more")
-    rules = ReadRules(
-        _starting(starting), group, expired, max_records_per_batch, parse_duration(timeout).total_seconds()
-    )
+    seconds = parse_duration(timeout).total_seconds()
+    rules = ReadRules(_starting(starting), group, expired, max_records_per_batch, seconds)
     columns = Schema.parse(schema) if isinstance(schema, str) else schema
-    return KafkaSource(topic, columns, format, checked, rules)
+    text = schema_text("kafka", avro_schema, SourceError)
+    return KafkaSource(topic, columns, ValueFormat(format, asked, text, subject, seconds), checked, rules)
 
 
 def _starting(given: object) -> Starting:

@@ -9,7 +9,7 @@ which they were. A topic that has become shorter than what was taken of it is an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -23,6 +23,7 @@ from weft.sources.kafka_records import Origin
 __all__ = ["KafkaCursor", "ReadRules", "Starting", "parts_between"]
 
 _MOST_RECORDS = 1 << 17  # in one part
+_MOST_SEEN = 1000  # ends of a partition that are remembered while records before them wait
 _SAMPLE = 100  # records whose size is looked at
 _SAMPLING = 5.0  # seconds that they may take to come
 _GUESS = 256  # bytes of a record while that is not known
@@ -62,6 +63,9 @@ class KafkaCursor:
     _positions: dict[int, int] = field(init=False)
     _record_bytes: int = field(init=False)
     _short_since: float | None = field(init=False, default=None)
+    _seen: dict[int, list[tuple[int, int]]] = field(
+        init=False, default_factory=dict
+    )  # when, and the end then
 
     def __post_init__(self) -> None:
         state, stream = self.place.state, self.place.stream
@@ -90,10 +94,28 @@ class KafkaCursor:
             return Offer()
         size = self._size_of_a_record(starts, ends)
         most = max(1, self.place.most_bytes // size)
+        self._note_ends(ends, now)
         parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS))
         at_once = min(most, self.rules.max_records_per_batch or most)
         cuts = 0 if waiting <= at_once else -(-waiting // at_once)  # every batch may cut one part in two
-        return Offer(_at_most(parts, at_once), backlog=(len(parts) + cuts, waiting * size))
+        offered = tuple(map(self._with_arrival, _at_most(parts, at_once)))
+        return Offer(offered, backlog=(len(parts) + cuts, waiting * size))
+
+    def _note_ends(self, ends: Offsets, now: float) -> None:
+        """Note when offsets were first seen: records that were read tell better, but only then."""
+        for number, end in ends.items():
+            seen = [one for one in self._seen.get(number, ()) if one[1] > self._positions[number]]
+            if end > max(self._positions[number], seen[-1][1] if seen else -1):
+                seen.append((round(now * 1e6), end))
+            self._seen[number] = seen if len(seen) <= _MOST_SEEN else [*seen[:1], *seen[2:-1:2], seen[-1]]
+
+    def _with_arrival(self, part: Part) -> Part:
+        """A part with when its first and its last offset were seen."""
+        seen, (first, end) = self._seen[part.what["partition"]], (part.what["first"], part.what["end"])
+        came = next((time for time, at in seen if at > first), None)
+        last = next((time for time, at in seen if at >= end), came)
+        arrived = None if came is None or last is None else (came, last)
+        return replace(part, arrived=arrived, stamped=True)
 
     def _check(self, ends: Offsets, begins: Offsets, now: float) -> None:
         """Refuse what cannot be gone on with: offsets that expired, a topic that was made anew."""
@@ -213,7 +235,7 @@ def _at_most(parts: Sequence[Part], records: int) -> tuple[Part, ...]:
         if count == end - first:
             found.append(part)
         else:
-            what = {**part.what, "end": first + count}
-            return (*found, Part(what, part.bytes * count // (end - first))) if count else tuple(found)
+            size, what = part.bytes * count // (end - first), {**part.what, "end": first + count}
+            return (*found, replace(part, what=what, bytes=size)) if count else tuple(found)
         left -= count
     return tuple(found)

@@ -2,15 +2,16 @@
 
 Guarantees: what becomes of a record does not depend on its neighbours. A record gives one row; one whose value cannot
 be decoded is set aside with topic, partition and offset. A record without a value (a tombstone) gives a row whose
-columns of the value are NULL. Values are decoded as whole columns, by the decoders of files: a value is a line of a
-file. Columns with the names of `METADATA` are not looked for in values; they tell of the record itself.
+columns of the value are NULL. Values are decoded as whole columns, by their format. Columns with the names
+of `METADATA` are not looked for in values; they tell of the record itself. Rows know when their records came, by
+the timestamps of the records; of many records some are asked, and the others lie between them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,15 +20,15 @@ import pyarrow as pa
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import Field, Schema
-from weft.sources.columns import Column, arrow_schema, assemble
-from weft.sources.csv import decode_csv
-from weft.sources.json_lines import decode_json
-from weft.sources.records import BadRecord, Decoded, SourceFile, Target
+from weft.sources.columns import Column, assemble
+from weft.sources.kafka_format import ValueFormat
+from weft.sources.kafka_values import DecodedValues
+from weft.sources.records import BadRecord, Decoded, Target
 from weft.sources.texts import as_text
 
-__all__ = ["FORMATS", "METADATA", "Message", "Origin", "check_schema", "decode_messages", "value_fields"]
+__all__ = ["METADATA", "Message", "Origin", "check_schema", "decode_messages", "value_fields"]
 
-FORMATS = ("json", "csv", "raw")
+_ASKED = 256  # so many records of a part, about, are asked when they came
 METADATA: Mapping[str, tuple[str, ...]] = {  # with the types that each may be declared with
     "_key": ("string", "binary"),
     "_topic": ("string",),
@@ -63,15 +64,6 @@ class Origin:
         return BadRecord(self.stream, place, reason, raw, offset=offset)
 
 
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """The decoded values of some records: ``rows`` has the good ones, whose places among all are ``good``."""
-
-    rows: pa.RecordBatch
-    good: Any
-    wrong: Mapping[int, str]
-
-
 def value_fields(schema: Schema) -> tuple[Field, ...]:
     """The columns that are found in values."""
     return tuple(field for field in schema if field.name not in METADATA)
@@ -94,7 +86,9 @@ def check_schema(schema: Schema, format_: str) -> None:
         )
 
 
-def decode_messages(messages: Sequence[Message], format_: str, target: Target, origin: Origin) -> Decoded:
+def decode_messages(
+    messages: Sequence[Message], format_: ValueFormat, target: Target, origin: Origin
+) -> Decoded:
     """The rows of records, and what had to be set aside of them."""
     values = [message.value() for message in messages]
     fields = value_fields(target.schema)
@@ -103,33 +97,46 @@ def decode_messages(messages: Sequence[Message], format_: str, target: Target, o
     rows, late = assemble(columns, target)
     wrong = dict(decoded.wrong) | {int(decoded.good[row]): reason for row, reason in late.items()}
     bad = (_bad_record(messages[at], wrong[at], origin) for at in sorted(wrong))
-    return Decoded(rows, tuple(bad))
+    arrived = _arrivals(messages)
+    return Decoded(rows, tuple(bad), arrived if arrived is None else np.delete(arrived, sorted(wrong)))
+
+
+def _arrivals(messages: Sequence[Message]) -> Any:
+    """When records came, in microseconds since 1970; None if they have no timestamps."""
+    places = range(0, len(messages), max(1, len(messages) // _ASKED))
+    asked = [(at, *messages[at].timestamp()) for at in dict.fromkeys((*places, len(messages) - 1)) if at >= 0]
+    known = np.array([(at, time * 1000) for at, kind, time in asked if kind], np.int64).reshape(-1, 2)
+    if not known.size:
+        return None
+    return np.interp(np.arange(len(messages)), known[:, 0], known[:, 1]).astype(np.int64)
 
 
 def _bad_record(message: Message, reason: str, origin: Origin) -> BadRecord:
     return origin.bad(reason, message.offset() or 0, message.value() or b"")
 
 
-def _with_tombstones(values: list[bytes | None], format_: str, fields: tuple[Field, ...]) -> _Values:
+def _with_tombstones(
+    values: list[bytes | None], format_: ValueFormat, fields: tuple[Field, ...]
+) -> DecodedValues:
     """Decode the values that are there; the rows of the others are NULL."""
     if not fields:
         rows = pa.record_batch({"": pa.nulls(len(values))})
-        return _Values(rows, np.arange(len(values)), {})
+        return DecodedValues(rows, np.arange(len(values)), {})
     there = [value for value in values if value is not None]
     if len(there) == len(values):
-        return _decode(there, format_, fields)
+        return format_.decode(there, fields)
     places = np.flatnonzero(np.array([value is not None for value in values], np.bool_))
-    found = _decode(there, format_, fields)
+    found = format_.decode(there, fields)
     row_of = np.full(len(values), -1)
     row_of[places[found.good]] = np.arange(len(found.good))
     wrong = {int(places[at]): reason for at, reason in found.wrong.items()}
     good = np.delete(np.arange(len(values)), list(wrong))
     chosen = pa.array(row_of[good], mask=row_of[good] < 0)
-    return _Values(found.rows.take(chosen), good, wrong)
+    return DecodedValues(found.rows.take(chosen), good, wrong)
 
 
 def _columns(
-    messages: Sequence[Message], decoded: _Values, target: Target, origin: Origin
+    messages: Sequence[Message], decoded: DecodedValues, target: Target, origin: Origin
 ) -> Sequence[Column]:
     kept = messages if not decoded.wrong else [messages[at] for at in decoded.good.tolist()]
     return [
@@ -164,56 +171,3 @@ def _headers(message: Message) -> str | None:
         return None
     shown = [(name, None if value is None else value.decode(errors="replace")) for name, value in found]
     return json.dumps(shown, ensure_ascii=False)
-
-
-def _decode(values: list[bytes], format_: str, fields: tuple[Field, ...]) -> _Values:
-    if format_ == "raw":
-        return _raw(values, fields[0])
-    target = Target(Schema(fields))
-    if format_ == "csv":
-        header = ",".join(f'"{field.name}"' for field in fields).encode()
-        return _as_lines(values, lambda content: decode_csv(_file(header + b"\n" + content), target), target)
-    if not _one_line_each(b"\n".join(values), len(values)):
-        blanks = bytes.maketrans(b"\r\n", b"  ")  # which stand between JSON's words alone
-        values = [value.translate(blanks) for value in values]
-    return _as_lines(values, lambda content: decode_json(_file(content), target), target)
-
-
-def _file(content: bytes) -> SourceFile:
-    return SourceFile("", "", content)
-
-
-def _raw(values: list[bytes], field: Field) -> _Values:
-    """The values themselves; a text must be UTF-8."""
-    column = pa.array(values, pa.binary())
-    found = Column(column) if field.type.name == "binary" else as_text(column)
-    bad = np.zeros(len(values), np.bool_) if found.bad is None else found.bad
-    rows = pa.record_batch([found.values], [field.name]).filter(pa.array(~bad))
-    return _Values(rows, np.flatnonzero(~bad), dict.fromkeys(np.flatnonzero(bad).tolist(), "it is no UTF-8"))
-
-
-def _as_lines(values: list[bytes], decode: Callable[[bytes], Decoded], target: Target) -> _Values:
-    """Decode values as the lines of one file; values that are not one line each are decoded in smaller groups."""
-    content = b"\n".join(values)
-    found = decode(content + b"\n") if values else Decoded(_no_rows(target))
-    if _one_line_each(content, len(values)) and found.batch.num_rows + len(found.bad) == len(values):
-        wrong = {(record.row or 1) - 1: record.reason for record in found.bad}
-        return _Values(found.batch, np.delete(np.arange(len(values)), list(wrong)), wrong)
-    if len(values) == 1:
-        reason = "it is empty" if not values[0].strip() else "it is more than one record"
-        return _Values(_no_rows(target), np.zeros(0, np.int64), {0: reason})
-    middle = len(values) // 2
-    one, two = _as_lines(values[:middle], decode, target), _as_lines(values[middle:], decode, target)
-    rows = pa.Table.from_batches([one.rows, two.rows]).combine_chunks().to_batches()
-    wrong = {**one.wrong, **{at + middle: reason for at, reason in two.wrong.items()}}
-    good = np.concatenate([one.good, two.good + middle])
-    return replace(one, rows=rows[0] if rows else _no_rows(target), good=good, wrong=wrong)
-
-
-def _one_line_each(content: bytes, count: int) -> bool:
-    """Whether values that were joined by line ends have none themselves; a single one may."""
-    return count < 2 or (content.count(b"\n") == count - 1 and b"\r" not in content)
-
-
-def _no_rows(target: Target) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=arrow_schema(target))

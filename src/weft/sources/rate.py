@@ -1,13 +1,14 @@
 """A generator of rows, for demos and benchmarks.
 
-Guarantees: a row is a function of the seed, its column and its number: the same (seed, start, count) gives the same
-batch, on any machine and however the rows are cut into batches. Whole columns are computed at once.
+Guarantees: a row is a function of the seed, its column and its number, and of where the dial stood, if it has one: the
+same (seed, start, count, position) gives the same batch, on any machine and however the rows are cut into batches.
+Whole columns are computed at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from weft.kernels.expr.arrow import TIMESTAMP
 from weft.logical.schema import DataType, Field, Schema
 from weft.logical.window import parse_duration
 from weft.ports.source import Part, Place
+from weft.sources.drift import Dial, Drifting
 from weft.sources.rate_cursor import RateCursor
 from weft.sources.records import Decoded
 
@@ -134,11 +136,12 @@ def _cumulated(weights: NDArray[np.float64]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RateSource:
-    """Rows that are generated at a fixed rate."""
+    """Rows that are generated at a fixed rate; columns that drift follow the ``dial``."""
 
     rows_per_second: int
     columns: tuple[tuple[str, Kind], ...]
     seed: int = 0
+    dial: Dial | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.rows_per_second < 1:
@@ -151,13 +154,15 @@ class RateSource:
         """The columns that are generated."""
         return Schema(tuple(Field(name, kind.type) for name, kind in self.columns))
 
-    def generate(self, start: int, count: int) -> pa.RecordBatch:
-        """The rows from number `start` on."""
+    def generate(self, start: int, count: int, position: float = 0.0) -> pa.RecordBatch:
+        """The rows from number `start` on, with the dial at a position."""
         rows = np.arange(start, start + count, dtype=np.uint64)
-        arrays = [
-            kind.values(rows, _random(rows, self.seed, place), self.rows_per_second)
-            for place, (_, kind) in enumerate(self.columns)
-        ]
+
+        def values(place: int, kind: Kind) -> Any:
+            given = (rows, _random(rows, self.seed, place), self.rows_per_second)
+            return kind.values(*given, position) if isinstance(kind, Drifting) else kind.values(*given)
+
+        arrays = [values(place, kind) for place, (_, kind) in enumerate(self.columns)]
         return pa.record_batch(arrays, names=[name for name, _ in self.columns])
 
     def open(self, place: Place) -> RateCursor:
@@ -167,7 +172,7 @@ class RateSource:
         def oldest(row: int) -> int | None:
             return times.oldest(row, self.rows_per_second) if isinstance(times, _Timestamps) else None
 
-        return RateCursor(self.rows_per_second, 16 * len(self.columns), place, oldest)
+        return RateCursor(self.rows_per_second, 16 * len(self.columns), place, oldest, self.dial)
 
     def read(
         self,
@@ -177,16 +182,17 @@ class RateSource:
         columns: Collection[str] | None = None,  # noqa: ARG002
     ) -> Decoded:
         """The rows of a part."""
-        return Decoded(self.generate(part.what["first"], part.what["rows"]))
+        what = part.what
+        return Decoded(self.generate(what["first"], what["rows"], what.get("dial", 0.0)))
 
 
-def rate(rows_per_second: int, *, seed: int = 0, **columns: Kind) -> RateSource:
-    """A stream of generated rows.
+def rate(rows_per_second: int, *, seed: int = 0, dial: Dial | None = None, **columns: Kind) -> RateSource:
+    """A stream of generated rows; columns that drift (`weft.drifting`) follow the dial.
 
     >>> rate(10, vid=sequence(), at=timestamps()).generate(10, 1).to_pylist()[0]["at"].isoformat()
     '2024-01-01T00:00:01+00:00'
     """
-    return RateSource(rows_per_second, tuple(columns.items()), seed)
+    return RateSource(rows_per_second, tuple(columns.items()), seed, dial)
 
 
 def _random(rows: Numbers, seed: int, column: int) -> Numbers:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.ports.source import Offer, Part, Place
+from weft.sources.drift import Dial
 
 __all__ = ["RateCursor"]
 
@@ -19,7 +20,8 @@ _MOST_ROWS = 1 << 15  # in one part
 class RateCursor:
     """The number of the next row, and how many the clock has brought.
 
-    ``oldest`` says before which time no row from a number on can be; None: that is not known.
+    ``oldest`` says before which time no row from a number on can be; None: that is not known. Parts say where the
+    ``dial`` stood when they were offered, unless it stood at 0.
     """
 
     def __init__(
@@ -28,11 +30,12 @@ class RateCursor:
         bytes_per_row: int,
         place: Place,
         oldest: Callable[[int], int | None] = lambda _: None,
+        dial: Dial | None = None,
     ) -> None:
         self._rate, self._row_bytes, self._most_bytes = rows_per_second, bytes_per_row, place.most_bytes
         self._position = self._start = self._end = int(place.state.get("position", 0))
         self._began: float | None = None
-        self._oldest = oldest
+        self._oldest, self._dial = oldest, dial
 
     def look(self, now: float) -> Offer:
         """The rows that the clock has brought and that were not taken."""
@@ -41,12 +44,23 @@ class RateCursor:
         self._end = max(self._end, self._start + int((now - self._began) * self._rate))
         waiting = self._end - self._position
         most = min(waiting, max(1, self._most_bytes // self._row_bytes))
+        turned = {"dial": self._dial.position} if self._dial is not None and self._dial.position else {}
         parts = [
-            Part({"first": first, "rows": rows}, rows * self._row_bytes, rows, self._oldest(first))
+            Part(
+                {"first": first, "rows": rows, **turned},
+                rows * self._row_bytes,
+                rows,
+                self._oldest(first),
+                (self._due(first), self._due(first + rows - 1)),
+            )
             for first in range(self._position, self._position + most, _MOST_ROWS)
             if (rows := min(_MOST_ROWS, self._position + most - first))
         ]
         return Offer(tuple(parts), backlog=(-(-waiting // _MOST_ROWS), waiting * self._row_bytes))
+
+    def _due(self, row: int) -> int:
+        """When the clock brought a row, in microseconds."""
+        return round(((self._began or 0.0) + (row - self._start + 1) / self._rate) * 1e6)
 
     def take(self, parts: Sequence[Part]) -> None:
         """Go on behind these parts, which are the first that were offered."""

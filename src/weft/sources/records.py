@@ -109,7 +109,11 @@ def decode_records(content: bytes) -> tuple[BadRecord, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The good rows of a file, with the declared columns and types, and its bad records in the file's order."""
+    """The good rows of a file, with the declared columns and types, and its bad records in the file's order.
+
+    ``arrived`` is when each good row came (see `weft.ports.source.Rows`), where records say it.
+    """
 
     batch: pa.RecordBatch
     bad: tuple[BadRecord, ...] = ()
+    arrived: Any = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
@@ -36,6 +37,7 @@ class TableSource:
         self.schema = Schema.parse(schema) if isinstance(schema, str) else schema
         self._lock = threading.Lock()
         self._tables: dict[int, pa.Table] = {}
+        self._arrived: dict[int, int | None] = {}
         self._end = 0
         self._number = next(_NUMBERS)
         _LIVE[self._number] = self
@@ -43,11 +45,14 @@ class TableSource:
     def __reduce__(self) -> tuple[Any, ...]:
         return _living, (self._number,)
 
-    def offer(self, table: pa.Table | pa.RecordBatch) -> None:
-        """Add a table at the end; its columns must be those of the schema, in any order."""
+    def offer(self, table: pa.Table | pa.RecordBatch, arrived: int | None = None) -> None:
+        """Add a table at the end; its columns must be those of the schema, in any order.
+
+        ``arrived`` is when it came, in microseconds since 1970; if not given, when the batch that takes it begins.
+        """
         found = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         with self._lock:
-            self._tables[self._end] = found
+            self._tables[self._end], self._arrived[self._end] = found, arrived
             self._end += 1
 
     def open(self, place: Place) -> TableCursor:
@@ -75,11 +80,17 @@ class TableSource:
         with self._lock:
             return [(at, self._tables[at]) for at in range(position, self._end) if at in self._tables]
 
+    def arrived(self, number: int) -> tuple[int, int] | None:
+        """When the table of that number came; None if nobody said it."""
+        found = self._arrived.get(number)
+        return None if found is None else (found, found)
+
     def drop(self, numbers: Collection[int]) -> None:
         """Forget tables."""
         with self._lock:
             for number in numbers:
                 self._tables.pop(number, None)
+                self._arrived.pop(number, None)
 
 
 def _living(number: int) -> TableSource:
@@ -104,7 +115,8 @@ class TableCursor:
         """The tables that were not taken."""
         waiting, room = self._source.waiting(self._position), self._most_bytes
         self._parts = {
-            number: self._parts.get(number) or _part(number, table, self._event_time)
+            number: self._parts.get(number)
+            or replace(_part(number, table, self._event_time), arrived=self._source.arrived(number))
             for number, table in waiting
         }
         offered = list[Part]()

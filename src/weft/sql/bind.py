@@ -7,27 +7,29 @@ query says CROSS JOIN or the caller says ``cross``; an outer, semi or anti join 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from weft.errors import QueryError, SqlError, nearest
+from weft.errors import QueryError, SqlError
 from weft.logical.catalog import Catalog
 from weft.logical.expr import Expr, all_of
+from weft.logical.flatten import Note, flatten
 from weft.logical.horizon import check_times
 from weft.logical.join import TESTS, Join
 from weft.logical.query import Input, Query, connected, make_query
 from weft.logical.query_limits import DEFAULT_LIMITS, UNLIMITED, Limits, count_terms
-from weft.logical.schema import Stream
 from weft.logical.user_functions import UserFunction
-from weft.logical.window import Rows, Window
 from weft.sql.expressions import bind_conditions
+from weft.sql.inputs import InputBinder, refs
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_statement
 from weft.sql.scope import Merged, Scope, Shown, using_first
-from weft.sql.statement import JoinRef, Name, Relation, Statement, StreamRef, streams
+from weft.sql.statement import InputRef, JoinRef, Relation, Statement, leaves
 
-__all__ = ["bind", "input_order", "parse_predicate", "parse_query"]
+__all__ = ["bind", "bind_with_notes", "input_order", "parse_predicate", "parse_query", "parse_with_notes"]
+
+_MOST_INPUTS = 64  # of a query with its sub-selects
 
 
 def parse_query(sql: str, catalog: Catalog, *, cross: bool = False, limits: Limits = DEFAULT_LIMITS) -> Query:
@@ -39,8 +41,15 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False, limits: Limi
     >>> print(parse_query("select v.vid from videos [range 1 hour] v join views using (vid)", catalog))
     SELECT v.vid AS vid FROM videos [RANGE 1 HOUR] AS v, views WHERE v.vid = views.vid
     """
+    return parse_with_notes(sql, catalog, cross=cross, limits=limits)[0]
+
+
+def parse_with_notes(
+    sql: str, catalog: Catalog, *, cross: bool = False, limits: Limits = DEFAULT_LIMITS
+) -> tuple[Query, tuple[Note, ...]]:
+    """The query that a SELECT statement states, and what became of its sub-selects."""
     try:
-        return bind(read_statement(sql, limits), catalog, cross=cross, limits=limits)
+        return bind_with_notes(read_statement(sql, limits), catalog, cross=cross, limits=limits)
     except RecursionError:
         raise SqlError(
             "the query is nested too deeply", text=sql, start=0, end=len(sql), hint="use fewer parentheses"
@@ -51,7 +60,14 @@ def input_order(query: str | Statement, catalog: Catalog) -> tuple[str, ...]:
     """The names of a query's inputs in the order of FROM, which a `Query` does not keep."""
     # The size of a text was checked when the query was parsed.
     statement = read_statement(query, UNLIMITED) if isinstance(query, str) else query
-    return tuple(input_.alias for input_ in _inputs(statement, catalog).values())
+    inputs = InputBinder(catalog, _Binding(catalog, True, "", UNLIMITED).query).inputs(statement)
+    for ref, input_ in inputs.items():
+        if input_.stream.is_derived:
+            raise ref.called.error(
+                "results cannot be in the order of the inputs in FROM where one is a query",
+                'use order="outer" or order="event"',
+            )
+    return tuple(input_.alias for input_ in inputs.values())
 
 
 def parse_predicate(
@@ -83,34 +99,86 @@ def bind(
     limits: Limits = DEFAULT_LIMITS,
 ) -> Query:
     """The query that a statement means; ``crossing`` is what an error tells its author to do for a cross product."""
-    inputs = _inputs(statement, catalog)
-    bound = _Joins(tuple(inputs.values()), inputs, statement.is_tree, catalog.functions).all(
-        statement.relations
-    )
-    scope = Scope(
-        bound.inputs,
-        bound.merged,
-        tested=bound.tested,
-        padded=statement.is_outer,
-        functions=catalog.functions,
-        shown=bound.shown,
-    )
-    where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
-    if not statement.items:
-        raise statement.source.error(
-            statement.source.whole, "the query selects nothing", "SELECT * gives all"
+    return bind_with_notes(statement, catalog, cross=cross, crossing=crossing, limits=limits)[0]
+
+
+def bind_with_notes(
+    statement: Statement,
+    catalog: Catalog,
+    *,
+    cross: bool = False,
+    crossing: str = _CROSS_JOIN,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[Query, tuple[Note, ...]]:
+    """As `bind`, with what became of every sub-select."""
+    binding = _Binding(catalog, cross, crossing, limits)
+    query = binding.query(statement)
+    return query, tuple(dict.fromkeys(binding.notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """Binds a statement and its sub-selects, each of them once; ``notes`` says what became of them."""
+
+    catalog: Catalog
+    cross: bool
+    crossing: str
+    limits: Limits
+    notes: list[Note] = field(default_factory=list)
+    _known: dict[int, Query] = field(default_factory=dict)
+
+    def query(self, statement: Statement) -> Query:
+        """The flattened query that a statement means."""
+        known = self._known.get(id(statement))
+        if known is None:
+            known = self._known[id(statement)] = self._bound(statement)
+        return known
+
+    def _bound(self, statement: Statement) -> Query:
+        inputs = InputBinder(self.catalog, self.query).inputs(statement)
+        functions = self.catalog.functions
+        joins = _Joins(tuple(inputs.values()), inputs, statement.is_tree, functions)
+        bound = joins.all(statement.relations)
+        scope = Scope(
+            bound.inputs,
+            bound.merged,
+            tested=bound.tested,
+            padded=statement.is_outer,
+            functions=functions,
+            shown=bound.shown,
         )
-    outputs = bind_outputs(statement.items, scope)
-    _check_terms(statement, (*bound.conditions, *where, *(o.expr for o in outputs)), limits)
-    outer = bound.tree if statement.is_tree and isinstance(bound.tree, Join) else None
-    try:
-        query = make_query(inputs.values(), (*bound.pool, *where), outputs, outer=outer, cross=True)
-    except QueryError as error:
-        raise statement.source.error(statement.source.whole, error.message, error.hint) from None
-    if not cross:
-        _check_crosses(statement, query, inputs, bound.crosses, crossing)
-    _check_times(statement, query)
-    return query
+        where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
+        if not statement.items:
+            raise statement.source.error(
+                statement.source.whole, "the query selects nothing", "SELECT * gives all"
+            )
+        outputs = bind_outputs(statement.items, scope)
+        _check_terms(statement, (*bound.conditions, *where, *(o.expr for o in outputs)), self.limits)
+        outer = bound.tree if statement.is_tree and isinstance(bound.tree, Join) else None
+        try:
+            query = make_query(inputs.values(), (*bound.pool, *where), outputs, outer=outer, cross=True)
+            if not self.cross:
+                _check_crosses(statement, query, inputs, bound.crosses, self.crossing)
+            query = self._flattened(statement, query)
+        except SqlError:
+            raise
+        except QueryError as error:
+            raise statement.source.error(statement.source.whole, error.message, error.hint) from None
+        _check_times(statement, query)
+        return query
+
+    def _flattened(self, statement: Statement, query: Query) -> Query:
+        if not any(input_.stream.is_derived for input_ in query.inputs):
+            return query
+        flat, notes = flatten(query)
+        self.notes.extend(notes)
+        if len(flat.inputs) > _MOST_INPUTS:
+            raise QueryError(
+                f"with its sub-selects, the query joins {len(flat.inputs)} streams",
+                hint=f"use sub-selects less often; {_MOST_INPUTS} streams can be joined",
+            )
+        _check_terms(statement, flat.expressions(), self.limits)
+        return flat
 
 
 def _check_terms(statement: Statement, exprs: Iterable[Expr], limits: Limits) -> None:
@@ -128,40 +196,6 @@ def _check_times(statement: Statement, query: Query) -> None:
         if statement.where:
             raise statement.where[0].error(error.message, error.hint) from None
         raise statement.source.error(statement.source.whole, error.message, error.hint) from None
-
-
-def _inputs(statement: Statement, catalog: Catalog) -> dict[StreamRef, Input]:
-    """The inputs, in the order of FROM."""
-    inputs: dict[StreamRef, Input] = {}
-    for ref in _refs(statement):
-        stream = catalog.find(ref.name.text)
-        if stream is None:
-            hint = nearest(ref.name.text, catalog.names)
-            raise ref.name.error(f"there is no stream {ref.name.text}", hint)
-        alias = ref.alias.text if ref.alias else stream.name
-        if any(alias.lower() == other.alias.lower() for other in inputs.values()):
-            raise ref.called.error(f"two streams go by the name {alias}", "name one with AS")
-        inputs[ref] = Input(alias, stream, _window(ref, stream))
-    return inputs
-
-
-def _window(ref: StreamRef, stream: Stream) -> Window:
-    """The window of a stream, with the columns that it counts per."""
-    if not isinstance(ref.window, Rows):
-        return ref.window
-    names = set()
-    for name in ref.per or map(Name.plain, ref.window.per):
-        field = stream.schema.find(name.text)
-        if field is None:
-            hint = nearest(name.text, stream.schema.names)
-            raise name.error(f"{stream.name} has no column {name.text} to count per", hint)
-        names.add(field.name)
-    return Rows(ref.window.count, tuple(sorted(names)))
-
-
-def _refs(statement: Statement) -> Iterator[StreamRef]:
-    for relation in statement.relations:
-        yield from streams(relation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +227,7 @@ class _Joins:
     """Looks up the names in FROM and builds its joins."""
 
     every: tuple[Input, ...]
-    inputs: dict[StreamRef, Input]
+    inputs: dict[InputRef, Input]
     is_tree: bool
     functions: tuple[UserFunction, ...]
 
@@ -209,7 +243,7 @@ class _Joins:
         if isinstance(relation, JoinRef):
             return self.join(relation)
         input_ = self.inputs[relation]
-        return _Bound(input_.alias, (input_,), shown=input_.columns)
+        return _Bound(input_.alias, (input_,), shown=input_.shown)
 
     def join(self, join: JoinRef) -> _Bound:
         """A join; its condition stays with it if the place of the join matters, and else goes into the pool."""
@@ -225,7 +259,7 @@ class _Joins:
         if not self.is_tree:
             return replace(both, merged=merged, pool=(*both.pool, *on), shown=shown)
         if join.kind != "inner" and join.on is None and not on:
-            (ref, *_) = streams(join.right)
+            (ref, *_) = leaves(join.right)
             raise ref.called.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
         tree = Join(join.kind, left.tree, right.tree, on)
         if join.kind not in TESTS:
@@ -287,7 +321,7 @@ def _united(left: _Bound, right: _Bound) -> _Bound:
 def _check_crosses(
     statement: Statement,
     query: Query,
-    inputs: Mapping[StreamRef, Input],
+    inputs: Mapping[InputRef, Input],
     crosses: Sequence[frozenset[str]],
     crossing: str,
 ) -> None:
@@ -297,7 +331,7 @@ def _check_crosses(
     aliases = {ref: input_.alias for ref, input_ in inputs.items()}
     first = next(iter(aliases.values()))
     reached = connected(first, (*query.edges, *crosses))
-    for ref in _refs(statement):
+    for ref in refs(statement):
         if aliases[ref] not in reached:
             raise ref.called.error(
                 f"cross product: nothing joins {aliases[ref]} with {', '.join(sorted(reached))}",

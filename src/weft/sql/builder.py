@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from weft.errors import QueryError, SqlError, nearest
 from weft.logical.catalog import Catalog
+from weft.logical.flatten import Note
 from weft.logical.query import Query
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
-from weft.sql.bind import bind
+from weft.sql.bind import bind_with_notes
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_item
 from weft.sql.source import Piece, Source
-from weft.sql.statement import Item, JoinRef, Name, Relation, Statement, StreamRef, streams
+from weft.sql.statement import Item, JoinRef, Name, Relation, SelectRef, Statement, StreamRef, leaves
 from weft.sql.windows import WindowLike, parse_window
 
 __all__ = ["Builder", "from_", "select"]
@@ -34,8 +35,8 @@ def select(*items: str) -> Builder:
     return Builder().select(*items)
 
 
-def from_(stream: str, *, alias: str | None = None, window: WindowLike | None = None) -> Builder:
-    """Begin a query with a stream."""
+def from_(stream: str | Builder, *, alias: str | None = None, window: WindowLike | None = None) -> Builder:
+    """Begin a query with a stream, the name of a query, or a query of its own."""
     return Builder().from_(stream, alias=alias, window=window)
 
 
@@ -47,11 +48,12 @@ class Builder:
     relations: tuple[Relation, ...] = ()
     conditions: tuple[Piece, ...] = ()
     crossed: bool = False
+    more: tuple[Builder, ...] = ()  # branches of UNION ALL after this one
 
     def __repr__(self) -> str:
         items = ", ".join(item.value.source.text for item in self.items)
         where = " AND ".join(piece.source.text for piece in self.conditions)
-        names = ", ".join(ref.called.text for relation in self.relations for ref in streams(relation))
+        names = ", ".join(ref.called.text for relation in self.relations for ref in leaves(relation))
         return f"<Builder SELECT {items} FROM {names} WHERE {where}>"
 
     def select(self, *items: str) -> Builder:
@@ -59,9 +61,20 @@ class Builder:
         read = tuple(read_item(_fragment("select", item)) for item in items)
         return replace(self, items=(*self.items, *read))
 
-    def from_(self, stream: str, *, alias: str | None = None, window: WindowLike | None = None) -> Builder:
-        """Read a stream, under another name perhaps, through a window."""
-        return replace(self, relations=(*self.relations, _stream(stream, alias, window)))
+    def from_(
+        self, stream: str | Builder, *, alias: str | None = None, window: WindowLike | None = None
+    ) -> Builder:
+        """Read a stream or the results of a query, under another name perhaps, through a window."""
+        read = (
+            _sub_select(stream, alias, window)
+            if isinstance(stream, Builder)
+            else _stream(stream, alias, window)
+        )
+        return replace(self, relations=(*self.relations, read))
+
+    def union_all(self, other: Builder) -> Builder:
+        """The rows of this query and those of another, with as many columns of the same types; for `from_` alone."""
+        return replace(self, more=(*self.more, other))
 
     def where(self, *conditions: str) -> Builder:
         """Keep only what fulfils these conditions too."""
@@ -79,7 +92,7 @@ class Builder:
         window: WindowLike | None = None,
         kind: str = "inner",
     ) -> Builder:
-        """Join a stream, or several streams joined already, onto what the last `from_` gave.
+        """Join a stream, a query, or several streams joined already, onto what the last `from_` gave.
 
         ``kind`` is inner, left, right, full, semi, anti or cross.
         """
@@ -108,12 +121,23 @@ class Builder:
 
     def build(self, catalog: Catalog, limits: Limits = DEFAULT_LIMITS) -> Query:
         """The query, with all names looked up; ``limits`` holds for it as a whole, the default limits for each text."""
+        return self.build_with_notes(catalog, limits)[0]
+
+    def build_with_notes(
+        self, catalog: Catalog, limits: Limits = DEFAULT_LIMITS
+    ) -> tuple[Query, tuple[Note, ...]]:
+        """As `build`, with what became of every sub-select."""
+        if self.more:
+            raise QueryError("UNION ALL is there for inputs", hint='select("u.*").from_(…, alias="u")')
         if not self.items:
             raise QueryError("the query selects nothing", hint='select("*") gives all')
         if not self.relations:
             raise QueryError("the query reads no stream", hint="call from_")
         try:
-            return bind(self.statement, catalog, cross=self.crossed, crossing="call .cross()", limits=limits)
+            crossing = "call .cross()"
+            return bind_with_notes(
+                self.statement, catalog, cross=self.crossed, crossing=crossing, limits=limits
+            )
         except RecursionError:
             raise QueryError("the query is nested too deeply", hint="use fewer parentheses") from None
 
@@ -141,10 +165,35 @@ def _stream(name: str, alias: str | None, window: WindowLike | None) -> StreamRe
     return StreamRef(stream, _name("alias", alias) if alias is not None else None, parse_window(window))
 
 
-def _nested(inner: Builder, alias: str | None, window: WindowLike | None) -> Relation:
-    if inner.items or inner.conditions or inner.crossed or len(inner.relations) != 1:
+def _sub_select(inner: Builder, alias: str | None, window: WindowLike | None) -> SelectRef:
+    """A query as an input; more of them where it is a union."""
+    branches = _branches(inner)
+    place = Name("subquery", branches[0].source, branches[0].source.whole)
+    called = place if alias is None else _name("alias", alias)
+    if not called.text:
+        raise place.error("a name cannot be empty")
+    return SelectRef(branches, called, place, parse_window(window))
+
+
+def _branches(builder: Builder) -> tuple[Statement, ...]:
+    if not builder.items:
+        raise QueryError("a query that is an input selects nothing", hint='select("*") gives all')
+    if not builder.relations:
+        raise QueryError("a query that is an input reads no stream", hint="call from_")
+    if builder.crossed:
         raise QueryError(
-            "only from_ and join can be joined as one", hint="select and where belong to the whole query"
+            "a query that is an input cannot be crossed", hint="call .cross() on the whole query"
+        )
+    nested = (branch for one in builder.more for branch in _branches(one))
+    return builder.statement, *nested
+
+
+def _nested(inner: Builder, alias: str | None, window: WindowLike | None) -> Relation:
+    if inner.items:
+        return _sub_select(inner, alias, window)
+    if inner.conditions or inner.crossed or len(inner.relations) != 1:
+        raise QueryError(
+            "only from_ and join can be joined as one", hint="select makes it a query of its own"
         )
     if alias is not None or window is not None:
         raise QueryError("several streams joined already have no alias and no window of their own")

@@ -29,6 +29,14 @@ class WeftParser(SparkParser):
     JOINS_HAVE_EQUAL_PRECEDENCE = False
     NO_PAREN_IF_COMMANDS = False
 
+    def _parse_subquery(self, this: exp.Expr | None, parse_alias: bool = True) -> exp.Subquery | None:
+        """Keep where the parenthesis closes, which a window may follow."""
+        closing = self._prev
+        found = super()._parse_subquery(this, parse_alias)
+        if found is not None and closing is not None:
+            found.meta["closing"] = closing.end + 1
+        return found
+
     def expression(
         self, instance: Node, token: Token | None = None, comments: list[str] | None = None
     ) -> Node:

@@ -94,7 +94,7 @@ def _drafts(item: Item, scope: Scope) -> Iterator[_Draft]:
     if qualified:
         refuse_arguments(source, node, "this", "table")
         try:
-            shown = scope.input(node.args["table"].name).columns
+            shown = scope.input(node.args["table"].name).shown
         except QueryError as error:
             raise source.blame(node.args["table"], error) from None
         node = node.this

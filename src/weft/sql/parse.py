@@ -46,7 +46,7 @@ class Bracket:
         return self.source.error(self.span, message, hint)
 
     def misplaced(self) -> SqlError:
-        """The error for a bracket that does not follow a stream's name."""
+        """The error for a bracket that follows neither a stream's name nor a sub-select."""
         if self.words.upper().startswith(_WINDOW_WORDS):
             return self.error(
                 "a window stands right after the name of a stream in FROM",
@@ -148,9 +148,7 @@ def _check_statement(source: Source) -> None:
     if not source.tokens:
         raise source.error(source.whole, "there is no query", "write SELECT … FROM …")
     first = source.tokens[0]
-    if first.token_type is TokenType.WITH:
-        raise source.error(_at(first), "WITH (a common table expression) is not supported", _FLAT)
-    if first.token_type is not TokenType.SELECT:
+    if first.token_type not in (TokenType.SELECT, TokenType.WITH):
         word = source.text_of(_at(first))
         raise source.error(
             _at(first), f"a query starts with SELECT, not with {word}", "write SELECT … FROM …"
@@ -178,7 +176,8 @@ def _cut_brackets(source: Source) -> tuple[dict[int, Bracket], Source]:
             continue
         bracket = _bracket(source, token, pending)
         before = kept[-1] if kept else token
-        if not _is_name(before) or before.end + 1 in brackets:
+        ends = _is_name(before) or before.token_type is TokenType.R_PAREN
+        if not ends or before.end + 1 in brackets:
             raise bracket.misplaced()
         brackets[before.end + 1] = bracket
     return brackets, replace(source, tokens=tuple(kept))

@@ -6,16 +6,16 @@ Guarantees: every clause and every part of FROM is either taken over or refused 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from weft.logical.query_limits import DEFAULT_LIMITS, Limits
-from weft.logical.window import UNBOUNDED
+from weft.logical.window import UNBOUNDED, Window
 from weft.sql.parse import Bracket, parse_select
 from weft.sql.reject import refuse_arguments, unsupported
 from weft.sql.source import Piece, Source
-from weft.sql.statement import Item, JoinRef, Name, Relation, Statement, StreamRef, streams
+from weft.sql.statement import InputRef, Item, JoinRef, Name, Relation, SelectRef, Statement, StreamRef
 from weft.sql.windows import read_bracket
 
 __all__ = ["read_item", "read_statement"]
@@ -29,22 +29,87 @@ _KINDS |= {(side, kind): kind.lower() for side in ("", "LEFT") for kind in ("SEM
 def read_statement(text: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
     """The query that a text states."""
     parsed = parse_select(text, limits)
-    select, source = parsed.select.node, parsed.select.source
-    if not isinstance(select, exp.Select):
-        raise unsupported(source, select)
-    refuse_arguments(source, select, "expressions", "from_", "joins", "where")
-    origin = select.args.get("from_")
-    if not isinstance(origin, exp.From):
-        raise source.error(source.whole, "the query has no FROM", "name the streams to join after FROM")
-    refuse_arguments(source, origin, "this")
-    reader = _FromReader(source, parsed.brackets)
-    relations = reader.relations(origin.this, select.args.get("joins") or ())
-    windowed = {ref.name.span[1] for relation in relations for ref in streams(relation)}
+    windowed: set[int] = set()
+    reader = _SelectReader(parsed.select.source, parsed.brackets, {}, windowed)
+    statement = reader.select(parsed.select.node)
     for position, bracket in parsed.brackets.items():
         if position not in windowed:
             raise bracket.misplaced()
-    items = tuple(read_item(Piece(node, source)) for node in select.expressions)
-    return Statement(items, relations, _conditions(source, select.args.get("where")), source)
+    return statement
+
+
+@dataclass(frozen=True, slots=True)
+class _SelectReader:
+    """Reads SELECTs, with the brackets that follow names and sub-selects.
+
+    ``named`` are the sub-selects that WITH has given a name, by the name in lower case; ``windowed`` collects the
+    positions of the brackets that were read.
+    """
+
+    source: Source
+    brackets: Mapping[int, Bracket]
+    named: Mapping[str, tuple[Statement, ...]]
+    windowed: set[int]
+
+    def select(self, node: exp.Expr) -> Statement:
+        """One SELECT, with the WITH before it."""
+        if not isinstance(node, exp.Select):
+            raise unsupported(self.source, node)
+        refuse_arguments(self.source, node, "expressions", "from_", "joins", "where", "with_")
+        reader = self._with(node.args.get("with_"))
+        origin = node.args.get("from_")
+        if not isinstance(origin, exp.From):
+            hint = "name the streams to join after FROM"
+            span = self.source.span(*node.expressions) if node.parent else self.source.whole
+            raise self.source.error(span, "the query has no FROM", hint)
+        refuse_arguments(self.source, origin, "this")
+        relations = _FromReader(reader).relations(origin.this, node.args.get("joins") or ())
+        items = tuple(read_item(Piece(one, self.source)) for one in node.expressions)
+        where = _conditions(self.source, node.args.get("where"))
+        return Statement(items, relations, where, self.source)
+
+    def branches(self, node: exp.Expr) -> tuple[Statement, ...]:
+        """The SELECTs of a sub-select, between which UNION ALL stands."""
+        pending, found = [node], list[Statement]()
+        while pending:
+            first = pending.pop()
+            if isinstance(first, exp.Subquery):
+                refuse_arguments(self.source, first, "this")
+                pending.append(first.this)
+            elif isinstance(first, exp.Union):
+                if first.args.get("distinct"):
+                    raise unsupported(self.source, first)
+                refuse_arguments(self.source, first, "this", "expression", "distinct")
+                pending += (first.expression, first.this)
+            else:
+                found.append(self.select(first))
+        return tuple(found)
+
+    def _with(self, node: exp.Expr | None) -> _SelectReader:
+        """A reader that knows what WITH names, too."""
+        if node is None:
+            return self
+        if node.args.get("recursive"):
+            hint = "a stream is never complete; leave out RECURSIVE, or say how often to join"
+            raise self.source.error(self.source.span(node), "WITH RECURSIVE is not supported", hint)
+        refuse_arguments(self.source, node, "expressions", "recursive")
+        reader, mine = self, set[str]()
+        for one in node.expressions:
+            refuse_arguments(self.source, one, "this", "alias")
+            alias = one.args["alias"]
+            refuse_arguments(self.source, alias, "this")
+            name = _name(self.source, alias.this)
+            if name.text.lower() in mine:
+                raise name.error(f"WITH names {name.text} twice", "choose another name")
+            mine.add(name.text.lower())
+            reader = replace(reader, named={**reader.named, name.text.lower(): reader.branches(one.this)})
+        return reader
+
+    def window(self, end: int) -> tuple[Window, tuple[Name, ...]]:
+        """The window in the bracket after a position, if there is one."""
+        bracket = self.brackets.get(end)
+        self.windowed.add(end)
+        return read_bracket(bracket) if bracket else (UNBOUNDED, ())
 
 
 def _conditions(source: Source, where: exp.Expr | None) -> tuple[Piece, ...]:
@@ -75,12 +140,12 @@ def _name(source: Source, identifier: exp.Expr) -> Name:
     return name
 
 
-@dataclass(frozen=True, slots=True)
 class _FromReader:
-    """Reads FROM, with the brackets that follow its streams' names."""
+    """Reads FROM."""
 
-    source: Source
-    brackets: Mapping[int, Bracket]
+    def __init__(self, reader: _SelectReader) -> None:
+        self.reader, self.source = reader, reader.source
+        self._unnamed = 0  # sub-selects so far
 
     def relations(self, first: exp.Expr, joins: Iterable[exp.Join]) -> tuple[Relation, ...]:
         """The parts between commas; a comma binds less tightly than JOIN."""
@@ -120,8 +185,8 @@ class _FromReader:
         )
 
     def _relation(self, node: exp.Expr) -> Relation:
-        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table | exp.Subquery):
-            return self._nested(node)
+        if isinstance(node, exp.Subquery):
+            return self._nested(node) if _is_join(node.this) else self._sub_select(node)
         if not isinstance(node, exp.Table):
             raise unsupported(self.source, node)
         if node.args.get("db"):
@@ -131,7 +196,7 @@ class _FromReader:
         refuse_arguments(self.source, node, "this", "alias", "joins")
         if not isinstance(node.this, exp.Identifier):
             raise unsupported(self.source, node.this)
-        return self._joined(self._stream(node), node)
+        return self._joined(self._named(node), node)
 
     def _nested(self, node: exp.Subquery) -> Relation:
         if node.args.get("alias"):
@@ -148,14 +213,35 @@ class _FromReader:
             first = JoinRef("inner", first, self._relation(join.this)) if comma else self._join(first, join)
         return first
 
-    def _stream(self, table: exp.Table) -> StreamRef:
-        name = _name(self.source, table.this)
-        bracket = self.brackets.get(name.span[1])
-        window, per = read_bracket(bracket) if bracket else (UNBOUNDED, ())
-        return StreamRef(name, self._alias(table.args.get("alias")), window, per)
+    def _sub_select(self, node: exp.Subquery) -> Relation:
+        refuse_arguments(self.source, node, "this", "alias", "joins")
+        branches = self.reader.branches(node.this)
+        self._unnamed += 1
+        number = f"_{self._unnamed}" if self._unnamed > 1 else ""
+        place = Name(f"subquery{number}", self.source, self.source.span(node.this))
+        alias = self._alias(node.args.get("alias"))
+        window, per = self.reader.window(node.meta.get("closing", -1))
+        return self._joined(SelectRef(branches, alias or place, place, window, per), node)
+
+    def _named(self, table: exp.Table) -> InputRef:
+        name, alias = _name(self.source, table.this), self._alias(table.args.get("alias"))
+        window, per = self.reader.window(name.span[1])
+        branches = self.reader.named.get(name.text.lower())
+        if branches is not None:
+            return SelectRef(branches, alias or name, name, window, per)
+        return StreamRef(name, alias, window, per)
 
     def _alias(self, alias: exp.Expr | None) -> Name | None:
         if alias is None:
             return None
         refuse_arguments(self.source, alias, "this")
         return _name(self.source, alias.this)
+
+
+def _is_join(node: exp.Expr) -> bool:
+    """Whether what stands in parentheses is part of FROM, and not a SELECT."""
+    while isinstance(node, exp.Subquery):
+        if node.args.get("alias") or node.args.get("joins"):
+            return True
+        node = node.this
+    return isinstance(node, exp.Table)

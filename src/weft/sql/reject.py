@@ -16,18 +16,22 @@ from weft.sql.source import Source, Span
 
 __all__ = ["refuse_arguments", "unknown_function", "unsupported"]
 
-_OUTSIDE = "Weft only joins; do it with Spark on the result"
-_FLAT = "join the streams in one SELECT"
+_OUTSIDE = "Weft only joins; do it with Spark on the result, as in session.query(…).dataframe()"
+_DISTINCT = "Weft only joins; do it with Spark: session.query(…).dataframe().dropDuplicates(…)"
+_GROUPED = "Weft only joins; do it with Spark: session.query(…).dataframe().groupBy(…)"
+_FLAT = "join it in FROM; SEMI JOIN asks whether there is a partner, ANTI JOIN whether there is none"
 _NO_CLOCK = "the same tuples must always give the same result; compare event times with each other"
+
+_UNION = "UNION ALL is there for inputs: SELECT u.* FROM (SELECT … UNION ALL SELECT …) AS u"
 
 _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Subquery: ("a sub-select", _FLAT),
     exp.Query: ("a sub-select", _FLAT),
     exp.Exists: ("EXISTS with a sub-select", _FLAT),
     exp.SubqueryPredicate: ("a comparison with ANY or ALL", None),
-    exp.Union: ("UNION", "run each SELECT as a query of its own"),
-    exp.Except: ("EXCEPT", None),
-    exp.Intersect: ("INTERSECT", None),
+    exp.Union: ("UNION", _UNION),
+    exp.Except: ("EXCEPT", "ANTI JOIN keeps the rows that have no partner"),
+    exp.Intersect: ("INTERSECT", "SEMI JOIN keeps the rows that have a partner"),
     exp.Values: ("VALUES", "register a stream"),
     exp.Window: ("a window function (OVER)", _OUTSIDE),
     exp.WithinGroup: ("WITHIN GROUP", _OUTSIDE),
@@ -64,10 +68,13 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
 }
 
 _ARGUMENTS: dict[str, tuple[str, str | None]] = {
-    "with_": ("WITH (a common table expression)", _FLAT),
-    "distinct": ("DISTINCT", _OUTSIDE),
-    "group": ("GROUP BY", _OUTSIDE),
-    "having": ("HAVING", _OUTSIDE),
+    "with_": (
+        "WITH (a common table expression) here",
+        "write it before the first SELECT, or in a sub-select of FROM",
+    ),
+    "distinct": ("DISTINCT", _DISTINCT),
+    "group": ("GROUP BY", _GROUPED),
+    "having": ("HAVING", _GROUPED),
     "qualify": ("QUALIFY", _OUTSIDE),
     "windows": ("WINDOW", "a stream's window is written FROM videos [RANGE 10 MINUTES] AS v"),
     "order": ("ORDER BY", "the order of results is an option of the query's sink"),
@@ -118,8 +125,7 @@ def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
     """The error for a function that does not exist or is not supported; ``own`` are those that users registered."""
     name = written.lower()
     if name in _AGGREGATES:
-        hint = "Weft only joins; aggregate the result with Spark"
-        return QueryError(f"{written} is an aggregate, and aggregates are not supported", hint=hint)
+        return QueryError(f"{written} is an aggregate, and aggregates are not supported", hint=_GROUPED)
     if name in _VOLATILE:
         return QueryError(f"{written} is not supported", hint=_NO_CLOCK)
     return QueryError(f"there is no function {written}", hint=similar_functions(name, own))

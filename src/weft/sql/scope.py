@@ -98,7 +98,7 @@ class Scope:
         if field is None and name == PRESENT:
             return input_.present
         if field is None:
-            hint = nearest(name, input_.stream.schema.names)
+            hint = nearest(name, input_.stream.shown)
             raise QueryError(f"{input_.alias} has no column {name}", hint=hint)
         return input_.column(name)
 
@@ -119,7 +119,7 @@ class Scope:
             return provenance(self.inputs)
         if any(input_.stream.schema.find(name) for input_ in self.tested):
             raise QueryError(f"{name} cannot be seen here", hint=_TESTED)
-        every = {field.name for input_ in (*self.inputs, *self.beyond) for field in input_.stream.schema}
+        every = {one for input_ in (*self.inputs, *self.beyond) for one in input_.stream.shown}
         raise QueryError(f"there is no column {name}", hint=nearest(name, every))
 
     def _candidates(self, name: str, inputs: Sequence[Input]) -> list[Expr]:

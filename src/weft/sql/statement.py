@@ -12,7 +12,7 @@ from weft.errors import SqlError
 from weft.logical.window import UNBOUNDED, Window
 from weft.sql.source import Piece, Source, Span
 
-__all__ = ["Item", "JoinRef", "Name", "Relation", "Statement", "StreamRef", "streams"]
+__all__ = ["InputRef", "Item", "JoinRef", "Name", "Relation", "SelectRef", "Statement", "StreamRef", "leaves"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,23 @@ class StreamRef:
         return self.alias or self.name
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectRef:
+    """A sub-select in FROM, or the name that WITH gave one; between several branches, UNION ALL is said.
+
+    ``called`` is the name by which the query refers to it, and ``place`` is where it stands.
+    """
+
+    branches: tuple[Statement, ...]
+    called: Name
+    place: Name
+    window: Window = UNBOUNDED
+    per: tuple[Name, ...] = ()
+
+
+InputRef = StreamRef | SelectRef
+
+
 @dataclass(frozen=True, slots=True)
 class JoinRef:
     """A join in FROM: inner, left, right, full, semi, anti or cross."""
@@ -59,7 +76,7 @@ class JoinRef:
     using: tuple[Name, ...] = ()
 
 
-Relation = StreamRef | JoinRef
+Relation = InputRef | JoinRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +115,12 @@ class Statement:
                 pending += (relation.left, relation.right)
 
 
-def streams(relation: Relation) -> Iterator[StreamRef]:
-    """The streams of a relation, as written."""
+def leaves(relation: Relation) -> Iterator[InputRef]:
+    """The streams and sub-selects of a relation, as written."""
     pending = [relation]
     while pending:
         first = pending.pop()
-        if isinstance(first, StreamRef):
-            yield first
-        else:
+        if isinstance(first, JoinRef):
             pending += (first.right, first.left)
+        else:
+            yield first

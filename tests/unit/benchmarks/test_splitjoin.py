@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from benchmarks import splitjoin
 from benchmarks._process import ContenderError
 from benchmarks._splitjoin import KINDS, SCHEMAS, SPAN, Shape, kept_data, read_rows, sql
 from benchmarks._splitjoin_figures import CORES, LARGE, Case, Latency, Peer, Report, Steady, verdicts
-from benchmarks._splitjoin_latency import Visit, visits
+from benchmarks._splitjoin_latency import Visits, visits
 from benchmarks._splitjoin_peers import PEERS, PeerTask, run_peer
 from benchmarks._splitjoin_plan import (
     latency_cases,
@@ -31,7 +31,9 @@ from benchmarks._splitjoin_run import WeftTask, make_query, make_session
 from rich.console import Console
 
 import weft
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.stats.histogram import Histogram
+from weft.stats.latency import Latency as Measured
 from weft.testing.local import LocalRunner
 
 SHAPE = Shape(size=1_000, fill_rows=400, batch_rows=150, batches=3, domain=500)
@@ -273,27 +275,38 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(
     assert list(tmp_path.iterdir()) == []
 
 
-def counted(number: int, started: float, r: int, s: int) -> BatchMetrics:
-    inputs = {"r": InputMetrics(r), "s": InputMetrics(s)}
+def counted(number: int, started: float, *latencies: float) -> BatchMetrics:
+    measured = {"q": Measured(Histogram.of(round(one * 1e6) for one in latencies))} if latencies else {}
     return BatchMetrics(
-        number, ("r", "s"), inputs, {}, {}, 1, seconds=(0.1, 0.2), started=started, elapsed=0.5
+        number,
+        ("r", "s"),
+        {},
+        {},
+        {},
+        1,
+        seconds=(0.1, 0.2),
+        started=started,
+        elapsed=0.5,
+        latencies=measured,
     )
 
 
 class TestLatency:
-    def test_files_are_found_in_the_batches_that_read_them(self) -> None:
-        """The first file of each stream fills the windows; then S is a batch behind, and catches up."""
-        batches = [counted(0, 0, 100, 100), counted(1, 10, 5, 0), counted(2, 20, 5, 10)]
-        rows = {"r": [100, 5, 5], "s": [100, 5, 5]}
-        found = list(visits(batches, rows, arrived={1: 9.0, 2: 18.0}, delivered={1: 10.4}))
-        where = [(one.stream, one.file, one.batch, round(one.seconds, 6)) for one in found]
-        assert where == [("r", 1, 1, 1.4), ("r", 2, 2, 2.5), ("s", 1, 2, 11.5), ("s", 2, 2, 2.5)]
-        assert found[0].parts == pytest.approx((1.0, 0.1, 0.2, 0.1))
-        assert all(sum(one.parts) == pytest.approx(one.seconds) for one in found)
+    def test_the_latency_of_batches_is_made_of_its_parts(self) -> None:
+        """The first batch fills the windows, and the last has no results."""
+        batches = [counted(0, 0, 9.0), counted(1, 10, 1.4, 1.4), counted(2, 20)]
+        (found,) = visits(batches, 5.0, delivered={0: 1.0, 1: 10.4})
+        assert found.batch == 1
+        assert found.parts == pytest.approx((1.0, 0.1, 0.2, 0.1), abs=0.03)
+        assert sum(found.parts) == pytest.approx(Histogram.from_list(found.latency).mean)
 
     @pytest.mark.parametrize(("waited", "kept_up"), [(0.5, True), (5.0, False)])
     def test_input_that_is_too_fast_is_told(self, waited: float, kept_up: bool) -> None:
-        usual = [Visit("r", file, file, 1.0, (0.4, 0.1, 0.1, 0.4)) for file in range(10)]
-        last = Visit("r", 10, 10, waited + 0.6, (waited, 0.1, 0.1, 0.4))
-        dicts = [{"file": one.file, "seconds": one.seconds, "parts": one.parts} for one in (*usual, last)]
-        assert Latency(CASE, 100, 0.25, dicts).kept_up is kept_up
+        usual = [Visits(batch, Histogram.of([10**6]).to_list(), (0.4, 0.1, 0.1, 0.4)) for batch in range(10)]
+        slow = Histogram.of([round((waited + 0.6) * 1e6)]).to_list()
+        found = Latency(
+            CASE, 100, 0.25, [asdict(one) for one in (*usual, Visits(10, slow, (waited, 0.1, 0.1, 0.4)))]
+        )
+        assert found.kept_up is kept_up
+        assert found.latency.count == 11
+        assert found.parts[1:] == pytest.approx([0.1, 0.1, 0.4])

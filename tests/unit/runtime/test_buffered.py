@@ -37,7 +37,7 @@ def test_everything_leaves_once_and_in_order(batches: list[tuple[list[list[int]]
             runs.append(run_of([clock + time for time in times], count))
             count += len(times)
         clock += rise
-        leaving, held = release(held, runs, clock)
+        leaving, held, _ = release(held, runs, clock)
         assert all(run.column(0).to_numpy().max() < clock for run in leaving)
         left += leaving
     left += release(held, [], 1 << 62)[0]
@@ -50,7 +50,7 @@ def test_what_waits_is_in_few_runs() -> None:
     """A watermark that does not move must not make every batch slower than the one before."""
     held: list[BufferedResults] = []
     for batch in range(100):
-        _, held = release(held, [run_of([batch + 1_000, batch], 0)], 0)
+        _, held, _ = release(held, [run_of([batch + 1_000, batch], 0)], 0)
     assert sum(one.run.num_rows for one in held) == 200
     assert len(held) <= 8
 
@@ -58,17 +58,18 @@ def test_what_waits_is_in_few_runs() -> None:
 def test_files_are_written_once_and_read_from_where_they_are(tmp_path: Path) -> None:
     """A run that stays is not written again; a replay finds what the batch before left."""
     storage = LocalDisk(tmp_path)
-    _, held = release([], [run_of([1, 5, 9], 0)], 0)
+    _, held, _ = release([], [run_of([1, 5, 9], 0)], 0)
     first = write_buffered(storage, 3, held)
     assert [(run.first, run.rows, run.time) for run in first] == [(0, 3, 1)]
     for _ in range(2):
-        leaving, staying = release(read_buffered(storage, first), [run_of([7], 3)], 6)
+        leaving, staying, times = release(read_buffered(storage, first), [run_of([7], 3)], 6)
+        assert times.tolist() == [1, 5]
         assert [run.column(1).to_pylist() for run in leaving] == [[0, 1]]
         second = write_buffered(storage, 4, staying)
         assert sum(run.rows for run in second) == 2
-    last, nothing = release(read_buffered(storage, second), [], 100)
+    last, nothing, _ = release(read_buffered(storage, second), [], 100)
     assert [n for run in last for n in run.column(1).to_pylist()] == [3, 2]
     assert not nothing
-    _, still = release(read_buffered(storage, first), [], 6)
+    _, still, _ = release(read_buffered(storage, first), [], 6)
     assert write_buffered(storage, 5, still)[0].name == first[0].name
     assert not list(tmp_path.rglob("*.tmp"))

@@ -43,7 +43,9 @@ def test_a_checkpoint_is_shown_as_its_last_manifest_says(tmp_path: Path) -> None
         StreamState("v", "vid long, x long, ts timestamp, event time ts", 9, 7),
         StreamState("u", "vid long"),
     )
-    manifests = sum(file.stat().st_size for file in (tmp_path / BUCKETS).glob("*-m"))  # of both partitions, twice
+    manifests = sum(
+        file.stat().st_size for file in (tmp_path / BUCKETS).glob("*-m")
+    )  # of both partitions, twice
     assert found.live == Files(9 + 4, 2 * (1 + 3 + 2 + 6) + 4 + manifests)
     assert found.unnamed == Files(1, 5)
     made.close()

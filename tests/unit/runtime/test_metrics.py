@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from weft.runtime.observe.log_lines import batch_fields, log_batch
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StepMetrics, StoreMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StepMetrics, StoreMetrics
 
 BATCH = BatchMetrics(
     number=3,
@@ -21,7 +21,7 @@ BATCH = BatchMetrics(
     seconds=(0.1, 0.25),
     started=1700000000.5,
     elapsed=0.5,
-    backlog={"videos": 2},
+    backlog={"videos": Backlog(2, 200, 4096, 1.5)},
 )
 
 

@@ -10,7 +10,7 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.observation import EVENT_TIME, WALL_CLOCK, Observation
 from weft.plan.rules import ProbeRule
 from weft.runtime.observe.feedback import measured
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StepMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StepMetrics
 from weft.runtime.observe.observed import observed
 from weft.stats.statistics import Statistics
 
@@ -185,7 +185,7 @@ def test_set_aside_and_waiting_tuples_are_shown_per_input() -> None:
     """The user sees where data is lost or late."""
     planned = session().query(PAIR)
     first = _batch(0, v=InputMetrics(10, late=1, untimed=2, malformed=3), w=InputMetrics(5))
-    second = _batch(1, v=InputMetrics(10, late=1), w=InputMetrics(5), backlog={"v": 7})
+    second = _batch(1, v=InputMetrics(10, late=1), w=InputMetrics(5), backlog={"v": Backlog(7)})
     found = observed(planned.graph, [first, second]).inputs["v"]
     assert (found.rows, found.late, found.untimed, found.malformed, found.backlog) == (20, 2, 2, 3, 7)
 
@@ -198,6 +198,6 @@ def test_an_observation_that_cannot_be_is_refused() -> None:
         Observation(1, 1.0, "sundial", 0)
 
 
-def _batch(number: int, backlog: dict[str, int] | None = None, **inputs: InputMetrics) -> BatchMetrics:
+def _batch(number: int, backlog: dict[str, Backlog] | None = None, **inputs: InputMetrics) -> BatchMetrics:
     steps = {"v: 1": StepMetrics(1, 1)}
     return BatchMetrics(number, tuple(sorted(COLUMNS)), inputs, steps, {}, 0, backlog=backlog or {})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
+import weft
 from tests.unit.plan.workloads import PAIR, query
 from tests.unit.runtime.joins import SECOND
 from tests.unit.runtime.workload import session
@@ -14,6 +17,7 @@ from weft.plan.graph import Member, PhysicalGraph, Visibility
 from weft.runtime.observe import progress
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import History, complete_from
+from weft.testing import LocalRun
 
 LATER = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=7)
 
@@ -31,8 +35,9 @@ def ran(graph: PhysicalGraph, graphs: int) -> History:
     """A history of one batch by each of so many graphs, asked for the part of each."""
     history = History()
     for number in range(graphs):
-        history.add(replace(graph), batch(number))
-        history.newest_part("q", ())
+        own = replace(graph)
+        history.add(own, batch(number))
+        history.part_in(own, "q", ())
     return history
 
 
@@ -44,10 +49,10 @@ def test_a_part_is_worked_out_once(graph: PhysicalGraph) -> None:
 
 def test_a_part_is_under_the_names_that_are_asked_for(graph: PhysicalGraph) -> None:
     history = ran(graph, 1)
-    other = history.newest_part("q", (("v", "videos"), ("w", "views")))
+    other = history.part_in(history.graphs[0], "q", (("v", "videos"), ("w", "views")))
     assert other is not None
     assert other.aliases == {"v": "videos", "w": "views"}
-    same = history.newest_part("q", ())
+    same = history.part_in(history.graphs[0], "q", ())
     assert same is not None
     assert same.aliases == {"v": "v", "w": "w"}
 
@@ -90,3 +95,18 @@ def test_results_are_complete_from_where_all_inputs_are_seen(text: str, backfill
     last = LATER + timedelta(seconds=len(requests.aliases) - 1)
     assert complete_from(member) == (last if needs_the_past else None)
     assert complete_from(Member("first", requests, 0, backfill=backfill)) is None
+
+
+def test_a_batch_is_logged_for_the_queries_that_were_in_it(caplog: pytest.LogCaptureFixture) -> None:
+    """A batch that is committed while the next one has begun with another query would end the session."""
+    made = session()
+    made.query("SELECT v.vid FROM v, w WHERE v.vid = w.vid", name="old", sink=weft.to_memory())
+    run = LocalRun(made)
+    run.batch({})
+    before = run._loop.ended
+    assert before is not None
+    made.query("SELECT w.vid FROM v, w WHERE v.vid = w.vid", name="new", sink=weft.to_memory())
+    run.batch({})
+    with caplog.at_level(logging.INFO, logger="weft"):
+        run._loop._committed(before)
+    assert [json.loads(record.getMessage())["query"] for record in caplog.records] == ["old"]

@@ -161,8 +161,8 @@ def test_the_demo_plans() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("files: csv", "fles: csv", "streams.a.source: a source is either files or a rate"),
-        ("files: csv", "files: csv, rate: 5", "streams.a.source: a source is either files or a rate"),
+        ("files: csv", "fles: csv", "streams.a.source: a source is one of files, rate"),
+        ("files: csv", "files: csv, rate: 5", "streams.a.source: a source is one of files, rate"),
         ("files: csv", "files: cvs", "did you mean csv?"),
         ("files: csv", "files: 5", "streams.a.source.files: 5 is not a text"),
         ("files: csv", "files: parquet", "parquet has no option"),
@@ -209,7 +209,7 @@ def test_the_demo_plans() -> None:
         ),
         ("sql:", "sequel:", "queries.q: unknown entry 'sequel'"),
         ("sink: memory", "sink: memry", "did you mean memory?"),
-        ("sink: memory", "sink: parquet", "queries.r.sink: parquet needs a path"),
+        ("sink: memory", "sink: parquet", "queries.r.sink: parquet needs more than its name"),
         ("sink: memory", "sink: {memory: 5}", "queries.r.sink.memory: memory has no options"),
         ("sink: memory", "sink: {}", "queries.r.sink: results go to one sink"),
         ("{console: 3}", "{console: 3, parquet: out}", "queries.s.sink: results go to one sink"),

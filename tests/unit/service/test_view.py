@@ -9,10 +9,12 @@ import pytest
 from rich.console import Console, RenderableType
 
 import weft
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StoreMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StoreMetrics
 from weft.service.figures import batches_after, figures
 from weft.service.view import line, probe_orders, screen, summary
 from weft.session import PlannedQuery
+from weft.stats.histogram import Histogram
+from weft.stats.latency import Latency
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +56,18 @@ def rendered(view: RenderableType, width: int = 80) -> str:
     return out.getvalue()
 
 
+LATE = Latency(Histogram.of([30_000] * 9 + [2_000_000]), Histogram.of([5_000_000] * 10))
+
+
 def progress(count: int = 4) -> dict[str, list[BatchMetrics]]:
     return {
         "first": [batch(number, "vw", 10 * number) for number in range(count)],
-        "second": [batch(number, "wc", 5, backlog={"views": 3}) for number in range(count)],
+        "second": [
+            batch(
+                number, "wc", 5, backlog={"views": Backlog(3, 4_000, 64_000, 2.5)}, latencies={"second": LATE}
+            )
+            for number in range(count)
+        ],
     }
 
 
@@ -66,7 +76,7 @@ def test_a_stream_is_counted_once(planned: list[PlannedQuery]) -> None:
     found = {stream.name: stream for stream in figures(planned, progress(), 1004.0).streams}
     assert list(found) == ["comments", "videos", "views"]
     assert (found["views"].rows, found["views"].late, found["views"].per_second) == (400, 4, 100.0)
-    assert (found["views"].backlog, found["videos"].backlog) == (3, None)
+    assert (found["views"].backlog, found["videos"].backlog) == (Backlog(3, 4_000, 64_000, 2.5), None)
 
 
 def test_rates_are_of_the_last_seconds(planned: list[PlannedQuery]) -> None:
@@ -104,7 +114,17 @@ def test_the_screen_has_everything(planned: list[PlannedQuery]) -> None:
     text = rendered(screen("weft demo", planned, figures(planned, progress(), 1004.0), 4.0), 90)
     assert text.startswith(SCREEN)
     rows = [row.split() for row in text.splitlines()]
-    assert ["views", "100", "400", "4", "0", "3"] in rows
+    assert ["views", "100", "400", "4", "0", "4,000", "rows,", "64.0", "kB,", "2.5", "s"] in rows
+    assert next(row for row in rows if "second" in row)[:8] == [
+        "second",
+        "5",
+        "20",
+        "30",
+        "ms",
+        "/",
+        "2.0",
+        "s",
+    ]
     assert ["first", "15", "60", "▁▃▆█", "read", "100", "ms", "·", "hop", "1", "250", "ms"] in rows
     assert ["first", "v", "→", "w", "v", "1,000", "20.0", "kB"] in rows
     assert ["w", "→", "v", "w", "1,000", "20.0", "kB"] in rows
@@ -128,8 +148,9 @@ def test_a_line_says_it_in_short(planned: list[PlannedQuery]) -> None:
         "300 rows/s in",
         "results: first 60",
         "second 20",
+        "latency: 30 ms / 2.0 s",
         "12 late",
-        "3 backlog",
+        "backlog: 4,000 rows, 2.5 s",
         "state: 4,000 rows, 80.0 kB",
     ]
 
@@ -140,7 +161,8 @@ def test_the_summary_is_over_the_whole_run(planned: list[PlannedQuery]) -> None:
     assert "weft demo: 4 batches in 4.2 s, 1.0 s each on average" in text
     rows = [row.split() for row in text.splitlines()]
     assert ["first", "15", "60", "2,000", "40.0", "kB"] in rows
-    assert ["views", "100", "400", "4", "0", "3"] in rows
+    assert ["views", "100", "400", "4", "0", "4,000", "rows,", "64.0", "kB,", "2.5", "s"] in rows
+    assert ["second", "5", "20", "30", "ms", "/", "2.0", "s", "2,000", "40.0", "kB"] in rows
 
 
 def test_names_are_shown_as_they_are() -> None:

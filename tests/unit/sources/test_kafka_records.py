@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.logical.schema import Schema
-from weft.sources.kafka_cursor import _at_most, parts_between
+from weft.sources.kafka_cursor import KafkaCursor, _at_most, parts_between
+from weft.sources.kafka_format import ValueFormat
 from weft.sources.kafka_records import Origin, decode_messages
 from weft.sources.records import Decoded, Target
 
@@ -47,7 +48,7 @@ class Record:
 
 
 def decoded(records: list[Record], format_: str, event_time: str | None, schema: str = COLUMNS) -> Decoded:
-    return decode_messages(records, format_, Target(Schema.parse(schema), event_time), ORIGIN)
+    return decode_messages(records, ValueFormat(format_), Target(Schema.parse(schema), event_time), ORIGIN)
 
 
 JSON = [b'{"a": 1, "b": "x"}', b'{"a": 2}', b'{\n"b": "y"}', b"{}", b"", b" ", b"[]", b"{", b'{"a": "no"}']
@@ -112,3 +113,31 @@ def test_every_offset_is_offered_once(partitions: list[tuple[int, int, int]], mo
             found += [(what["partition"], at) for at in range(what["first"], what["end"])]
             positions[what["partition"]] = what["end"]
     assert sorted(found) == sorted(wanted)
+
+
+def test_rows_know_when_their_records_came() -> None:
+    """By timestamps; of many records, some are asked and the others lie between. Bad ones leave no gap."""
+    few = decoded([Record(b'{"a": 1}', 5), Record(b"no", 6), Record(b'{"a": 2}', 9)], "json", None)
+    assert few.arrived.tolist() == [5_000, 9_000]
+    many = decoded([Record(b'{"a": 1}', 2 * at) for at in range(1_001)], "json", None)
+    assert many.arrived.tolist() == [2_000 * at for at in range(1_001)]
+    assert decoded([], "json", None).arrived is None
+
+
+def test_offsets_that_wait_have_waited_since_they_were_seen() -> None:
+    """Until their records are read, which know better."""
+    cursor = KafkaCursor.__new__(KafkaCursor)
+    cursor._positions, cursor._seen = {0: 0}, {}
+    for end, now in ((10, 1.0), (10, 2.0), (25, 3.0), (40, 4.0)):
+        cursor._note_ends({0: end}, now)
+    parts = [cursor._with_arrival(one) for one in parts_between({0: 0}, {0: 40}, {0: 0}, 10, 20)]
+    assert [one.arrived for one in parts] == [(1_000_000, 3_000_000), (3_000_000, 4_000_000)]
+    assert all(one.stamped for one in parts)
+    cursor._positions = {0: 25}
+    cursor._note_ends({0: 40}, 9.0)
+    assert cursor._seen == {0: [(4_000_000, 40)]}
+    for number in range(3_000):
+        cursor._note_ends({0: 41 + number}, 10.0 + number)
+    assert len(cursor._seen[0]) <= 1_000
+    assert cursor._seen[0][0] == (4_000_000, 40)
+    assert cursor._seen[0][-1] == (3_009_000_000, 3_040)

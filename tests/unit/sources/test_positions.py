@@ -59,6 +59,7 @@ def test_rows_come_as_fast_as_the_clock_says_and_go_on_after_a_restart() -> None
     assert again.look(5000.0).parts == ()  # what the clock brought meanwhile does not burst in
     (part,) = again.look(5000.25).parts
     assert source.read("s", part).batch["n"].to_pylist() == list(range(1000, 1250))
+    assert part.arrived == (5_000_001_000, 5_000_250_000)  # when its first and its last row were due
 
 
 def test_rows_are_cut_into_parts_of_bounded_size() -> None:

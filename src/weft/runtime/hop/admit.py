@@ -19,11 +19,12 @@ from weft.bucket.columns import longs
 from weft.bucket.compiled import Mask
 from weft.bucket.words import flatten, validity
 from weft.errors import CatalogError, nearest
+from weft.kernels.ages import Classes
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.datum import as_type
 from weft.logical.expr import Column
 from weft.logical.query import PRESENT
-from weft.runtime.model.columns import full_name, seq_name
+from weft.runtime.model.columns import AGE, full_name, seq_name
 from weft.runtime.program.executable import ExecutableGraph
 
 __all__ = ["Admitted", "admit", "numbered", "renumbered"]
@@ -50,10 +51,16 @@ def admit(
     *,
     now: int = 0,
     watermark: int | None = None,
+    ages: Classes | None = None,
 ) -> Admitted:
-    """Admit tuples of an input; ``now`` is the time that they get if the stream has no event time."""
+    """Admit tuples of an input; ``now`` is the time that they get if the stream has no event time.
+
+    ``ages`` are theirs, if they are to carry them.
+    """
     input_ = program.graph.input(alias)
     read = {full_name(item): _typed(data, item) for item in program.source(alias).columns}
+    if ages is not None:
+        read[AGE] = pa.array(ages)
     event_time, name = input_.event_time, program.view.times[alias]
     if event_time is None:
         read[name] = pa.array(np.full(data.num_rows, now, np.int64))

@@ -50,8 +50,11 @@ def close_rows(
     batch_order: BatchOrder,
     partition: int,
     portion: int = PORTION_BYTES,
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a query that leave in this batch, with the columns it selects, in portions of about so many bytes."""
+) -> Iterator[tuple[pa.RecordBatch, Longs]]:
+    """The rows of a query that leave in this batch, with the columns it selects, and their event times.
+
+    They come in portions of about so many bytes.
+    """
     clock = batch_order.clocks[plan.member.name]
     if (plan.everywhere and partition) or not plan.has_to_do(clock):
         return
@@ -290,8 +293,8 @@ def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mas
 
 def _selected(
     plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], leaving: Longs
-) -> pa.RecordBatch | None:
-    """The result's columns for the leaving rows that fulfil the WHERE conditions; None if there are none."""
+) -> tuple[pa.RecordBatch, Longs] | None:
+    """The result's columns and event times for the leaving rows that fulfil WHERE; None if there are none."""
     where = plan.closing.where
     if where:
         condition = conjunction(where)
@@ -301,9 +304,19 @@ def _selected(
             return None
     projection = plan.member.query.projection
     read = _columns([output.expr for output in projection], rows, picked, leaving)
-    return pa.RecordBatch.from_pydict(
-        {output.name: evaluate(output.expr, read, leaving.size) for output in projection}
-    )
+    made = {output.name: evaluate(output.expr, read, leaving.size) for output in projection}
+    return pa.RecordBatch.from_pydict(made), _newest(rows, picked, leaving)
+
+
+def _newest(rows: Rows, picked: Mapping[str, _Picked], chosen: Longs) -> Longs:
+    """The event times of rows: the largest of their tuples'."""
+    newest = full(chosen.size, -FOREVER)
+    for alias, one in picked.items():
+        times = one.numbers(one.store.time)
+        if alias in rows.numbers and times.size:
+            numbers = rows.numbers[alias][chosen]
+            newest = np.maximum(newest, np.where(numbers < 0, -FOREVER, times[numbers]))
+    return newest
 
 
 def _columns(exprs: Iterable[Expr], rows: Rows, picked: Mapping[str, _Picked], chosen: Longs) -> Columns:

@@ -24,7 +24,7 @@ from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.probing import Here, Probes
 from weft.runtime.hop.routing import filter_rows, rows_for
 from weft.runtime.model.batch_order import BatchOrder
-from weft.runtime.model.columns import BATCH, concat, values_of
+from weft.runtime.model.columns import along, concat, values_of
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import State, make_run
 
@@ -108,8 +108,8 @@ def _close(
     for sweep in program.sweeps:
         name = sweep.member.name
         try:
-            for rows in close_rows(program, sweep, state, batch_order, partition, portion):
-                outcome.close(name, rows)
+            for rows, times in close_rows(program, sweep, state, batch_order, partition, portion):
+                outcome.close(name, rows, times)
         except Exception as error:
             outcome.fail([name], error)
 
@@ -127,6 +127,5 @@ def _riding(
         if by is None:
             yield batch
             continue
-        past = (BATCH,) if BATCH in batch.schema.names else ()
-        slim = batch.select([*program.carried[rider], *past])
+        slim = batch.select([*program.carried[rider], *along(batch)])
         yield filter_rows(slim, ~heavy_rows(values_of(batch, by), apart.rides))

@@ -14,10 +14,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from weft.bucket.compiled import Ints
+from weft.bucket.compiled import Ints, Longs
 from weft.errors import FunctionError, QueryError
 from weft.kernels.expr.user_functions import CallCounts, Calls
 from weft.runtime.hop.census import Census
+from weft.runtime.hop.latency import BatchAges, LatencyCounts
 from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.hop.probe_step import Heaviest
 from weft.stats.samples import AttributeSample
@@ -85,7 +86,8 @@ class HopOptions:
 
     Of queries in ``counting``, results are counted and not made. With an ``outlet``, parcels and results go there;
     without one, the outcome keeps them. At a boundary, where stored tuples are run through the graph once more,
-    ``edges`` are those that are used and ``answering`` the queries that are answered; None stands for all.
+    ``edges`` are those that are used and ``answering`` the queries that are answered; None stands for all. ``ages`` say
+    how old the batch's input is; without them no latency is measured.
     """
 
     counting: Collection[str] = ()
@@ -93,6 +95,7 @@ class HopOptions:
     limits: TaskLimits = field(default_factory=TaskLimits)
     edges: Collection[str] | None = None
     answering: Collection[str] | None = None
+    ages: BatchAges | None = None
 
     @property
     def at_boundary(self) -> bool:
@@ -119,6 +122,7 @@ class Outcome:
     how many results each query has, and ``closed`` how many of them are closed rows. A query in ``failed`` could not be
     answered. ``census`` is of the keys of queries on one key, ``sample`` of query-sets, and ``values`` samples;
     ``calls`` counts what users' functions did. ``dealt`` counts the tuples that were dealt out to partitions, by store.
+    ``latency`` counts results by age.
     """
 
     def __init__(self, options: HopOptions | None = None) -> None:
@@ -133,6 +137,7 @@ class Outcome:
         self.failed: dict[str, Exception] = {}
         self.calls = CallCounts()
         self.dealt: dict[str, int] = {}
+        self.latency = LatencyCounts(self.options.ages)
         self._dealt: dict[str, int] = {}  # how many matches of probes were dealt out, by edge
         self._steps: dict[str, StepCount] = {}
 
@@ -175,10 +180,11 @@ class Outcome:
         self._dealt[edge] = before + rows
         return first + before
 
-    def close(self, name: str, rows: pa.RecordBatch) -> None:
-        """Give rows of a query that are closed as results."""
+    def close(self, name: str, rows: pa.RecordBatch, times: Longs) -> None:
+        """Give rows of a query that are closed as results, with their event times."""
         if self.count(name, rows.num_rows):
             self.closed[name] = self.closed.get(name, 0) + rows.num_rows
+            self.latency.add_closed(name, times)
             self.give(name, rows)
 
     def count(self, name: str, rows: int, why: Why = unknown) -> bool:

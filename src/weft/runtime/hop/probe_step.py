@@ -23,7 +23,17 @@ from weft.kernels.probe.ranges import Matches, match_portions
 from weft.kernels.query_sets.query_set import bits_of, columns_of, compact, meet, nonempty, only, sets_of
 from weft.runtime.hop.search import Search
 from weft.runtime.model.batch_order import BatchOrder
-from weft.runtime.model.columns import FOREVER, MAX, UNTIL, full, per_key, seq_name, shortest_range, values_of
+from weft.runtime.model.columns import (
+    AGE,
+    FOREVER,
+    MAX,
+    UNTIL,
+    full,
+    per_key,
+    seq_name,
+    shortest_range,
+    values_of,
+)
 from weft.runtime.program.store_plans import Step
 from weft.runtime.state.counting import ranks_of
 
@@ -45,19 +55,17 @@ class Probe:
     tuples: int
     search: Search | None
 
-    def count(self) -> int | None:
-        """How many matches there are, if ranges of an index say so; None if pairs have to be looked at."""
-        if self.search is None:
-            return 0
+    def counts(self) -> Longs | None:
+        """How many matches each row has, if ranges of an index say so; None if pairs have to be looked at."""
         if self.step.sets or self.step.store.per_key is not None:
             return None
-        total = 0
-        for run in self.runs:
-            found = self.search.ranges(run)
+        totals = np.zeros(self.tuples, np.int64)
+        for run in self.runs if self.search is not None else ():
+            found = self.search.ranges(run) if self.search is not None else None
             if found is None:
                 return None
-            total += found.total
-        return total
+            totals[found.probe] += found.stop - found.start
+        return totals
 
     def portions(self, size: int) -> Iterator[Found]:
         """The matches, in portions that take about so many bytes with all their columns."""
@@ -225,6 +233,8 @@ class Found:
             found[UNTIL] = pa.array(self._until())
         if self.sets is not None:
             found |= columns_of(self.sets)
+        if AGE in self.batch.schema.names:
+            found[AGE] = self.column(AGE)
         return pa.RecordBatch.from_pydict(found)
 
     def _until(self) -> Longs:

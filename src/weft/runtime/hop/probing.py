@@ -19,6 +19,7 @@ from weft.bucket.bucket import Bucket
 from weft.errors import FunctionError
 from weft.plan.rules import ProbeRule, ResultRule
 from weft.plan.schedule import LOCAL
+from weft.runtime.hop.latency import tuple_ages
 from weft.runtime.hop.outcome import Outcome
 from weft.runtime.hop.probe_step import Found, Heaviest, Probe, prepare
 from weft.runtime.hop.projection import finish
@@ -102,12 +103,16 @@ class Probes:
         """Count the results of a probe, if only their number is asked for and ranges of an index say it; else False."""
         if self.program.sets or not all(self.outcome.options.only_counts(end.users) for end in ends):
             return False
-        found = probe.count()
-        if found is None:
+        counts = probe.counts()
+        if counts is None:
             return False
+        found, ages = int(counts.sum()), None
         self.outcome.tally(rule.edge, matches=found)
+        if found and probe.search is not None and self.outcome.latency.ages is not None:
+            ages = tuple_ages(self.outcome.latency.ages, rule.start, probe.batch, probe.search.newest)
         for end in ends:
-            self.outcome.count(end.users[0], found, self._heaviest)
+            if self.outcome.count(end.users[0], found, self._heaviest):
+                self.outcome.latency.add_repeated(end.users[0], ages, counts)
         return True
 
     def _pass_on(self, found: Found, ends: Sequence[ResultRule], further: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from weft.bucket.bucket import column
-from weft.bucket.columns import taken
+from weft.bucket.columns import longs, taken
 from weft.bucket.compiled import Ints
 from weft.kernels.expr.select import Columns, evaluate
 from weft.kernels.query_sets.query_set import count_per_query, rows_per_query, sets_of
@@ -20,6 +20,7 @@ from weft.logical.expr import columns
 from weft.logical.query import Query
 from weft.plan.graph import Member
 from weft.plan.rules import ResultRule
+from weft.runtime.hop.latency import MatchAges, found_ages, tuple_ages
 from weft.runtime.hop.outcome import Outcome, Why, unknown
 from weft.runtime.hop.probe_step import Found
 from weft.runtime.hop.sorting import sort_results
@@ -64,8 +65,9 @@ def finish(
     why: Why = unknown,
 ) -> None:
     """Give matches as results to every query they are for; ``why`` finds the key that made them so many."""
+    ages = _ages(program, rule, found, outcome)
     if not program.sets:
-        _give(program, rule, rule.users[0], found, None, batch_order, outcome, why)
+        _give(program, rule, rule.users[0], found, None, ages, batch_order, outcome, why)
         return
     held = found.sets if isinstance(found, Found) else None
     sets = sets_of([found.column(name) for name in program.sets]) if held is None else held
@@ -74,12 +76,26 @@ def finish(
     )
     slots = program.slots(rule.users)
     if outcome.options.only_counts(rule.users):
-        for name, count in zip(rule.users, count_per_query(sets, slots).tolist(), strict=True):
-            outcome.count(name, count, why)
+        counts = zip(rule.users, count_per_query(sets, slots).tolist(), strict=True)
+        wanted = {name: count for name, count in counts if outcome.count(name, count, why)}
+        outcome.latency.add_shared(dict(zip(rule.users, slots, strict=True)), sets, ages, wanted)
         return
     offsets, rows = rows_per_query(sets, slots)
     for name, first, last in zip(rule.users, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        _give(program, rule, name, found, rows[first:last], batch_order, outcome, why)
+        _give(program, rule, name, found, rows[first:last], ages, batch_order, outcome, why)
+
+
+def _ages(program: ExecutableGraph, rule: ResultRule, found: Matches, outcome: Outcome) -> MatchAges | None:
+    """The ages of matches; None if they are not asked for."""
+    ages = outcome.latency.ages
+    if ages is None or not found.num_rows:
+        return None
+    if isinstance(found, Found):
+        return found_ages(ages, rule.start, found)
+    if isinstance(found, Tuples):
+        times = longs(column(found.batch, program.view.times[rule.start]))
+        return tuple_ages(ages, rule.start, found.batch, times)
+    raise TypeError(f"the ages of a {type(found).__name__} are not known")
 
 
 def _give(
@@ -88,13 +104,19 @@ def _give(
     name: str,
     found: Matches,
     rows: Ints | None,
+    ages: MatchAges | None,
     batch_order: BatchOrder,
     outcome: Outcome,
     why: Why,
 ) -> None:
     """Give matches, or some of them, to a query."""
     count = found.num_rows if rows is None else rows.size
-    if not outcome.count(name, count, why) or name in outcome.options.counting:
+    if not outcome.count(name, count, why):
+        return
+    counting = name in outcome.options.counting
+    if ages is not None and (counting or not program.members[name].held):
+        outcome.latency.add(name, ages.of(rows))
+    if counting:
         return
     try:
         outcome.give(

@@ -23,7 +23,7 @@ from weft.plan.rules import Edge, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
 from weft.runtime.hop.outcome import Outcome, Parcel
 from weft.runtime.model.batch_order import BatchOrder
-from weft.runtime.model.columns import BATCH, values_of
+from weft.runtime.model.columns import along, values_of
 from weft.runtime.program.executable import ExecutableGraph
 
 __all__ = ["filter_rows", "rows_for", "send"]
@@ -74,8 +74,7 @@ def _parcels(
     outcome: Outcome,
     begin: int | None,
 ) -> Iterator[Parcel]:
-    past = (BATCH,) if BATCH in batch.schema.names else ()
-    slim, count = batch.select([*program.carried[edge.name], *past]), batch_order.partitions
+    slim, count = batch.select([*program.carried[edge.name], *along(batch)]), batch_order.partitions
     if edge.kind == ALL:
         yield Parcel(edge.name, slim)
     elif edge.kind == SPAN:

@@ -109,6 +109,14 @@ class Checkpoint:
         """Record streams that were registered while the session runs."""
         self._ownership.add_streams(streams)
 
+    def check_free(self, name: str) -> None:
+        """Refuse a stream under the name of one that was removed."""
+        self._ownership.check_free([name])
+
+    def remove(self, streams: Iterable[str]) -> None:
+        """Record that streams are read no longer; their names stay taken."""
+        self._ownership.remove_streams(streams)
+
     def close(self) -> None:
         """Unlock the log, so that another session can open it."""
         self._ownership.close()

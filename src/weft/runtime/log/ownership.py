@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.errors import StateError
@@ -34,6 +34,7 @@ class Ownership:
         self._storage = storage
         self._locks: list[int] = []
         self._known: dict[str, Any] = {}  # the log's format, identity and flags
+        self._removed: list[str] = []  # the names of streams that were removed
         self._claimed: dict[str, Any] = {}  # the streams it is opened for, and what is fixed with them
 
     @property
@@ -52,12 +53,16 @@ class Ownership:
             (self._storage.root / BUCKETS).mkdir(parents=True, exist_ok=True)
             self._locks = lock_directory(self._storage.root)
         found = self.read()
+        self._removed = list(found.get("removed", []))
+        self.check_free(streams)
         if "streams" in found:
             self._check_streams(found["streams"], streams)
             self._check_fixed(found, fixed)
         identity: str = found.get("identity") or uuid.uuid4().hex
         flags = {name: found.get(name, False) for name in ("committed", "stops")}
         self._known = {"format": FORMAT, "identity": identity, **flags}
+        if self._removed:
+            self._known["removed"] = self._removed
         self._claimed = {"streams": dict(streams), **fixed}
         if not found:
             write_record(self._storage, "weft.json", self._known)
@@ -86,6 +91,23 @@ class Ownership:
         """Record streams that were registered while the session runs."""
         self._claimed["streams"] = {**self._claimed["streams"], **streams}
         self.claim()
+
+    def remove_streams(self, names: Iterable[str]) -> None:
+        """Record that streams are read no longer."""
+        gone = set(names)
+        self._removed = sorted({*self._removed, *gone})
+        self._known["removed"] = self._removed
+        left = {name: one for name, one in self._claimed["streams"].items() if name not in gone}
+        self._claimed["streams"] = left
+        self.claim()
+
+    def check_free(self, names: Iterable[str]) -> None:
+        """Refuse the name of a stream that was removed, since another under it would inherit its watermark."""
+        for name in names:
+            if name in self._removed:
+                raise StateError(
+                    f"{self._here} knows stream {name}, which was removed", hint="choose another name for it"
+                )
 
     def note_commit(self) -> None:
         """Record that there are committed batches."""

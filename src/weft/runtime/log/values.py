@@ -15,6 +15,7 @@ from typing import Any
 
 from weft.ports.source import Part
 from weft.runtime.log.partitions import PartitionFile, StoreTotals
+from weft.stats.histogram import ZERO
 
 __all__ = ["BatchPlan", "Blueprint", "HeldRun", "Inputs", "Manifest"]
 
@@ -118,7 +119,8 @@ class BatchPlan:
     the batch before; then ``migration`` is the job to be run before the batch, if there is any: a `StateMigration` as
     plain data. ``inputs`` are the parts that it takes of each stream, and ``cursors`` say how far the streams are taken
     once it has them. ``begun`` are the queries of which it is the first batch. ``reason`` says why the graph is another
-    than that of the batch before, if data is the reason and not queries.
+    than that of the batch before, if data is the reason and not queries. ``ages`` is how old the tuples of each stream
+    are at ``now``, in classes of `weft.stats.histogram`: None if each has its own; ``oldest_age`` is the largest.
     """
 
     number: int
@@ -131,6 +133,8 @@ class BatchPlan:
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     begun: tuple[str, ...] = ()
     reason: str = ""
+    ages: Mapping[str, int | None] = field(default_factory=dict)
+    oldest_age: int = ZERO
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

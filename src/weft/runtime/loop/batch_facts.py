@@ -19,9 +19,9 @@ from weft.runtime.observe.metrics import BatchMetrics, StoreMetrics
 from weft.runtime.observe.progress import History
 from weft.runtime.task.reports import PartRead
 
-__all__ = ["facts_of_batch", "next_rows_per_byte", "stored_tuples"]
+__all__ = ["ROW_BYTES", "facts_of_batch", "next_rows_per_byte", "stored_tuples"]
 
-_ROW_BYTES = 64  # of a row, while nothing has been read that tells
+ROW_BYTES = 64  # of a row, while nothing has been read that tells
 
 
 def facts_of_batch(graph: PhysicalGraph, history: History, before: Manifest, inputs: Inputs) -> Observed:
@@ -49,7 +49,7 @@ def _rows(parts: Sequence[Part], density: float | None) -> int:
     unknown = [part.bytes for part in parts if part.rows is None]
     if not unknown:
         return known
-    return known + max(1, round(sum(unknown) * (1 / _ROW_BYTES if density is None else density)))
+    return known + max(1, round(sum(unknown) * (1 / ROW_BYTES if density is None else density)))
 
 
 def _oldest(parts: Sequence[Part], newest: int | None) -> int | None:

@@ -20,8 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.columns import longs
+from weft.bucket.compiled import Longs
 from weft.errors import StateError
 from weft.kernels.order.merging import merge
+from weft.kernels.probe.ranges import NO_LONGS
 from weft.runtime.log.checkpoint import BUCKETS
 from weft.runtime.log.values import HeldRun
 from weft.storage.storage import Memory, Storage
@@ -49,9 +51,10 @@ class BufferedResults:
 
 def release(
     waiting: Iterable[BufferedResults], new: Sequence[pa.RecordBatch], clock: int
-) -> tuple[list[pa.RecordBatch], list[BufferedResults]]:
+) -> tuple[list[pa.RecordBatch], list[BufferedResults], Longs]:
     """Split results at a clock: those of earlier times, in order and without the column of times, and those that stay.
 
+    The times of those that leave come last, in no particular order.
     ``waiting`` are the runs that were held back before, ``new`` the sorted runs of this batch.
     """
     leaving, staying, late = [], [], []
@@ -71,7 +74,8 @@ def release(
             one.run for one in staying[-2:]
         ]  # so there are few runs, and each row is copied only a few times
         staying[-2:] = [BufferedResults(_merged(last))]
-    return merge(leaving, 1).batches, staying
+    times = [longs(run.column(0)) for run in leaving if run.num_rows]
+    return merge(leaving, 1).batches, staying, np.concatenate(times) if times else NO_LONGS
 
 
 def _merged(runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ from weft.errors import SinkError, WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.deliver import deliver
 from weft.runtime.loop.ending import BatchEnd
+from weft.runtime.loop.latencies import with_latencies
 from weft.runtime.loop.query_sinks import Output
 from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.queries.changelog import Changelog
@@ -44,12 +45,14 @@ class Ended:
 class Committer:
     """Commits one batch after the other; if ``overlapping``, in a thread, so that the next batch can run meanwhile.
 
-    ``broken`` are the queries whose sink failed, and why; ``last`` is the last committed batch.
+    ``broken`` are the queries whose sink failed, and why; ``last`` is the last committed batch. ``clock`` is in
+    microseconds since 1970; by it the latencies of results are measured.
     """
 
     log: Checkpoint
     changelog: Changelog
     overlapping: bool = True
+    clock: Callable[[], int] = lambda: time.time_ns() // 1000
     broken: dict[str, str] = field(default_factory=dict)
     last: int = -1
     _pending: Future[None] | None = None
@@ -66,9 +69,9 @@ class Committer:
         self._pending = self._thread.submit(self._commit_and_tell, ended, after)
 
     def _commit_and_tell(self, ended: Ended, after: Callable[[Ended], None]) -> None:
-        self._commit(ended)
-        after(ended)
-        self.log.tidy(ended.left.manifest)
+        committed = self._commit(ended)
+        after(committed)
+        self.log.tidy(committed.left.manifest)
 
     def wait(self) -> None:
         """Wait until all batches are committed; an error in doing so is raised here."""
@@ -87,8 +90,11 @@ class Committer:
             self._thread.shutdown(wait=True)
             self._thread = None
 
-    def _commit(self, ended: Ended) -> None:
-        failed = dict(self._deliver(ended))
+    def _commit(self, ended: Ended) -> Ended:
+        """Commit a batch, and return it with the latencies of its results."""
+        committed: dict[str, int] = {}
+        failed = dict(self._deliver(ended, committed))
+        ended = replace(ended, left=with_latencies(ended.ran, ended.left, committed))
         manifest = ended.left.manifest
         if failed:
             results = {name: rows for name, rows in manifest.results.items() if name not in failed}
@@ -97,9 +103,10 @@ class Committer:
         self.log.commit(manifest)
         self.last = manifest.number
         _LOG.debug("batch %d committed after %.4f s", manifest.number, time.perf_counter() - ended.began)
+        return ended
 
-    def _deliver(self, ended: Ended) -> Iterable[tuple[str, str]]:
-        """Give the results to their sinks; the queries whose sinks fail, and why."""
+    def _deliver(self, ended: Ended, committed: dict[str, int]) -> Iterable[tuple[str, str]]:
+        """Give the results to their sinks and note when; the queries whose sinks fail, and why."""
         ran, ordered = ended.ran, ended.left.ordered
         for name, output in ended.outputs.items():
             if name in self.broken:
@@ -107,6 +114,7 @@ class Committer:
                 continue
             try:
                 deliver(output, name, ran.number, ran.reports.answers, ordered.get(name))
+                committed[name] = self.clock()
             except Exception as error:  # whatever a sink raises, only its query fails
                 why = error.message if isinstance(error, WeftError) else str(error)
                 if len(ended.outputs) == 1:  # no other query would go on

@@ -8,7 +8,7 @@ so files that a lost attempt wrote are not part of the state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.measuring import measure_batch
@@ -18,7 +18,7 @@ from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.watermarks import Watermarks
-from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import Samples
 from weft.runtime.state.expiry import forgettable
@@ -40,14 +40,13 @@ def end_batch(
     ran: RanBatch,
     ordered_queries: Iterable[str],
     storage: Storage,
-    backlog: Mapping[str, int] | None = None,
+    backlog: Mapping[str, Backlog] | None = None,
     began: float | None = None,
 ) -> BatchEnd:
     """Work out what a batch leaves.
 
     The results of ``ordered_queries`` are merged; those that are held back are written to the storage. ``backlog`` is
-    how many parts of every stream wait, and ``began`` is when the batch began (`time.perf_counter`); both are for the
-    metrics.
+    what of every stream waits, and ``began`` is when the batch began (`time.perf_counter`); both are for the metrics.
     """
     plan, before, reports = ran.plan, ran.before, ran.reports
     progress = StreamProgress.after(ran)
@@ -69,7 +68,7 @@ def end_batch(
         evicted=_evicted(ran, progress.order),
         results={query: ran.rows_before(query) + count for query, count in rows.items()},
         records=_added(before.records, {"seen": reports.read.seen, "bad": len(reports.read.bad)}),
-        metrics={} if metrics is None else asdict(metrics),
+        metrics={} if metrics is None else metrics.to_dict(),
         failed=dict(reports.answers.failed),
         closed={} if progress.order is None else {q: clock.now for q, clock in progress.order.clocks.items()},
         dealt=_dealt(ran),

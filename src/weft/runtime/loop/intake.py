@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from weft.ports.source import Cursor, Offer, Part, Place, Source
-from weft.runtime.log.values import BatchPlan
+from weft.runtime.log.values import BatchPlan, Inputs
+from weft.runtime.loop.batch_facts import ROW_BYTES
+from weft.runtime.observe.metrics import Backlog
 
-__all__ = ["Intake", "choose_parts"]
+__all__ = ["Intake", "choose_parts", "left_waiting"]
 
 
 @dataclass
@@ -35,6 +37,8 @@ class Intake:
     taken: dict[str, int] = field(default_factory=dict)
     released: dict[str, int] = field(default_factory=dict)
     _done: deque[BatchPlan] = field(default_factory=deque)  # batches that were committed since the last look
+    _gone: Inputs = field(default_factory=dict)  # what was taken of the offers
+    _since: dict[str, float] = field(default_factory=dict)  # since when a stream has had something that waits
 
     def open(self, name: str, source: Source, state: Mapping[str, Any]) -> None:
         """Follow one more stream, from where it was taken up to, as ``state`` says."""
@@ -45,7 +49,9 @@ class Intake:
         """Release the parts of batches that were committed since the last look, and ask all cursors for offers."""
         self._let_go()
         now = self.clock()
-        self.offers = {name: cursor.look(now) for name, cursor in list(self.cursors.items())}
+        offers = {name: cursor.look(now) for name, cursor in list(self.cursors.items())}
+        self._since = {name: self._since.get(name, now) for name, offer in offers.items() if offer.backlog[0]}
+        self.offers, self._gone = offers, {}
 
     def _let_go(self) -> None:
         while self._done:
@@ -63,6 +69,7 @@ class Intake:
         for name, parts in plan.inputs.items():
             if parts and name in self.cursors:
                 self.cursors[name].take(parts)
+        self._gone = plan.inputs
 
     def count_taken(self, plan: BatchPlan) -> None:
         """Count the parts of a batch that begins, be it new or repeated."""
@@ -104,9 +111,16 @@ class Intake:
         nothing_waits = offer is not None and offer.backlog[0] == 0 and not offer.unfinished
         return released >= count or (nothing_waits and released >= self.taken.get(name, 0))
 
-    def backlog(self) -> dict[str, int]:
-        """How many parts of every stream wait."""
-        return {name: offer.backlog[0] for name, offer in self.offers.items()}
+    def backlog(self, rows_per_byte: Mapping[str, float], now: int) -> dict[str, Backlog]:
+        """What of every stream waits, of the last look's offers, at a time in microseconds.
+
+        Rows are those that parts know; others are estimated by how many a byte has, by stream.
+        """
+        gone, offers = self._gone, self.offers
+        return {
+            name: left_waiting(offer, gone.get(name, ()), rows_per_byte.get(name), now, self._since.get(name))
+            for name, offer in offers.items()
+        }
 
     def unfinished(self) -> dict[str, tuple[str, ...]]:
         """By stream, the files that are not complete yet, with the reason."""
@@ -121,12 +135,48 @@ class Intake:
         for cursor in list(self.cursors.values()):
             cursor.catch_up()
 
+    def close_stream(self, name: str) -> None:
+        """Follow a stream no longer; all batches that read it are committed."""
+        self._let_go()
+        cursor = self.cursors.pop(name, None)
+        self.offers = {other: offer for other, offer in self.offers.items() if other != name}
+        if cursor is not None:
+            cursor.close()
+
     def close(self) -> None:
         """Close all cursors."""
         self._let_go()
         for cursor in self.cursors.values():
             cursor.close()
         self.cursors.clear()
+
+
+def left_waiting(
+    offer: Offer, taken: Sequence[Part], density: float | None, now: int, since: float | None = None
+) -> Backlog:
+    """What of an offer waits after its first parts were taken; ``density`` is how many rows a byte has.
+
+    It has waited since the first part that was not taken came. If that is not offered yet, then at the earliest since
+    the last one that was taken came; if the source does not tell, ``since`` (seconds).
+
+    >>> parts = (Part({}, 10, 5, arrived=(0, 0)), Part({}, 10, 6, arrived=(2_000_000, 2_000_000)))
+    >>> left_waiting(Offer(parts, backlog=(3, 30)), parts[:1], 0.5, 5_000_000)
+    Backlog(parts=2, rows=11, bytes=20, seconds=3.0)
+    """
+    parts = offer.backlog[0] - len(taken)
+    if parts <= 0:
+        return Backlog()
+    rest = offer.parts[len(taken) :]
+    size = max(0, offer.backlog[1] - sum(part.bytes for part in taken))
+    beyond = size - sum(part.bytes for part in rest if part.rows is not None)
+    rows = sum(part.rows for part in rest if part.rows is not None) + round(
+        max(0, beyond) * (density or 1 / ROW_BYTES)
+    )
+    edges = [part.arrived[0] for part in rest[:1] if part.arrived] or [
+        part.arrived[1] for part in taken[-1:] if part.arrived
+    ]
+    first = edges[0] if edges else now if since is None else since * 1e6
+    return Backlog(parts, rows, size, max(0.0, (now - first) / 1e6))
 
 
 def choose_parts(offered: Mapping[str, tuple[Part, ...]], most_bytes: int) -> dict[str, tuple[Part, ...]]:

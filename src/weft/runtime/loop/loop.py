@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.errors import CatalogError, WeftError
+from weft.errors import WeftError
 from weft.kernels.expr.arrow import result_schema
 from weft.logical.query import Query
 from weft.logical.schema import Stream
@@ -37,26 +37,25 @@ from weft.runtime.loop.marks import Mark, Marks
 from weft.runtime.loop.migrated_manifest import migrated_manifest
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch
+from weft.runtime.loop.stream_changes import StreamChanges, describe_stream
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.watching import UnfinishedFiles, stop_failed_queries, warn_of_large_keys
 from weft.runtime.observe.log_lines import log_batch
-from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import History, own_metrics, state_of
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.resume import resume_from_log
+from weft.runtime.task.arrivals import ages_of_inputs, oldest_age
 from weft.runtime.task.functions import check_registered
 
 __all__ = ["Loop"]
 
 _LOG = logging.getLogger("weft")
 
-WATCHFUL, DROWSY = (
-    0.005,
-    0.02,
-)  # seconds between two looks: if there was a batch in the last `LATELY` seconds, else
-LATELY = 5.0
+# Seconds between two looks: if there was a batch in the last `LATELY` seconds, and else.
+WATCHFUL, DROWSY, LATELY = 0.005, 0.02, 5.0
 
 
 class Loop:
@@ -74,7 +73,7 @@ class Loop:
         self.history = History()
         self.sinks = QuerySinks()
         self.decider = Decider(config, log, self.history)
-        self.committer = Committer(log, self.decider.changelog, overlapping)
+        self.committer = Committer(log, self.decider.changelog, overlapping, self.now)
         self.tasks = TaskRunner(config, log, executor, self.sinks)
         self.intake = Intake(self._place, config.batch_bytes)
         self.marks = Marks(self.intake)
@@ -83,8 +82,7 @@ class Loop:
         self.past = TaskReports()
         self.ended: Ended | None = None
         self._unfinished = UnfinishedFiles()
-        self._opening: dict[str, Source] = {}  # streams that came while the loop runs
-        self._lock = threading.Lock()
+        self._streams = StreamChanges(config, log, self.intake, self.committer)
 
     @property
     def active_queries(self) -> ActiveQueries:
@@ -104,7 +102,7 @@ class Loop:
 
     def start(self, queries: Mapping[str, tuple[QueryRequest, Sink]]) -> None:
         """Open the log, and go on after its last committed batch, with the queries in it and those given."""
-        described = {name: _described(stream) for name, stream in sorted(self.config.streams.items())}
+        described = {name: describe_stream(stream) for name, stream in sorted(self.config.streams.items())}
         self.tasks.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
         self.before = self.log.manifest(self.log.last()) or Manifest()
@@ -133,6 +131,7 @@ class Loop:
         program = found.active_queries.program
         if self.before.metrics and program is not None:
             self.history.add(program.graph, BatchMetrics.from_dict(self.before.metrics))
+            self.history.resumed = self.before.number
         for name, (request, _) in found.begin.items():
             self.decider.changelog.begin(name, request)
         for name, why in found.stop.items():
@@ -177,7 +176,7 @@ class Loop:
 
     def _plan_next(self, also_empty: bool) -> BatchPlan | None:
         """Look, decide and write the plan of the next batch; None if there is nothing to do and it may not be empty."""
-        self._open_streams()
+        self._streams.apply(self.before)
         self.intake.look()
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
@@ -186,7 +185,8 @@ class Loop:
             return None
         plan = self.decider.new(self.before, chosen)
         self.intake.take(plan)
-        plan = replace(plan, cursors=self.intake.states())
+        ages, oldest = ages_of_inputs(chosen, plan.now), oldest_age(chosen, plan.now)
+        plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest)
         self.log.write_plan(plan)
         return plan
 
@@ -218,7 +218,7 @@ class Loop:
         outputs = {name: self.sinks.output(name) for name in requests}
         # results that are only counted have no order
         ordered = [n for n, request in requests.items() if request.ordering and outputs[n].counting is None]
-        left = end_batch(ran, ordered, self.log.storage, self.intake.backlog(), began)
+        left = end_batch(ran, ordered, self.log.storage, self.backlog(), began)
         self.before = left.manifest
         if ran.program is not None and left.metrics is not None:
             self.history.add(ran.program.graph, left.metrics)
@@ -250,11 +250,13 @@ class Loop:
     def _committed(self, ended: Ended) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
         self.intake.release(ended.ran.plan)
-        self.history.commit(ended.ran.number, ended.began, time.perf_counter())
-        if _LOG.isEnabledFor(logging.INFO) and ended.left.metrics is not None:
-            for name, request in sorted(self.active_queries.requests.items()):
-                part = self.history.newest_part(name, request.names)
-                log_batch(name, own_metrics(ended.left.metrics, name, part))
+        metrics, program = ended.left.metrics, ended.ran.program
+        self.history.commit(ended.ran.number, ended.began, time.perf_counter(), metrics)
+        if _LOG.isEnabledFor(logging.INFO) and metrics is not None and program is not None:
+            requests = self.active_queries.requests  # since the batch ran, others may have begun or stopped
+            for name in sorted(metrics.answers):
+                names = requests[name].names if name in requests else ()
+                log_batch(name, own_metrics(metrics, name, self.history.part_in(program.graph, name, names)))
 
     # Batch after batch, until it is stopped
 
@@ -310,32 +312,29 @@ class Loop:
 
     def add_stream(self, stream: Stream, source: Source) -> None:
         """Follow one more stream, from the next batch on."""
-        if stream.name in self.config.streams:
-            raise CatalogError(f"stream {stream.name} runs already", hint="choose another name")
-        with self._lock:
-            self.config.streams[stream.name] = stream
-            self._opening[stream.name] = source
+        self._streams.add(stream, source)
         self.wake.set()
 
-    def _open_streams(self) -> None:
-        with self._lock:
-            opening, self._opening = self._opening, {}
-        if opening:
-            self.log.extend({name: _described(self.config.streams[name]) for name in opening})
-            for name, source in opening.items():
-                self.intake.open(name, source, self.before.cursors.get(name, {}))
-                self.config.sources[name] = source
+    def remove_stream(self, name: str) -> None:
+        """Follow a stream no longer, from the next batch on; no query may read it."""
+        self._streams.remove(name)
+        self.wake.set()
 
     def end_input(self) -> None:
         """Declare that no more input comes: once all that has come is processed, every row is closed."""
         self.decider.ending = True
         self.wake.set()
 
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return self.decider.clock()
+
+    def backlog(self) -> dict[str, Backlog]:
+        """What of every stream waits now, as of the last look."""
+        last = self.history.last
+        return self.intake.backlog(last.rows_per_byte if last else {}, self.now())
+
     def state_of(self, name: str) -> float:
         """The bytes of a query's stores and held results after the last batch."""
         program = self.active_queries.program
         return state_of(program, self.before, name) if program else 0.0
-
-
-def _described(stream: Stream) -> list[Any]:
-    return [str(stream.schema), stream.event_time]

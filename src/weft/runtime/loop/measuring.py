@@ -15,6 +15,7 @@ from weft.runtime.loop.ordered_output import Gathered
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.model.batch_order import ENDED
 from weft.runtime.observe.metrics import (
+    Backlog,
     BatchMetrics,
     StoreMetrics,
     next_keys,
@@ -34,7 +35,7 @@ def measure_batch(
     rows: Mapping[str, int],
     ordered: Mapping[str, Gathered],
     stores: Mapping[str, StoreTotals],
-    backlog: Mapping[str, int],
+    backlog: Mapping[str, Backlog],
     began: float | None,
 ) -> BatchMetrics | None:
     """The metrics of a batch, None if no query ran; ``rows`` are the results that leave, by query."""
@@ -56,9 +57,7 @@ def measure_batch(
         reports.work.seconds(),
         started=plan.now / 1e6,
         elapsed=0.0 if began is None else time.perf_counter() - began,
-        backlog={
-            stream: max(0, parts - len(plan.inputs.get(stream, ()))) for stream, parts in backlog.items()
-        },
+        backlog=backlog,
         files=sum(len(parts) for parts in plan.inputs.values()),
         closed={q: count for q, count in reports.answers.closed.items() if q in program.members},
         functions=sum_functions(reports.work.calls),

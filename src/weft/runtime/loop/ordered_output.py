@@ -8,13 +8,15 @@ found, so a batch that is replayed gives the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from weft.bucket.columns import longs
+from weft.bucket.compiled import Longs
 from weft.kernels.expr.arrow import result_schema
 from weft.kernels.order.merging import merge
+from weft.kernels.probe.ranges import NO_LONGS
 from weft.plan.graph import Member
 from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.sorting import key_count, tuples_before
@@ -31,11 +33,15 @@ __all__ = ["Gathered", "clock_of", "gather_all", "gather_results", "hold_back", 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """The results of an ordered query that leave with a batch, its punctuations, and the results that are held back."""
+    """The results of an ordered query that leave with a batch, its punctuations, and the results that are held back.
+
+    If results are held back until the watermarks pass them, ``times`` are those of the ones that leave.
+    """
 
     table: pa.Table
     punctuations: Punctuations
     waiting: Sequence[BufferedResults] = ()
+    times: Longs = field(default_factory=lambda: NO_LONGS)
 
     @property
     def rows_waiting(self) -> int:
@@ -63,12 +69,12 @@ def gather_results(
     ordering = member.ordering
     if ordering is None or not ordering.by_arrival:
         clock = clock_of(member, batch_order, watermarks)
-        leaving, staying = release(waiting, runs, clock)
+        leaving, staying, times = release(waiting, runs, clock)
         table = _table(member, leaving)
         marks = Punctuations.none(timed=True)
         if clock > UNKNOWN:
             marks = Punctuations.of_time(rows + table.num_rows, clock)
-        return Gathered(table, marks, staying)
+        return Gathered(table, marks, staying, times)
     keys = key_count(ordering)
     whole = merge(runs, keys)
     before = tuples_before(member, batch_order)

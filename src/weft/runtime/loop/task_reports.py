@@ -23,6 +23,7 @@ from weft.runtime.task.exchange import Sender
 from weft.runtime.task.messages import Message
 from weft.runtime.task.notes import TuplesCounted
 from weft.runtime.task.reports import Report, read_report
+from weft.stats.latency import Latency
 from weft.stats.samples import AttributeSample
 
 __all__ = ["Answered", "InputRead", "SentResults", "TaskReports", "WorkDone"]
@@ -98,7 +99,8 @@ class Answered:
 
     ``counts`` is how many results there are, and ``closed`` how many of them are closed rows. ``parts`` are the names
     of the parts that tasks wrote, and ``sent`` are results that came to the driver. ``failed`` says why queries could
-    not be answered; ``broken`` has those of them for which a user's function failed, with its error.
+    not be answered; ``broken`` has those of them for which a user's function failed, with its error. ``ages`` is how
+    old results were when the batch began.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class Answered:
     sent: Mapping[str, Sequence[SentResults]] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, FunctionError] = field(default_factory=dict)
+    ages: Mapping[str, Latency] = field(default_factory=dict)
 
     def rows(self, query: str) -> int:
         """How many results a query had; one that failed has none."""
@@ -127,6 +130,7 @@ class Answered:
             _chained((past.sent, self.sent)),
             {**past.failed, **self.failed},
             {**past.broken, **self.broken},
+            self.ages,
         )
 
 
@@ -270,6 +274,7 @@ class _Sorted:
             ),
             failed,
             broken,
+            _merged(report.ages for report in self.answers),
         )
 
     def _work(self) -> WorkDone:
@@ -286,6 +291,14 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for some in counts:
         for name, number in some.items():
             found[name] = found.get(name, 0) + number
+    return found
+
+
+def _merged(some: Iterable[Mapping[str, Latency]]) -> dict[str, Latency]:
+    found: dict[str, Latency] = {}
+    for ages in some:
+        for name, one in ages.items():
+            found[name] = found[name] + one if name in found else one
     return found
 
 

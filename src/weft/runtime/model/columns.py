@@ -28,11 +28,13 @@ from weft.logical.schema import Stream
 from weft.logical.window import UNBOUNDED, Range, Rows, Window
 
 __all__ = [
+    "AGE",
     "BATCH",
     "FOREVER",
     "MAX",
     "UNTIL",
     "View",
+    "along",
     "concat",
     "counts",
     "full",
@@ -55,6 +57,10 @@ MAX, UNTIL = "$max", "$until"
 
 # The batch in which a stored tuple came.
 BATCH = "$batch"
+
+# How old a tuple of this batch, or the tuple that a match of it began with, was when the batch began: a class of
+# `weft.stats.histogram`. Only batches on their way have it, and only if not all tuples of their input are of one age.
+AGE = "$age"
 
 
 def full_name(item: Column) -> str:
@@ -160,6 +166,11 @@ def values_of(batch: pa.RecordBatch, expr: Expr) -> Any:
     """The value of an expression for every row of a batch."""
     found: Columns = {(item.alias, item.name): column(batch, full_name(item)) for item in columns(expr)}
     return evaluate(expr, found, batch.num_rows)
+
+
+def along(batch: pa.RecordBatch) -> tuple[str, ...]:
+    """The columns that a batch has beside those that its edge carries, and that go along wherever it goes."""
+    return tuple(name for name in (BATCH, AGE) if name in batch.schema.names)
 
 
 def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -15,6 +15,11 @@ handler and no format. These are the fields; those with a name after a dot come 
 | `hop_seconds.0` | per hop, the seconds of its slowest task; hop 0 is the reading |
 | `watermark.views` | per stream, in microseconds since 1970 |
 | `backlog.views` | per stream, how many parts wait to be read |
+| `backlog_rows.views`, `backlog_bytes.views` | per stream, about how many rows and bytes wait |
+| `backlog_seconds.views` | per stream, how long what came first has waited |
+| `latency_p50`, `_p95`, `_p99`, `_max` | seconds from the arrival of a result's last tuple to its commit |
+| `event_latency_p50` and so on | seconds from a result's event time to its commit |
+| `event_ahead` | how many results had an event time later than the clock; only if there are any |
 | `driver_order` | the inputs in the order they were processed in, separated by blanks |
 """
 
@@ -26,12 +31,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.runtime.observe.metrics import BatchMetrics
+from weft.stats.latency import Latency
 
 __all__ = ["LOGGER", "batch_fields", "log_batch"]
 
 LOGGER = logging.getLogger("weft")
 
 _INPUT = ("rows", "late", "untimed", "malformed")
+_QUANTILES = ("p50", "p95", "p99", "max")
 _STORE = {"rows": "state_rows", "bytes": "state_bytes", "runs": "state_runs"}
 
 
@@ -53,12 +60,29 @@ def batch_fields(query: str, metrics: BatchMetrics) -> dict[str, Any]:
     fields |= _each("probes", {edge: step.probes for edge, step in metrics.steps.items()})
     fields |= _each("matches", {edge: step.matches for edge, step in metrics.steps.items()})
     fields |= {f"hop_seconds.{hop}": round(seconds, 6) for hop, seconds in enumerate(metrics.seconds)}
-    return fields | _each("watermark", metrics.watermarks) | _each("backlog", metrics.backlog)
+    return fields | _each("watermark", metrics.watermarks) | _backlog(metrics) | _latency(metrics.latency)
+
+
+def _backlog(metrics: BatchMetrics) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name in ("parts", "rows", "bytes", "seconds"):
+        shown = "backlog" if name == "parts" else f"backlog_{name}"
+        fields |= _each(shown, {stream: getattr(one, name) for stream, one in metrics.backlog.items()})
+    return fields
+
+
+def _latency(latency: Latency) -> dict[str, Any]:
+    """The quantiles of latencies; none if there was no result."""
+    fields: dict[str, Any] = {}
+    for shown, one in (("latency", latency.processing), ("event_latency", latency.event)):
+        for name in _QUANTILES if one.count else ():
+            fields[f"{shown}_{name}"] = round(getattr(one, name), 6)
+    return fields | ({"event_ahead": latency.ahead} if latency.ahead else {})
 
 
 def _summed(name: str, values: Mapping[str, int]) -> dict[str, int]:
     return {name: sum(values.values()), **_each(name, values)}
 
 
-def _each(name: str, values: Mapping[str, int]) -> dict[str, int]:
+def _each(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name}.{key}": value for key, value in values.items()}

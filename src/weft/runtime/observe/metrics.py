@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.logical.expr import to_sql
 from weft.plan.graph import PhysicalGraph
+from weft.stats.latency import Latency
 from weft.stats.skew import HeavyShares
 from weft.stats.statistics import predicate_name
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
     from weft.runtime.hop.outcome import StepCount
 
 __all__ = [
+    "Backlog",
     "BatchMetrics",
     "ConditionMetrics",
     "FunctionMetrics",
@@ -122,6 +124,19 @@ class ConditionMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class Backlog:
+    """What of a stream waits to be read: how many parts, and about how many rows and bytes.
+
+    ``seconds`` is how long what came first has waited: how far the stream is behind.
+    """
+
+    parts: int = 0
+    rows: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class BatchMetrics:
     """What one batch did.
 
@@ -129,12 +144,13 @@ class BatchMetrics:
     ``results`` is how many results left, and ``answers`` the same by query. ``watermarks`` are by stream, after the
     batch. ``seconds`` are those of the slowest task of each hop, the read tasks first, and ``busiest`` is the part of
     each hop's work that this task did. ``started`` is when the batch began, in seconds since 1970, and ``elapsed`` how
-    many seconds it took in all. ``backlog`` is how many parts of each stream were left waiting, and ``files`` how many
-    were read. By query, ``closed`` is how many results were closed rows and not found by probes, ``keys`` are the keys
+    many seconds it took in all. ``backlog`` is what of each stream was left waiting, and ``files`` how many parts were
+    read. By query, ``closed`` is how many results were closed rows and not found by probes, ``keys`` are the keys
     of a query on one key, ``punctuated`` is its last punctuation, and ``held`` how many results wait for the
     watermarks. ``functions`` are users' functions by name, ``conditions`` those that call them by `predicate_name`, and
     ``heavy`` the shares of common values of keys, as far as they are known by now. ``rows_per_byte`` is by stream, of
-    the parts that it is read in.
+    the parts that it is read in. ``latencies`` are those of the results that left, by query, once the batch is
+    committed; none before.
     """
 
     number: int
@@ -148,7 +164,7 @@ class BatchMetrics:
     seconds: tuple[float, ...] = ()
     started: float = 0.0
     elapsed: float = 0.0
-    backlog: Mapping[str, int] = field(default_factory=dict)
+    backlog: Mapping[str, Backlog] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
     files: int = 0
     keys: Mapping[str, KeyMetrics] = field(default_factory=dict)
@@ -159,10 +175,17 @@ class BatchMetrics:
     punctuated: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     held: Mapping[str, int] = field(default_factory=dict)
     rows_per_byte: Mapping[str, float] = field(default_factory=dict)
+    latencies: Mapping[str, Latency] = field(default_factory=dict)
+
+    @property
+    def latency(self) -> Latency:
+        """The latencies of all results that left; in the progress of a query, its own."""
+        return Latency.sum(self.latencies.values())
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        latencies = {query: one.to_dict() for query, one in self.latencies.items()}
+        return {**asdict(replace(self, latencies={})), "latencies": latencies}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchMetrics:
@@ -173,6 +196,8 @@ class BatchMetrics:
             "steps": {edge: StepMetrics(**one) for edge, one in data["steps"].items()},
             "stores": {store: StoreMetrics(**one) for store, one in data["stores"].items()},
             "seconds": tuple(data.get("seconds", ())),
+            "backlog": {name: _backlog(one) for name, one in data.get("backlog", {}).items()},
+            "latencies": {query: Latency.from_dict(one) for query, one in data.get("latencies", {}).items()},
             "functions": {name: FunctionMetrics(**one) for name, one in data.get("functions", {}).items()},
             "conditions": {n: ConditionMetrics(**one) for n, one in data.get("conditions", {}).items()},
             "busiest": tuple(data.get("busiest", ())),
@@ -186,6 +211,11 @@ class BatchMetrics:
             },
         }
         return cls(**{**data, **parts})
+
+
+def _backlog(data: Mapping[str, Any] | int) -> Backlog:
+    """A backlog from plain data; an older version knew only how many parts wait."""
+    return Backlog(data) if isinstance(data, int) else Backlog(**data)
 
 
 def next_keys(

@@ -1,7 +1,7 @@
-"""What batches of a query did, in the units of its plan: the observed side of `explain()`.
+"""What batches did, in the units of their plan: the observed side of `explain()`.
 
-Guarantees: pure. It is assumed that the graph ran in as many partitions as it was planned for, since the copies of a
-tuple are known only by that.
+Guarantees: pure. The graph may be of one query or of many. It is assumed that it ran in as many partitions as it was
+planned for, since the copies of a tuple are known only by that.
 
 The seconds of some batches are those that the event times of their tuples cover: for the input that advanced most, from
 the newest tuple before these batches (or their own oldest, if they are the first) to their newest. So a stream that
@@ -36,7 +36,7 @@ Batches = Sequence[BatchMetrics]
 
 
 def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) -> Observation:
-    """What a query's batches did together, or the ``last`` of them; ``metrics`` are in the order of the batches."""
+    """What a graph's batches did together, or the ``last`` of them; ``metrics`` are in the order of the batches."""
     if last is not None and last < 1:
         raise StatisticsError(f"the last {last} batches tell nothing", hint="ask for 1 or more")
     recent = metrics if last is None else metrics[-last:]
@@ -46,7 +46,7 @@ def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) ->
         seconds=seconds,
         clock=clock,
         results=sum(batch.results for batch in recent),
-        inputs={alias: _input(graph, alias, recent) for alias in graph.query.aliases},
+        inputs={alias: _input(graph, alias, recent) for alias in graph.aliases},
         steps=_steps(graph, recent),
         stores=_stores(graph, recent),
         hops=_hops(graph, recent),
@@ -69,7 +69,7 @@ def store_copies(graph: PhysicalGraph, store: str) -> int:
 
 
 def _seconds(graph: PhysicalGraph, earlier: Batches, recent: Batches) -> tuple[float, str]:
-    timed = [input_.alias for input_ in graph.query.inputs if input_.event_time is not None]
+    timed = [alias for alias in graph.aliases if graph.input(alias).event_time is not None]
     span = max((_span(alias, earlier, recent) for alias in timed), default=0)
     return (span / 1e6, EVENT_TIME) if span > 0 else (_wall_clock(recent), WALL_CLOCK)
 
@@ -97,12 +97,13 @@ def _wall_clock(batches: Batches) -> float:
 def _input(graph: PhysicalGraph, alias: str, batches: Batches) -> InputSeen:
     found = [batch.inputs[alias] for batch in batches if alias in batch.inputs]
     waiting = batches[-1].backlog if batches else {}
+    backlog = waiting.get(graph.input(alias).stream.name)
     return InputSeen(
         sum(one.rows for one in found),
         sum(one.late for one in found),
         sum(one.untimed for one in found),
         sum(one.malformed for one in found),
-        waiting.get(graph.query.input(alias).stream.name),
+        None if backlog is None else backlog.parts,
     )
 
 
@@ -130,18 +131,19 @@ def _stores(graph: PhysicalGraph, batches: Batches) -> dict[str, StoreSeen]:
 
 
 def _functions(graph: PhysicalGraph, batches: Batches) -> dict[str, FunctionSeen]:
-    """What the user functions did that the query calls."""
+    """What the user functions did that the queries call."""
     found = {}
-    for name in user_functions(graph.members[0].query.expressions()):
+    called = {name for member in graph.members for name in user_functions(member.query.expressions())}
+    for name in sorted(called):
         seen = [batch.functions[name] for batch in batches if name in batch.functions]
         found[name] = FunctionSeen(sum(one.rows for one in seen), sum(one.seconds for one in seen))
     return found
 
 
 def called_pairs(graph: PhysicalGraph, batches: Batches) -> dict[str, tuple[float, float]]:
-    """Of the query's conditions that call users' functions, by `predicate_name`: rows checked, and rows passed."""
-    query, found = graph.query, {}
-    for name in {predicate_name(query, p) for p in query.conditions if has_user_call(p)}:
+    """Of the conditions that call users' functions, by `predicate_name`: rows checked, and rows passed."""
+    found, queries = {}, [member.query for member in graph.members]
+    for name in {predicate_name(query, p) for query in queries for p in query.conditions if has_user_call(p)}:
         seen = [batch.conditions[name] for batch in batches if name in batch.conditions]
         if rows := sum(one.rows for one in seen):
             found[name] = float(rows), float(sum(one.passed for one in seen))

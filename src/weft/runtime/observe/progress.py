@@ -5,6 +5,7 @@ Guarantees: plain data, under the names that the query's author gave to its inpu
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -15,6 +16,7 @@ from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.part import QueryPart, part_of
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics
 from weft.runtime.queries.request import QueryRequest
+from weft.stats.latency import Latency
 from weft.stats.samples import SampleHistory
 
 if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
@@ -35,6 +37,7 @@ __all__ = [
 
 KEPT = 999  # so many batches are remembered, besides the last one
 GRAPHS = 32  # so many graphs are remembered
+RECENT = 100  # the latency of a query is that of so many batches
 PARTS = 4096  # about so many queries' parts of graphs are remembered; one has some 20 kB
 
 Names = tuple[tuple[str, str], ...]  # the inputs of a query: each one's name in the graph, and its author's
@@ -49,7 +52,8 @@ class QueryProgress:
     ones divided among their users. Of its results, ``closed`` were not found by probes: outer joins without a partner,
     and all results of semi and anti joins. A query that joins all inputs on one key, without windows, has ``keys``: how
     many are complete, open and dangling. If its results leave in an order, ``punctuation`` says up to where they
-    are complete, and ``held`` how many wait for the watermarks.
+    are complete, and ``held`` how many wait for the watermarks. ``latency`` is that of the results of the last `RECENT`
+    batches that it was in.
     """
 
     name: str
@@ -64,6 +68,7 @@ class QueryProgress:
     keys: KeyMetrics | None = None
     punctuation: Punctuation | None = None
     held: int = 0
+    latency: Latency = field(default_factory=Latency)
 
 
 def complete_from(member: Member) -> datetime | None:
@@ -83,18 +88,25 @@ class History:
 
     ``batches`` are pairs of a graph's number and the metrics, ``graphs`` are by number. ``committed`` has, by batch,
     when it began and when it was committed, in seconds of `time.perf_counter`. ``samples`` are those of the attributes
-    that queries join on. One thread adds while others read: it
-    adds a graph before the first batch of it, and replaces whole lists, so that readers never see half a change.
+    that queries join on, and ``resumed`` is the last batch of an earlier run. One thread adds batches and another one
+    notes their commits, while others read: a graph is added before the first batch of it, and whole lists are replaced,
+    so that readers never see half a change.
     """
 
     batches: list[tuple[int, BatchMetrics]] = field(default_factory=list)
     graphs: dict[int, PhysicalGraph] = field(default_factory=dict)
     committed: dict[int, tuple[float, float]] = field(default_factory=dict)
     samples: SampleHistory = field(default_factory=SampleHistory)
+    resumed: int = -1
     _parts: dict[int, dict[tuple[str, Names], QueryPart]] = field(default_factory=dict)  # by graph
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
         """Remember the metrics of one more batch, and the graph that it ran by."""
+        with self._lock:
+            self._add(graph, metrics)
+
+    def _add(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
         last = max(self.graphs, default=-1)
         if last < 0 or self.graphs[last] is not graph:
             last += 1
@@ -102,10 +114,19 @@ class History:
             self._parts = self._kept_parts()
         self.batches = [*self.batches[-KEPT:], (last, metrics)]
 
-    def commit(self, number: int, began: float, done: float) -> None:
-        """Note when a batch began and when it was committed."""
-        self.committed[number] = began, done
+    def commit(self, number: int, began: float, done: float, metrics: BatchMetrics | None = None) -> None:
+        """Note when a batch began and when it was committed, and its metrics, which then have its latencies."""
+        if metrics is not None:
+            with self._lock:
+                self.batches = [
+                    (graph, metrics if one.number == number else one) for graph, one in self.batches
+                ]
+        self.committed[number] = began, done  # last, so that a batch that is committed has its latencies
         self.committed.pop(number - KEPT - 1, None)
+
+    def is_committed(self, number: int) -> bool:
+        """Whether a batch that is remembered is committed, so that its latencies are known."""
+        return number in self.committed or number <= self.resumed
 
     def _kept_parts(self) -> dict[int, dict[tuple[str, Names], QueryPart]]:
         """The parts of the last graphs, up to about `PARTS` of them."""
@@ -134,9 +155,10 @@ class History:
             parts[name, names] = part_of(graph, name, dict(names))
         return parts[name, names]
 
-    def newest_part(self, name: str, names: Names) -> QueryPart | None:
-        """A query's part of the last graph."""
-        return self.part(max(self.graphs, default=-1), name, names)
+    def part_in(self, graph: PhysicalGraph, name: str, names: Names) -> QueryPart | None:
+        """A query's part of a graph that batches ran by; None if it is no longer remembered."""
+        number = next((number for number, known in self.graphs.items() if known is graph), -1)
+        return self.part(number, name, names)
 
     def since_planned(
         self, requests: Mapping[str, QueryRequest]
@@ -188,7 +210,8 @@ def progress_of(
     keys = batches[-1].keys.get(name) if batches else None
     marks = [one.punctuated[name] for one in batches if name in one.punctuated]
     mark = Punctuation.from_mark(marks[-1]["rows"], marks[-1]["mark"], marks[-1]["timed"]) if marks else None
-    more: dict[str, Any] = {"closed": closed, "keys": keys, "punctuation": mark}
+    latency = Latency.sum(one.latencies[name] for one in batches[-RECENT:] if name in one.latencies)
+    more: dict[str, Any] = {"closed": closed, "keys": keys, "punctuation": mark, "latency": latency}
     if name in active_queries.stopped:
         why = active_queries.stopped[name]
         return QueryProgress(name, "stopped", first, len(batches), done, reason=why, **more)
@@ -213,7 +236,9 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
     """
     if part is None:
         known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={})
-        return replace(known, order=(), results=metrics.answers.get(name, 0))
+        return replace(
+            known, order=(), results=metrics.answers.get(name, 0), latencies=_own(metrics.latencies, name)
+        )
     inputs = {part.aliases[alias]: one for alias, one in metrics.inputs.items() if alias in part.aliases}
     return replace(
         metrics,
@@ -224,11 +249,16 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
         results=metrics.answers.get(name, 0),
         answers={},
         watermarks=_streams(metrics, part),
-        closed={name: metrics.closed[name]} if name in metrics.closed else {},
-        keys={name: metrics.keys[name]} if name in metrics.keys else {},
-        punctuated={name: metrics.punctuated[name]} if name in metrics.punctuated else {},
-        held={name: metrics.held[name]} if name in metrics.held else {},
+        closed=_own(metrics.closed, name),
+        keys=_own(metrics.keys, name),
+        punctuated=_own(metrics.punctuated, name),
+        held=_own(metrics.held, name),
+        latencies=_own(metrics.latencies, name),
     )
+
+
+def _own(figures: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {name: figures[name]} if name in figures else {}
 
 
 def _renamed(figures: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -60,6 +60,11 @@ class ResidentExecutor:
         """As many as there are tasks: every task reads."""
         return self.tasks
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes of the tasks that stay, in the order of the tasks; none while there is no stage."""
+        return self._stage.pids if self._stage is not None else ()
+
     def start(self, setup: Setup) -> None:
         """Begin a new stage; one that runs already is ended."""
         self.close()
@@ -109,6 +114,7 @@ class _Stage:
     def __init__(self, spark: SparkSession, setup: Setup, tasks: int) -> None:
         self.spark, self.tasks = spark, tasks
         self.channels: list[Channel] = []
+        self.pids: tuple[int, ...] = ()
         self.error: BaseException | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="weft-"))  # for this user alone
         address, key = str(self._folder / "control"), secrets.token_bytes(32)
@@ -143,6 +149,7 @@ class _Stage:
         """Wait until all tasks have connected and said their numbers."""
         self._listener.settimeout(0.05)
         found: dict[int, Channel] = {}
+        pids: dict[int, int] = {}
         deadline = time.monotonic() + PATIENCE
         while len(found) < self.tasks:
             if not self._thread.is_alive() or time.monotonic() > deadline:
@@ -159,11 +166,12 @@ class _Stage:
                 channel = Channel(connection)
                 head, _ = channel.receive()
                 connection.settimeout(None)
-                found[int(head["task"])] = channel
+                found[int(head["task"])], pids[int(head["task"])] = channel, int(head["pid"])
             except (OSError, ValueError, KeyError) as error:
                 _LOG.warning("a process that is no task of this session was refused: %s", error)
                 connection.close()
         self.channels = [found[task] for task in range(self.tasks)]
+        self.pids = tuple(pids[task] for task in range(self.tasks))
 
     def step(self, frames: Sequence[tuple[dict[str, Any], Sequence[Any]]]) -> list[Message]:
         """Send each task its frame, and wait for all answers; the messages of all, in the order of the tasks."""

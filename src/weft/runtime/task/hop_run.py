@@ -19,6 +19,7 @@ from weft.runtime.model.watermarks import Watermarks
 from weft.runtime.queries.migration import StateMigration, edges_for
 from weft.runtime.state.expiry import forgettable
 from weft.runtime.state.stores import Forget
+from weft.runtime.task.arrivals import batch_ages
 from weft.runtime.task.arrived import Arrived, ByEdge
 from weft.runtime.task.exchange import Sender
 from weft.runtime.task.job import Job
@@ -29,12 +30,17 @@ from weft.runtime.task.reports import PartitionsLeft
 from weft.runtime.task.segments import PartitionState
 from weft.runtime.task.shelf import Underway, shelf_of
 
-__all__ = ["HopRun", "stored_options", "stored_order"]
+__all__ = ["HopRun", "batch_options", "stored_options", "stored_order"]
 
 
 def stored_order(job: Job) -> BatchOrder:
     """The batch order in which stored tuples are run through a graph: that of the batch, with all counts 0."""
     return replace(job.batch_order, counts=dict.fromkeys(job.program.counted, Count(0, 0)))
+
+
+def batch_options(job: Job) -> HopOptions:
+    """The options of a batch's own hops."""
+    return HopOptions(job.counting, limits=job.limits, ages=batch_ages(job.plan, job.program.graph))
 
 
 def stored_options(job: Job, migration: StateMigration) -> HopOptions:
@@ -65,7 +71,7 @@ class HopRun:
             fills: frozenset[str] | None = frozenset(migration.fills)
         else:
             order = self.arrived.counted(job.batch_order, before)
-            options, fills = HopOptions(job.counting, limits=job.limits), None
+            options, fills = batch_options(job), None
         states = {p: self._state(p, fills) for p in job.partitions_of(self.task)}
         with TaskOutlet(job, Sender(self.hop, self.task)) as outlet:
             outcome = Outcome(replace(options, outlet=outlet))

@@ -65,6 +65,9 @@ class TaskOutlet:
             sent = SentParcel(parcel.edge, sender, packed)
             self._sent += [sent.to_message(task) for task in range(self.job.tasks)]
             return
+        held = self._held.setdefault(parcel.edge, [])
+        if held and not held[-1].batch.schema.equals(parcel.batch.schema):
+            self._pack(parcel.edge)
         self._held.setdefault(parcel.edge, []).append(parcel)
         self._bytes[parcel.edge] = self._bytes.get(parcel.edge, 0) + parcel.batch.nbytes
         if self._bytes[parcel.edge] > min(self.job.limits.portion_bytes, ENOUGH):
@@ -132,7 +135,8 @@ class TaskOutlet:
                 writer.abort()
                 failed[query] = error
         if outcome.counts or parts:
-            yield Answers(outcome.counts, outcome.closed, parts).to_message(self._at)
+            ages = outcome.latency.latencies()
+            yield Answers(outcome.counts, outcome.closed, parts, ages).to_message(self._at)
         yield from failures(self._at, failed)
 
     def _results(self, query: str, writer: Spill) -> Iterator[Message]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from weft.runtime.task.encoded_report import EncodedReport, ProtocolError
 from weft.runtime.task.exchange import Packed, Sender
 from weft.runtime.task.messages import REPORT, Message
 from weft.runtime.task.values_sampled import ValuesSampled
+from weft.stats.latency import Latency
 
 __all__ = [
     "KINDS",
@@ -183,12 +184,24 @@ class Calls(EncodedReport):
 
 @dataclass(frozen=True, slots=True)
 class Answers(EncodedReport):
-    """By query, how many results a task found, how many of them closed a row, and the part that it wrote."""
+    """By query, how many results a task found, how many closed a row, the part that it wrote, and their ages."""
 
     kind = "answers"
     counts: Mapping[str, int]
     closed: Mapping[str, int]
     parts: Mapping[str, str]
+    ages: Mapping[str, Latency] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        plain = {"counts": self.counts, "closed": self.closed, "parts": self.parts}
+        return {**plain, "ages": {query: one.to_dict() for query, one in self.ages.items()}}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Answers:
+        """What `to_dict` made, also after a way through JSON."""
+        ages = {query: Latency.from_dict(one) for query, one in data["ages"].items()}
+        return cls(data["counts"], data["closed"], data["parts"], ages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,21 +25,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
+import numpy as np
 import pyarrow as pa
 
 from weft.errors import WeftError
+from weft.kernels.ages import Classes
 from weft.kernels.expr.user_functions import calling
 from weft.ports.source import Part
 from weft.runtime.hop.admit import admit, numbered
 from weft.runtime.hop.entering import route_input, route_stored
-from weft.runtime.hop.outcome import HopOptions, Outcome
+from weft.runtime.hop.outcome import Outcome
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.state.upgrade import past_rows
+from weft.runtime.task.arrivals import ages_of_rows
 from weft.runtime.task.arrived import Arrived
 from weft.runtime.task.exchange import Sender
 from weft.runtime.task.functions import callable_functions
-from weft.runtime.task.hop_run import HopRun, stored_options, stored_order
+from weft.runtime.task.hop_run import HopRun, batch_options, stored_options, stored_order
 from weft.runtime.task.job import Job
 from weft.runtime.task.messages import Message
 from weft.runtime.task.notes import TuplesCounted
@@ -55,6 +58,7 @@ from weft.runtime.task.reports import (
     ValuesSampled,
 )
 from weft.runtime.task.shelf import shelf_of
+from weft.stats.histogram import ZERO
 
 __all__ = ["hop_task", "past_task", "read_task", "spare_the_collector"]
 
@@ -95,6 +99,7 @@ class _Reading:
 
     def run(self, pieces: Iterable[Piece]) -> Iterator[Message]:
         tables: dict[str, list[pa.RecordBatch]] = {}
+        ages: dict[str, list[Classes]] = {}
         columns, setup = self._columns(), self.job.setup
         for stream, part in pieces:
             if stream not in columns:
@@ -102,12 +107,14 @@ class _Reading:
             event_time = setup.streams[stream].event_time
             found = setup.sources[stream].read(stream, part, event_time, columns[stream])
             tables.setdefault(stream, []).append(found.batch)
+            if self.job.plan.ages.get(stream, ZERO) is None:
+                ages.setdefault(stream, []).append(ages_of_rows(part, found, self.job.plan.now))
             yield PartRead(stream, found.batch.num_rows, len(found.bad)).to_message(self._at)
             for bad in found.bad:
                 yield BadRecord(bad.to_json().encode(errors="surrogatepass")).to_message(self._at)
         for stream, batches in tables.items():
             table = pa.Table.from_batches(batches)
-            yield from self._enter(stream, table)
+            yield from self._enter(stream, table, np.concatenate(ages[stream]) if stream in ages else None)
         if self.counted:
             counted = TuplesCounted(self.task, self.counted)
             yield from (counted.to_message(task) for task in range(self.job.tasks))
@@ -128,19 +135,19 @@ class _Reading:
             found.setdefault(graph.input(source.alias).stream.name, set()).update(names)
         return found
 
-    def _enter(self, stream: str, table: pa.Table) -> Iterator[Message]:
+    def _enter(self, stream: str, table: pa.Table, ages: Classes | None) -> Iterator[Message]:
         program, batch_order = self.job.program, self.job.batch_order
         mark = self.job.before.marks.get(stream)
         for alias in program.graph.aliases:
             if program.graph.input(alias).stream.name != stream:
                 continue
-            one = admit(program, alias, table, now=self.job.plan.now, watermark=mark)
+            one = admit(program, alias, table, now=self.job.plan.now, watermark=mark, ages=ages)
             rows = one.batch.num_rows
             if alias in program.counted:
                 self.counted[alias] = rows
             batch = numbered(program, alias, one.batch, 0)
             with TaskOutlet(self.job, Sender(0, self.task)) as outlet:
-                options = HopOptions(self.job.counting, outlet, self.job.limits)
+                options = replace(batch_options(self.job), outlet=outlet)
                 outcome = route_input(program, alias, batch, batch_order, options, self._dealt(program))
                 for store, count in outcome.dealt.items():
                     yield Dealt(store, self.task, count).to_message(self._at)

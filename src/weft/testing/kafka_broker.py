@@ -1,14 +1,13 @@
-"""Apache Kafka's own server, one process on loopback, for tests and benchmarks.
+"""Apache Kafka's own server, one process on loopback, for tests, benchmarks and the demo.
 
-`python -m tests.kafka.broker fetch` lets Maven put the server's jars into `.venv/cache/kafka`; `… serve` starts a
-broker and prints its address until it is interrupted. A `Broker` keeps its data in a folder of its own and can be
-killed and started again at the same address, with what it had.
+`python -m weft.testing.kafka_broker fetch` lets Maven put the server's jars into the virtual environment; `… serve`
+starts a broker and prints its address until it is interrupted. A `Broker` keeps its data in a folder of its own and can
+be killed and started again at the same address, with what it had.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,19 +16,15 @@ import tempfile
 import time
 from pathlib import Path
 
-__all__ = ["JARS", "VERSION", "Broker", "fetch", "why_missing"]
+from weft.errors import ConfigError
+from weft.java import find_java
+from weft.testing.maven import cache, fetch_jars, is_fetched
+
+__all__ = ["JARS", "VERSION", "Broker", "fetch", "free_ports", "why_missing"]
 
 VERSION = "4.3.1"
-JARS = Path(__file__).parents[2] / ".venv" / "cache" / "kafka" / VERSION
+JARS = cache() / "kafka" / VERSION
 _CLUSTER = "d2VmdC10ZXN0cy1rYWZrYQ"  # any 16 bytes in base64
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>weft</groupId><artifactId>broker</artifactId><version>1</version>
-  <dependencies><dependency>
-    <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
-  </dependency></dependencies>
-</project>
-"""
 _PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller}
@@ -58,28 +53,18 @@ broker.heartbeat.interval.ms=200
 
 def why_missing() -> str | None:
     """Why no broker can be started here; None if one can."""
-    if not (JARS / "complete").exists():
+    if not is_fetched(JARS):
         return "there is no Kafka broker here: `make kafka` fetches it"
-    return None if _java() else "a Kafka broker needs Java: `make java` gets one"
+    try:
+        find_java()
+    except ConfigError:
+        return "a Kafka broker needs Java: `make java` gets one"
+    return None
 
 
 def fetch() -> None:
     """Put the server's jars into the cache, unless they are there."""
-    if (JARS / "complete").exists():
-        return
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise SystemExit("make kafka: it needs Maven (Debian, Ubuntu: apt-get install maven)")
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "pom.xml").write_text(_POM, encoding="utf-8")
-        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={JARS}"]
-        subprocess.run([maven, "-q", "-B", "-f", f"{folder}/pom.xml", *copy], check=True)
-    (JARS / "complete").touch()
-
-
-def _java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return f"{home}/bin/java" if home else shutil.which("java")
+    fetch_jars(JARS, [f"org.apache.kafka:kafka_2.13:{VERSION}"])
 
 
 class Broker:
@@ -87,7 +72,7 @@ class Broker:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, self._controller = _free_ports()
+        self.port, self._controller = free_ports()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -116,7 +101,7 @@ class Broker:
 
     def _command(self, main: str, *arguments: str) -> list[str]:
         quick = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-        return [_java() or "java", *quick, "-cp", f"{JARS}/*", main, *arguments]
+        return [f"{find_java().home}/bin/java", *quick, "-cp", f"{JARS}/*", main, *arguments]
 
     def _log(self) -> int:
         return os.open(self.folder / "broker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -152,7 +137,8 @@ class Broker:
             self._process = None
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
+    """Two ports that are free now."""
     with socket.socket() as one, socket.socket() as other:
         for found in (one, other):
             found.bind(("127.0.0.1", 0))
@@ -174,4 +160,7 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    {"fetch": fetch, "serve": _serve}[sys.argv[1]]()
+    try:
+        {"fetch": fetch, "serve": _serve}[sys.argv[1]]()
+    except ConfigError as error:
+        sys.exit(str(error))

@@ -1,0 +1,122 @@
+"""The highest rate of input that is sustained within a latency: Weft and Spark's own stream-stream join.
+
+Files of every stream appear by the clock, at a rate. A rate is sustained if 95 of 100 results are in the sink within
+`--bound` seconds after their last tuple came, if results do not come later and later, and if nothing is left to be read
+shortly after the input has ended. The rate is doubled until it is not sustained, and then found by bisection. All are
+measured alike, by the files that their sinks make visible; what Weft says of its latency itself stands beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks._joins import JOINS
+from benchmarks._process import ContenderError, run_alone, say
+from benchmarks._sustainable_run import SustainableTask
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["main"]
+
+CONTENDERS = ("weft", "rocksdb", "hdfs")
+
+
+def sustainable_table(join: str, found: dict[str, dict[str, Any]], options: argparse.Namespace) -> Table:
+    """The table of a join, with one row for each contender."""
+    title = f"{join}: the highest rate with p95 ≤ {options.bound:g} s, {options.cores} cores"
+    table = Table(title=title)
+    for head in (
+        "contender",
+        "rows/s per stream",
+        "rows/s in all",
+        "p50 (s)",
+        "p95 (s)",
+        "own p95 (s)",
+        "trials",
+    ):
+        table.add_column(head, justify="left" if head == "contender" else "right")
+    streams = len(JOINS[join].streams)
+    for name, one in found.items():
+        best = next((trial for trial in one["trials"] if trial["rate"] == one["best"]), None)
+        own = best["own"].get("p95") if best else None
+        figures = [f"{best['p50']:.3f}", f"{best['p95']:.3f}"] if best else ["", ""]
+        cells = [f"{one['best']:,}", f"{streams * one['best']:,}", *figures]
+        table.add_row(name, *cells, "" if own is None else f"{own:.3f}", str(len(one["trials"])))
+    return table
+
+
+def run_join(join: str, root: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Try all contenders on a join; one that fails is left out, with the reason on standard error."""
+    found: dict[str, dict[str, Any]] = {}
+    for contender in options.contenders.split(","):
+        first = options.first if contender == "weft" else options.spark_first
+        task = SustainableTask(
+            join,
+            contender,
+            str(root / join / contender),
+            first,
+            options.most,
+            options.steps,
+            options.seconds,
+            options.warm_up,
+            options.interval,
+            options.bound,
+            options.cores,
+            options.memory,
+        )
+        try:
+            found[contender] = run_alone("benchmarks._sustainable_run", asdict(task), options.timeout)
+        except ContenderError as error:
+            say(f"{join}: {contender} failed: {error}")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Print a table for each join; 1 if a contender sustained no rate at all, or failed."""
+    parser = argparse.ArgumentParser(prog="weft bench sustainable", description=__doc__)
+    parser.add_argument("--joins", default="pair,chain3", help=f"some of {', '.join(JOINS)}")
+    parser.add_argument("--contenders", default="weft,rocksdb", help=f"some of {', '.join(CONTENDERS)}")
+    parser.add_argument("--bound", type=float, default=1.0, help="seconds that 95 of 100 results may take")
+    parser.add_argument("--first", type=int, default=200_000, help="Weft's first rate, rows/s of each stream")
+    parser.add_argument("--spark-first", type=int, default=5_000, help="the first rate of Spark's own join")
+    parser.add_argument("--most", type=int, default=4_000_000, help="no higher rate is tried")
+    parser.add_argument("--steps", type=int, default=3, help="of bisection, after doubling")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of a trial, after its warm-up")
+    parser.add_argument(
+        "--warm-up", type=float, default=8.0, help="seconds at the beginning that do not count"
+    )
+    parser.add_argument("--interval", type=float, default=0.25, help="seconds between files of a stream")
+    parser.add_argument("--cores", type=int, default=2, help="of Spark")
+    parser.add_argument("--memory", default="4g", help="of Spark's driver")
+    parser.add_argument(
+        "--timeout", type=float, default=3600.0, help="seconds that a contender may take in all"
+    )
+    parser.add_argument("--json", help="also write all trials to this file")
+    options = parser.parse_args(arguments)
+    for given, known in ((options.joins, JOINS), (options.contenders, CONTENDERS)):
+        unknown = sorted(set(given.split(",")) - set(known))
+        if unknown:
+            parser.error(f"{unknown[0]} is none of {', '.join(known)}")
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
+        for join in options.joins.split(","):
+            found[join] = run_join(join, Path(folder), options)
+            console.print(sustainable_table(join, found[join], options))
+    there = importlib.util.find_spec("pyflink") is not None
+    console.print(
+        f"Flink: not measured: {'no contender is written for it' if there else 'pyflink is not installed'}"
+    )
+    if options.json:
+        Path(options.json).write_text(json.dumps(found, indent=2), encoding="utf-8")
+    wanted = len(options.contenders.split(","))
+    return int(
+        any(len(one) < wanted or not all(each["best"] for each in one.values()) for one in found.values())
+    )

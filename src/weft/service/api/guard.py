@@ -1,0 +1,219 @@
+"""What every request passes before it is answered, be it for the API, for metrics or for the page.
+
+Guarantees: a request that is addressed to another host, comes from another site, has no token where one is demanded, or
+is too large or too frequent is refused with a problem document, before any of it is looked at further. A token that may
+only read changes nothing. Whoever opens the page without a token is asked for it by a form. No answer can be framed,
+sniffed or read by other sites; those of the API are not cached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import Response
+
+from weft.service.api.limits import RateLimit
+from weft.service.api.login import LOGIN, Logins
+from weft.service.api.problems import problem_response
+from weft.service.api.tokens import Client, Tokens
+
+__all__ = ["Guard", "GuardSettings"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Tell = Callable[[str, int, float], None]
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+OPEN = ("/api/v1/health/live", "/api/v1/health/ready")  # for those who watch over processes
+PLANS = "/api/v1/queries/plan"  # changes nothing, though it is posted
+BODY_SECONDS = 20.0
+
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """What is demanded of requests: tokens, hosts by which they address the service (None: any), and limits."""
+
+    tokens: Tokens | None = None
+    hosts: tuple[str, ...] | None = ("localhost", "127.0.0.1", "[::1]")
+    rate: float = 50.0
+    burst: int = 200
+    body_bytes: int = 256 << 10
+
+
+class Guard:
+    """Stands before an application; ``tell`` is told of every answer: method, status and seconds."""
+
+    def __init__(self, app: Any, settings: GuardSettings, tell: Tell = lambda *_: None) -> None:
+        self._app, self._settings, self._tell = app, settings, tell
+        self._limit = RateLimit(settings.rate, settings.burst, time.monotonic)
+        self._logins = Logins(settings.tokens) if settings.tokens is not None else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request pass, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        began, method = time.monotonic(), scope.get("method", "GET")
+        status = 0
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = [*HEADERS, *([(b"cache-control", b"no-store")] if _is_api(scope) else [])]
+                message = {**message, "headers": [*message.get("headers", ()), *own]}
+            await send(message)
+
+        try:
+            await self._pass(scope, receive, sent)
+        finally:
+            if scope["type"] == "http":
+                self._tell(method, status, time.monotonic() - began)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = _Headers(scope)
+        refused = self._refused(scope, headers)
+        if refused is None and scope["type"] == "http" and scope["method"] not in SAFE:
+            body, refused = await self._body(headers, receive)
+            receive = _replayed(body, receive)
+            if refused is None and self._logins is not None and scope["path"] == LOGIN:
+                refused = self._logins.enter(body, secure=scope.get("scheme") == "https")
+            if refused is None and body and _is_api(scope) and not headers.is_json():
+                refused = problem_response(
+                    415, "the body is not application/json", hint="send Content-Type: application/json"
+                )
+        if refused is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await refused(scope, receive, send)
+
+    def _refused(self, scope: Scope, headers: _Headers) -> Response | None:
+        if headers.doubled:
+            return problem_response(400, f"the header {headers.doubled} is there twice")
+        hosts = self._settings.hosts
+        if hosts is not None and headers.host not in hosts:
+            return problem_response(
+                421, "this service is not addressed by that name", hint="use http://127.0.0.1, or serve.hosts"
+            )
+        changes = scope["type"] == "websocket" or scope["method"] not in SAFE
+        if changes and not headers.is_same_site():
+            return problem_response(403, "requests of other sites are refused")
+        if scope["path"] in OPEN or (self._logins is not None and scope["path"] == LOGIN and changes):
+            return None
+        client = self._client(scope, headers)
+        if client is None and self._logins is not None and not _is_api(scope):
+            return self._logins.form()
+        if client is None:
+            return problem_response(
+                401,
+                "this service demands a token",
+                hint="send Authorization: Bearer TOKEN",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        scope.setdefault("state", {})["access"] = client.access
+        wait = self._limit.wait(client.key) if _is_api(scope) else 0.0
+        if wait:
+            seconds = str(max(1, round(wait + 0.5)))
+            return problem_response(429, "this client asks too often", headers={"Retry-After": seconds})
+        if client.access == "read" and _is_api(scope) and changes and scope["path"] != PLANS:
+            return problem_response(403, "this token may only read")
+        return None
+
+    def _client(self, scope: Scope, headers: _Headers) -> Client | None:
+        if self._settings.tokens is not None:
+            found = self._settings.tokens.client(headers.get("authorization"))
+            if found is None and self._logins is not None and not _is_api(scope):
+                found = self._logins.client(headers.get("cookie"))
+            return found
+        address = scope.get("client")
+        return Client("full", address[0] if address else "")
+
+    async def _body(self, headers: _Headers, receive: Receive) -> tuple[bytes, Response | None]:
+        """The whole body of a request, which is read here, so that what follows never holds more than is allowed."""
+        most = self._settings.body_bytes
+        too_large = problem_response(413, f"the body has more than {most:,} bytes")
+        length = headers.get("content-length")
+        if length and (not length.isdigit() or int(length) > most):
+            return b"", too_large
+        parts, size, more, until = list[bytes](), 0, True, time.monotonic() + BODY_SECONDS
+        try:
+            while more:
+                message = await asyncio.wait_for(receive(), until - time.monotonic())
+                part, more = message.get("body", b""), message.get("more_body", False)
+                parts.append(part)
+                size += len(part)
+                if size > most:
+                    return b"", too_large
+        except asyncio.TimeoutError:
+            return b"", problem_response(400, f"the body did not come within {BODY_SECONDS:g} seconds")
+        return b"".join(parts), None
+
+
+def _is_api(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path.startswith("/api/") or path == "/metrics"
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The rest of a request whose body has been read: the body at once, then what comes after it."""
+    given = False
+
+    async def again() -> MutableMapping[str, Any]:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+class _Headers:
+    """The headers that decide whether a request passes; each may be there once."""
+
+    ONCE = ("host", "authorization", "content-length", "content-type", "origin", "sec-fetch-site", "cookie")
+
+    def __init__(self, scope: Scope) -> None:
+        self._found: dict[str, str] = {}
+        self.doubled = ""
+        for raw, value in scope.get("headers", ()):
+            name = raw.decode("latin-1").lower()
+            if name in self.ONCE:
+                self.doubled = name if name in self._found else self.doubled
+                self._found[name] = value.decode("latin-1")
+
+    def get(self, name: str) -> str:
+        """The value of a header; empty if it is not there."""
+        return self._found.get(name, "")
+
+    @property
+    def host(self) -> str:
+        """The host that a request is addressed to, without its port."""
+        text = self.get("host").lower()
+        return text.partition("]")[0] + "]" if text.startswith("[") else text.rpartition(":")[0] or text
+
+    def is_same_site(self) -> bool:
+        """Whether a browser says that a request comes from a page of this service; others say nothing."""
+        origin = self.get("origin")
+        if self.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return False
+        return not origin or urlsplit(origin).netloc.lower() == self.get("host").lower()
+
+    def is_json(self) -> bool:
+        """Whether the body is said to be JSON."""
+        return self.get("content-type").partition(";")[0].strip().lower() == "application/json"

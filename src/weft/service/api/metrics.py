@@ -1,0 +1,205 @@
+"""What `/metrics` says: rows, results, backlog, state, times of batches, changes of plans, requests.
+
+Guarantees: counters never go down while the service runs. All figures are those of the hub; here, times of batches and
+of requests are counted into buckets. A scrape works nothing out again that the hub has worked out lately.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import weft
+from weft.service.api.openmetrics import BoundedNames, Family, Histogram, exposition
+from weft.service.figures import BatchFigures, StreamCounts
+from weft.service.hub.hub import SessionHub
+from weft.stats.histogram import Histogram as ClassCounts
+from weft.stats.histogram import micros_of
+
+__all__ = ["FAMILIES", "Metrics"]
+
+LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+STATES = ("starting", "running", "stopping", "stopped", "failed")
+STATUSES = ("planned", "waiting", "running", "stopped")
+
+# Every family, with its help; the dashboard names these.
+FAMILIES = {
+    "weft_build": "The version of Weft.",
+    "weft_session_state": "1 for the state that the session is in.",
+    "weft_queries": "Queries by status.",
+    "weft_batches": "Batches that were run.",
+    "weft_batches_missed": "Batches whose figures were forgotten before they were counted.",
+    "weft_batch_seconds": "How long batches took.",
+    "weft_hop_seconds": "How long the slowest task of the last batch took: to read, then for each hop.",
+    "weft_stream_rows": "Tuples that took part in batches.",
+    "weft_stream_rows_set_aside": "Tuples that were set aside: late, untimed or malformed.",
+    "weft_stream_backlog": "Parts of a stream that wait to be read.",
+    "weft_stream_watermark_timestamp_seconds": "The watermark of a stream.",
+    "weft_stream_behind_seconds": "How long the first part of a stream that waits has waited.",
+    "weft_query_results": "Results of a query.",
+    "weft_query_latency_seconds": "From the arrival of a result's last tuple to its commit.",
+    "weft_query_event_latency_seconds": "From a result's event time to its commit.",
+    "weft_state_bytes": "What all stores hold.",
+    "weft_store_bytes": "What a store holds.",
+    "weft_store_rows": "How many tuples a store holds.",
+    "weft_plan_changes": "Changes of the plan because the data changed, by way.",
+    "weft_http_requests": "Requests that were answered, by method and status.",
+    "weft_http_request_seconds": "How long answers took to begin and end.",
+    "weft_live_readers": "Who follow results live.",
+}
+
+
+class Metrics:
+    """Counts what batches and requests did; `text` may be called from any thread."""
+
+    def __init__(self, hub: SessionHub, readers: Callable[[], int] = lambda: 0) -> None:
+        self._hub, self._readers = hub, readers
+        self._lock = threading.Lock()
+        self._batch_seconds = Histogram(SECONDS)
+        self._request_seconds = Histogram(SECONDS)
+        self._requests: Counter[tuple[str, str]] = Counter()
+        self._queries, self._streams, self._stores = BoundedNames(), BoundedNames(), BoundedNames()
+        self._latency: dict[str, Histogram] = {}
+        self._event_latency: dict[str, Histogram] = {}
+        self._ways: Counter[str] = Counter()
+        self._changes: set[tuple[int, str, str]] = set()
+        hub.follow(lambda batch, _: self._batch(batch))
+
+    def _batch(self, batch: BatchFigures) -> None:
+        with self._lock:
+            self._batch_seconds.add(batch.elapsed)
+            for name, one in batch.latency.items():
+                label = self._queries.label(name)
+                _add(self._latency.setdefault(label, Histogram(LATENCY)), one.processing)
+                _add(self._event_latency.setdefault(label, Histogram(LATENCY)), one.event)
+            self._count_changes()
+
+    def _count_changes(self) -> None:
+        """Count changes of the plan that came since the last batch; the session remembers only the last ones."""
+        changes = {(one.batch, one.way, one.reason) for one in self._hub.plan_history()}
+        self._ways.update(way for _, way, _ in changes - self._changes)
+        self._changes = changes
+
+    def request(self, method: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        known = method if method in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
+        with self._lock:
+            self._requests[known, str(status) if 200 <= status < 600 else "none"] += 1
+            self._request_seconds.add(seconds)
+
+    def text(self) -> str:
+        """All metrics, as OpenMetrics writes them."""
+        with self._lock:
+            return exposition([*self._of_session(), *self._of_streams(), *self._of_service()])
+
+    def _of_session(self) -> list[Family]:
+        seen, health = self._hub.seen(), self._hub.health()
+        statuses = Counter(query.status for query in self._hub.queries())
+        last = seen.recent[-1] if seen.recent else None
+        hops = last.hops[:17] if last else ()
+        stores: Counter[str] = Counter()
+        rows: Counter[str] = Counter()
+        for store in last.stores if last else ():
+            label = self._stores.label(store.name)
+            stores[label] += store.bytes
+            rows[label] += store.rows
+        results: Counter[str] = Counter()
+        for name, count in seen.totals.results.items():
+            results[self._queries.label(name)] += count
+        return [
+            Family("weft_build", "info", _help("build"), [("_info", {"version": weft.__version__}, 1)]),
+            _gauge("session_state", [({"state": one}, float(health.state == one)) for one in STATES]),
+            _gauge("queries", [({"status": one}, statuses.get(one, 0)) for one in STATUSES]),
+            _counter("batches", [({}, seen.totals.batches)]),
+            _counter("batches_missed", [({}, seen.missed)]),
+            _histogram("batch_seconds", {"": self._batch_seconds}),
+            _gauge(
+                "hop_seconds", [({"hop": str(n) if n else "read"}, s) for n, s in enumerate(hops)], "seconds"
+            ),
+            _counter("query_results", [({"query": name}, count) for name, count in results.items()]),
+            _histogram("query_latency_seconds", self._latency),
+            _histogram("query_event_latency_seconds", self._event_latency),
+            _gauge("state_bytes", [({}, sum(stores.values()))], "bytes"),
+            _gauge("store_bytes", [({"store": name}, size) for name, size in stores.items()], "bytes"),
+            _gauge("store_rows", [({"store": name}, count) for name, count in rows.items()]),
+            _counter("plan_changes", [({"way": way}, count) for way, count in sorted(self._ways.items())]),
+        ]
+
+    def _of_streams(self) -> list[Family]:
+        seen = self._hub.seen()
+        counts: dict[str, StreamCounts] = {}
+        for name, one in seen.totals.streams.items():
+            label = self._streams.label(name)
+            counts[label] = counts.get(label, StreamCounts()) + one
+        last = seen.recent[-1] if seen.recent else None
+        waiting: Counter[str] = Counter()
+        for name, parts in last.backlog.items() if last else ():
+            waiting[self._streams.label(name)] += parts
+        behind: dict[str, float] = {}
+        for name, seconds in last.behind.items() if last else ():
+            label = self._streams.label(name)
+            behind[label] = max(seconds, behind.get(label, 0.0))
+        marks = {self._streams.label(name): mark for name, mark in (last.watermarks if last else {}).items()}
+        aside = [
+            ({"stream": name, "reason": reason}, getattr(one, reason))
+            for name, one in counts.items()
+            for reason in ("late", "untimed", "malformed")
+        ]
+        return [
+            _counter("stream_rows", [({"stream": name}, one.rows) for name, one in counts.items()]),
+            _counter("stream_rows_set_aside", aside),
+            _gauge("stream_backlog", [({"stream": name}, parts) for name, parts in waiting.items()]),
+            _gauge(
+                "stream_behind_seconds", [({"stream": name}, one) for name, one in behind.items()], "seconds"
+            ),
+            _gauge(
+                "stream_watermark_timestamp_seconds",
+                [({"stream": name}, mark / 1e6) for name, mark in marks.items()],
+                "seconds",
+            ),
+        ]
+
+    def _of_service(self) -> list[Family]:
+        requests = [
+            ({"method": method, "status": status}, count)
+            for (method, status), count in sorted(self._requests.items())
+        ]
+        return [
+            _counter("http_requests", requests),
+            _histogram("http_request_seconds", {"": self._request_seconds}),
+            _gauge("live_readers", [({}, self._readers())]),
+        ]
+
+
+def _help(name: str) -> str:
+    return FAMILIES[f"weft_{name}"]
+
+
+def _gauge(name: str, values: Sequence[tuple[dict[str, str], float]], unit: str = "") -> Family:
+    return Family(
+        f"weft_{name}", "gauge", _help(name), [("", labels, value) for labels, value in values], unit
+    )
+
+
+def _counter(name: str, values: Sequence[tuple[dict[str, str], float]]) -> Family:
+    return Family(
+        f"weft_{name}", "counter", _help(name), [("_total", labels, value) for labels, value in values]
+    )
+
+
+def _histogram(name: str, each: Mapping[str, Histogram]) -> Family:
+    """A histogram, or one for every query."""
+    samples = [
+        sample
+        for query, one in sorted(each.items())
+        for sample in one.samples({"query": query} if query else {})
+    ]
+    return Family(f"weft_{name}", "histogram", _help(name), samples, "seconds")
+
+
+def _add(histogram: Histogram, counted: ClassCounts) -> None:
+    """Count durations that were counted in finer classes."""
+    for number, count in counted.classes.items():
+        histogram.add(micros_of(number) / 1e6, count)

@@ -1,0 +1,79 @@
+"""What requests bring, and answers that are not values of the hub, as the OpenAPI description has them.
+
+Guarantees: a request with an unknown field is refused, as is a text that is too long to be what it stands for.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from weft.service.hub.values import ColumnInfo, NewQuery, NewStream
+
+__all__ = ["PlanBody", "QueryBody", "ResultsBody", "StreamBody"]
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\\\x00-\x1f]*$")]
+Duration = Annotated[str, Field(max_length=100, examples=["10 minutes"])]
+Sql = Annotated[str, Field(max_length=200_000, examples=["SELECT a.k FROM a, b WHERE a.k = b.k"])]
+
+
+class PlanBody(BaseModel):
+    """A query that is to be planned and not run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    sql: Sql
+    strategy: Annotated[str, Field(max_length=100)] | None = None
+    cross: bool = False
+    emit_unmatched_after: Duration | None = None
+    order: Annotated[str, Field(max_length=100)] = "none"
+    precision: Annotated[int, Field(ge=1, le=2**31)] | None = None
+
+    def query(self) -> NewQuery:
+        """As the hub takes it."""
+        return NewQuery(**self.model_dump())
+
+
+class QueryBody(PlanBody):
+    """A query that is to run; ``sink`` is as in pipeline files, and without one the service keeps its last results."""
+
+    name: Name | None = None
+    sink: Annotated[str, Field(max_length=200)] | dict[str, Any] | None = None
+    backfill: bool = False
+
+
+class StreamBody(BaseModel):
+    """A stream that is to be followed; ``source`` is as in pipeline files."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Name
+    source: dict[str, Any]
+    columns: Annotated[str, Field(max_length=20_000, examples=["k long, ts timestamp"])] | None = None
+    event_time: Annotated[str, Field(max_length=200)] | None = None
+    lateness: Duration | None = None
+    late: Annotated[str, Field(max_length=100)] | None = None
+    idle_after: Duration | None = None
+
+    def stream(self) -> NewStream:
+        """As the hub takes it."""
+        said = self.model_dump()
+        return NewStream(schema=said.pop("columns"), **said)
+
+
+class ResultsBody(BaseModel):
+    """Results ``first`` to ``last`` of a query, of which ``newest`` is the number of the newest.
+
+    ``missed`` of those asked for are gone. Numbers are since ``origin``; when they have begun anew, ``restarted``.
+    """
+
+    query: str
+    origin: str
+    restarted: bool
+    first: int
+    last: int
+    newest: int
+    missed: int
+    columns: list[ColumnInfo]
+    rows: list[dict[str, Any]]

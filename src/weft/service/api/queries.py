@@ -1,0 +1,94 @@
+"""Queries: listed, planned, created, stopped, explained, and their results page by page."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi.responses import PlainTextResponse, StreamingResponse
+
+from weft.service.api.live import LiveResults
+from weft.service.api.models import PlanBody, QueryBody, ResultsBody
+from weft.service.api.problems import PROBLEMS
+from weft.service.api.replies import reply
+from weft.service.api.sessions import TEXT
+from weft.service.hub.hub import SessionHub
+from weft.service.hub.values import PlanInfo, QueryInfo
+
+__all__ = ["queries_router"]
+
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
+Name = Annotated[str, Path(max_length=200, description="The name of a query.")]
+
+
+def queries_router(hub: SessionHub, live: LiveResults) -> APIRouter:
+    """The operations on queries."""
+    router = APIRouter(prefix="/queries", tags=["queries"], responses=PROBLEMS)
+
+    @router.get("", response_model=tuple[QueryInfo, ...])
+    def queries() -> Response:
+        """All queries, oldest first, stopped ones too."""
+        return reply(tuple[QueryInfo, ...], hub.queries())
+
+    @router.post("", status_code=201, response_model=QueryInfo)
+    def create(body: QueryBody) -> Response:
+        """Run a query from the next batch on; it joins new tuples with what is stored."""
+        return reply(QueryInfo, hub.create(body.query()), 201)
+
+    @router.post("/plan", response_model=PlanInfo)
+    def plan(body: PlanBody) -> Response:
+        """The plan that a query would get now, and what it would share with those that run; nothing changes."""
+        return reply(PlanInfo, hub.plan(body.query()))
+
+    @router.delete("/{name}", status_code=202, response_model=QueryInfo)
+    def stop(name: Name) -> Response:
+        """Run a query no longer, from the next batch on; one that has stopped stays so."""
+        return reply(QueryInfo, hub.stop_query(name), 202)
+
+    @router.get("/{name}", response_model=QueryInfo)
+    def query(name: Name) -> Response:
+        """A query, and how it gets on."""
+        return reply(QueryInfo, hub.query(name))
+
+    @router.get("/{name}/explain", response_class=PlainTextResponse, responses=TEXT)
+    def explain(name: Name) -> Response:
+        """The plan of a query as text."""
+        return PlainTextResponse(hub.explain(name))
+
+    @router.get("/{name}/graph", response_model=dict[str, Any])
+    def graph(name: Name) -> Response:
+        """The plan of a query as data: the graph that answers it."""
+        return reply(dict[str, Any], hub.graph_of(name))
+
+    @router.get("/{name}/results", response_model=ResultsBody)
+    def results(
+        name: Name,
+        after: Annotated[
+            int, Query(ge=-1, le=2**62, description="Results after this number; -1: none but those to come.")
+        ] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 100,
+        origin: Annotated[str | None, Query(max_length=64, description="What the last page had.")] = None,
+    ) -> Response:
+        """Results of a query that the service keeps, after a number; how many are gone is said."""
+        page = hub.results(name, after, limit, origin=origin)
+        return Response(page.json, media_type="application/json")
+
+    @router.get("/{name}/results/live", response_class=StreamingResponse, responses=EVENTS)
+    async def follow(
+        name: Name,
+        after: Annotated[
+            int, Query(ge=-1, le=2**62, description="Results after this number; -1: none but those to come.")
+        ] = -1,
+        origin: Annotated[str | None, Query(max_length=64, description="What the last event had.")] = None,
+        last_event_id: Annotated[str | None, Header(max_length=100)] = None,
+    ) -> Response:
+        """Results of a query as they come: server-sent events `results`, each a page, and `end`, which says why."""
+        if last_event_id is not None and last_event_id.rpartition(":")[2].isdecimal():
+            origin, _, number = last_event_id.rpartition(":")
+            after = int(number)
+        events = live.open(name, after, origin)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    return router

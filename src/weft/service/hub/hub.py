@@ -1,0 +1,193 @@
+"""The one door to a running session, for the API, the web page and whoever else watches and steers it.
+
+Guarantees: every method may be called from any thread, and gives plain values (`values.py`). What is said of a query is
+what `Session` says of it. Changes happen one after the other, and are seen by whoever asks afterwards. What the
+operator's file did not allow is refused, and no code is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+
+from weft.errors import CatalogError, QueryError, StateError
+from weft.plan.graph import CODEC
+from weft.service.document import Node
+from weft.service.hub.added_streams import AddedStreams
+from weft.service.hub.describing import columns_of
+from weft.service.hub.reading import HubViews
+from weft.service.hub.refusals import ConflictError, ForbiddenError
+from weft.service.hub.values import NewQuery, NewStream, PlanInfo, QueryInfo, StreamInfo
+from weft.service.pipeline import Pipeline
+from weft.service.pipeline_sinks import read_sink
+from weft.service.pipeline_streams import add_stream
+from weft.sinks import MemorySink, Sink
+from weft.sinks.recent import RecentSink
+
+__all__ = ["SessionHub"]
+
+STOPPED = 100  # so many stopped queries keep their results
+
+
+class SessionHub(HubViews):
+    """A session that runs, with what is known of it; made of a pipeline whose queries are planned by `start`."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(pipeline)
+        self._added = AddedStreams(pipeline.checkpoint)
+
+    def start(self, before: Callable[[], None] = lambda: None) -> None:
+        """Plan the queries of the file, start the session and follow it; an error leaves the hub failed.
+
+        ``before`` is called when all is planned, to start what the session runs on.
+        """
+        self._life.start(lambda: self._prepare(before))
+
+    def _prepare(self, before: Callable[[], None]) -> None:
+        self._added.read()
+        for stream in list(self._added.streams.values()):
+            self._register(stream)
+        for name in self.pipeline.queries:
+            self.pipeline.plan(name, self._sink_of_file(name))
+        before()
+
+    def _sink_of_file(self, name: str) -> Sink:
+        """Where the results of a query of the file go: what the file says, else the service keeps the last of them."""
+        sink = self.pipeline.sinks.get(name)
+        return self._recent() if sink is None or isinstance(sink, MemorySink) else sink
+
+    def _recent(self) -> RecentSink:
+        return RecentSink(self.pipeline.serving.result_rows, self.pipeline.serving.result_bytes)
+
+    def stop(self) -> None:
+        """Stop the session after the batch under way; results of it can still be read."""
+        self._life.stop()
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Change something, alone, while the session runs; what was worked out before no longer counts."""
+        self._life.check_ready()
+        with self._changing:
+            try:
+                yield
+            finally:
+                self._fresh.clear()
+
+    # Queries
+
+    def plan(self, new: NewQuery) -> PlanInfo:
+        """The plan that a query would get now, and what it would share with those that run; nothing changes."""
+        with self._changing:
+            found = self.session.preview(
+                new.sql,
+                strategy=new.strategy,
+                cross=new.cross,
+                emit_unmatched_after=new.emit_unmatched_after,
+                order=new.order,
+                precision=new.precision,
+            )
+        return PlanInfo(
+            str(found.query),
+            found.strategy,
+            found.explain(new.name or "query"),
+            CODEC.encode(found.graph),
+            columns_of(found.query),
+            found.shares,
+            found.adds,
+        )
+
+    def create(self, new: NewQuery) -> QueryInfo:
+        """Run a query from the next batch on; without a sink, the service keeps its last results."""
+        with self._change():
+            sink = self._asked_sink(new)
+            try:
+                planned = self.session.query(
+                    new.sql,
+                    name=new.name,
+                    sink=sink,
+                    strategy=new.strategy,
+                    cross=new.cross,
+                    backfill=new.backfill,
+                    emit_unmatched_after=new.emit_unmatched_after,
+                    order=new.order,
+                    precision=new.precision,
+                )
+            except QueryError as error:
+                if self._conflicts(new.name):
+                    raise ConflictError(error.message, hint=error.hint) from None
+                raise
+            self._forget_results()
+        return self.query(planned.name)
+
+    def _asked_sink(self, new: NewQuery) -> Sink:
+        if new.sink is None or new.sink == "memory":
+            return self._recent()
+        allowed = self.pipeline.allowed.sink(new.sink)
+        if allowed is None:
+            raise ForbiddenError(
+                "this sink is not allowed", hint="the operator's file says what is, under allow.sinks"
+            )
+        return read_sink(new.name or "query", Node("request", "sink", allowed), self.pipeline.allowed.root)
+
+    def _conflicts(self, name: str | None) -> bool:
+        """Whether a query was refused because its name is taken, or because there are as many as there may be."""
+        running = [one.name for one in self._queries() if one.status not in ("stopped", "planned")]
+        return name in running or len(running) >= self.session.query_limit
+
+    def _forget_results(self) -> None:
+        """Let go of the results of all stopped queries but the last ones."""
+        stopped = [one.name for one in self._queries() if one.status == "stopped"]
+        for planned in self.session.queries:
+            if planned.name in stopped[:-STOPPED] and isinstance(planned.sink, RecentSink):
+                planned.sink.clear()
+
+    def stop_query(self, name: str) -> QueryInfo:
+        """Run a query no longer, from the next batch on; one that has stopped stays so."""
+        self._planned(name)
+        with self._change():
+            self.session.stop_query(name)
+        return self.query(name)
+
+    # Streams
+
+    def add_stream(self, new: NewStream) -> StreamInfo:
+        """Follow one more stream from the next batch on, also after a restart, if its source is allowed."""
+        with self._change():
+            if new.name in self.session.catalog.names:
+                raise ConflictError(f"there is already a stream {new.name!r}", hint="choose another name")
+            try:
+                self._added.add(self._register(new))
+            except StateError as error:
+                raise ConflictError(error.message, hint=error.hint) from None
+        return self.stream(new.name)
+
+    def _register(self, new: NewStream) -> NewStream:
+        """Register a stream with the session; returns it with its source as it was allowed."""
+        source = self.pipeline.allowed.source(new.source)
+        if source is None:
+            raise ForbiddenError(
+                f"the source of stream {new.name} is not allowed",
+                hint="the operator's file says what is, under allow.sources",
+            )
+        said = {name: value for name, value in asdict(new).items() if name != "name" and value is not None}
+        node = Node("request", "", {**said, "source": source})
+        entry = add_stream(self.session, new.name, node, self.pipeline.allowed.root)
+        self._sources[new.name] = entry.source
+        return replace(new, source=source)
+
+    def remove_stream(self, name: str) -> StreamInfo:
+        """Follow a stream no longer that a request added and no query reads; its name stays taken."""
+        found = self.stream(name)
+        if found.declared == "file":
+            raise ConflictError(
+                f"stream {name} is declared in the operator's file", hint="only added streams can be removed"
+            )
+        with self._change():
+            try:
+                self.session.remove_stream(name)
+            except CatalogError as error:
+                raise ConflictError(error.message, hint=error.hint) from None
+            self._added.remove(name)
+            self._sources.pop(name, None)
+        return found

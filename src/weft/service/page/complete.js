@@ -1,0 +1,34 @@
+// CodeMirror asks every source for completions; this one knows the streams, and finds their aliases in the text.
+(async () => {
+  const CM = await import("nicegui-codemirror");
+  const view = await getElement(ELEMENT).editorPromise;
+  const streams = STREAMS, keywords = KEYWORDS;
+  const aliases = (text) => {
+    const found = {};
+    for (const name of Object.keys(streams)) {
+      const word = name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+      const use = new RegExp("\\b" + word + "\\b\\s*(?:\\[[^\\]]*\\])?\\s*(?:AS\\s+)?([A-Za-z_]\\w*)?", "gi");
+      for (const match of text.matchAll(use)) {
+        if (match[1] && !/^(where|on|and|join|left|right|full|inner|semi|anti|cross)$/i.test(match[1])) found[match[1]] = name;
+      }
+      found[name] = found[name] || name;
+    }
+    return found;
+  };
+  const source = (context) => {
+    const word = context.matchBefore(/[\w.]+/);
+    if (!word && !context.explicit) return null;
+    const text = word ? word.text : "", dot = text.lastIndexOf(".");
+    const known = aliases(context.state.doc.toString());
+    if (dot >= 0) {
+      const columns = streams[known[text.slice(0, dot)]] || [];
+      return {from: word.from + dot + 1, options: columns.map(([label, detail]) => ({label, detail, type: "property", boost: 2}))};
+    }
+    const options = keywords.map((label) => ({label, type: "keyword"}));
+    for (const name of Object.keys(streams)) options.push({label: name, type: "class", detail: "stream", boost: 2});
+    for (const [alias, name] of Object.entries(known))
+      if (alias !== name) options.push({label: alias, type: "variable", detail: name, boost: 1});
+    return {from: word ? word.from : context.pos, options};
+  };
+  view.dispatch({effects: CM.StateEffect.appendConfig.of(CM.EditorState.languageData.of(() => [{autocomplete: source}]))});
+})()

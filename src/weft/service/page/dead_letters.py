@@ -1,0 +1,59 @@
+"""Dead letters: the records that could not be read, with where they came from and why."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from nicegui import ui
+
+from weft.service.page.tables import set_rows, text_table
+from weft.service.page.visit import Live, Visit
+from weft.sources.dead_letter import DeadLetters
+from weft.sources.records import BadRecord
+
+__all__ = ["dead_letters"]
+
+NEWEST = 200  # so many records are shown
+_LETTERS = 300  # so many of a record
+
+Found = list[tuple[int, BadRecord]]
+
+
+def dead_letters(visit: Visit) -> Live:
+    """Build the view."""
+    with ui.element("section").classes("w-card"):
+        ui.label("Dead letters").classes("w-title")
+        about = ui.label("").classes("w-dim").mark("about")
+        table = text_table(
+            ("batch", "stream", "where", "why", "record"), left=("stream", "where", "why", "record"), most=25
+        )
+        table.props("wrap-cells")
+
+    def load() -> tuple[int, Found]:
+        return newest_letters(Path(str(visit.hub.pipeline.checkpoint)) / "dead_letters")
+
+    def show(found: tuple[int, Found]) -> None:
+        batches, records = found
+        some = f"the newest {len(records):,} records, of {batches:,} batches with bad records"
+        about.set_text(some if records else "Every record could be read so far.")
+        set_rows(table, [letter_cells(batch, one) for batch, one in records])
+
+    return Live(load, show, every=3.0)
+
+
+def newest_letters(directory: Path) -> tuple[int, Found]:
+    """How many batches had bad records, and the newest of these, newest first."""
+    letters = DeadLetters(directory)
+    batches = sorted(letters.batches(), reverse=True)
+    found = ((batch, record) for batch in batches for record in reversed(letters.read(batch)))
+    return len(batches), list(islice(found, NEWEST))
+
+
+def letter_cells(batch: int, record: BadRecord) -> tuple[str, ...]:
+    """A record as a row."""
+    at = {"row": record.row, "line": record.line, "offset": record.offset}
+    place = [f"{name} {value}" for name, value in at.items() if value is not None]
+    text = record.raw.decode("utf-8", "replace")
+    shown = text if len(text) <= _LETTERS else text[:_LETTERS] + "…"
+    return str(batch), record.source, ", ".join([Path(record.file).name, *place]), record.reason, shown

@@ -1,0 +1,128 @@
+"""The overview: how fast, how late, how much waits and how much is kept; every stream and every query."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from nicegui import ui
+
+from weft.service.hub.values import Overview, QueryInfo, StreamInfo
+from weft.service.page.charts import CHARTS, chart_data, chart_options
+from weft.service.page.tables import set_rows, text_table
+from weft.service.page.visit import Live, Visit
+from weft.service.trends import Second
+from weft.service.view import bytes_text, duration_text
+
+__all__ = ["overview"]
+
+_TILES = ("rows/s in", "results/s out", "latency p50", "latency p95", "backlog", "state", "last batch")
+_STREAMS = (
+    "stream",
+    "rows/s",
+    "rows",
+    "watermark delay",
+    "late",
+    "untimed",
+    "malformed",
+    "backlog",
+    "read by",
+)
+_QUERIES = ("query", "status", "results/s", "results", "latency p95", "state", "why")
+_UNKNOWN = "–"
+_YEAR = 366 * 86_400.0
+
+
+def overview(visit: Visit) -> Live:
+    """Build the view."""
+    tiles: dict[str, ui.label] = {}
+    with ui.element("div").classes("w-tiles"):
+        for name in _TILES:
+            with ui.element("div").classes("w-card"):
+                ui.label(name).classes("w-dim")
+                tiles[name] = ui.label(_UNKNOWN).classes("w-big").mark(f"tile-{name}")
+    charts: dict[str, ui.echart] = {}
+    with ui.element("div").classes("w-charts"):
+        for name in CHARTS:
+            with ui.element("div").classes("w-card"):
+                ui.label(name).classes("w-title")
+                charts[name] = ui.echart(chart_options(name)).style("height: 190px; width: 100%")
+    with ui.element("section").classes("w-card"):
+        ui.label("Streams").classes("w-title")
+        streams = text_table(_STREAMS, left=("read by",))
+    with ui.element("section").classes("w-card"):
+        ui.label("Queries").classes("w-title")
+        queries = text_table(_QUERIES, left=("status", "why"))
+        none = ui.label("No query yet: add one under Query.").classes("w-dim")
+
+    def load() -> tuple[Overview, tuple[Second, ...]]:
+        return visit.hub.overview(), visit.model.trend.seconds()
+
+    def show(found: tuple[Overview, tuple[Second, ...]]) -> None:
+        seen, seconds = found
+        for name, text in tile_texts(seen).items():
+            tiles[name].set_text(text)
+        for name, chart in charts.items():
+            for line, points in zip(chart.options["series"], chart_data(name, seconds), strict=True):
+                line["data"] = points
+            chart.update()
+        set_rows(streams, [stream_cells(one, seen.now) for one in seen.streams])
+        set_rows(queries, [query_cells(one) for one in seen.queries])
+        none.set_visibility(not seen.queries)
+
+    return Live(load, show)
+
+
+def tile_texts(seen: Overview) -> dict[str, str]:
+    """The large figures as texts."""
+    waiting = [one.backlog for one in seen.streams if one.backlog is not None]
+    texts = (
+        f"{seen.rows_per_second:,.0f}",
+        f"{seen.results_per_second:,.0f}",
+        _seconds(seen.latency.get("p50")),
+        _seconds(seen.latency.get("p95")),
+        f"{sum(waiting):,}" if waiting else _UNKNOWN,
+        bytes_text(seen.state_bytes),
+        duration_text(seen.last_seconds) if seen.batches else _UNKNOWN,
+    )
+    return dict(zip(_TILES, texts, strict=True))
+
+
+def _seconds(value: float | None) -> str:
+    return _UNKNOWN if value is None else duration_text(value)
+
+
+def stream_cells(stream: StreamInfo, now: datetime) -> tuple[str, ...]:
+    """A stream as a row; one that brings nothing is said to be silent."""
+    silent = "silent" if stream.rows and not stream.rows_per_second else f"{stream.rows_per_second:,.0f}"
+    return (
+        stream.name,
+        silent if stream.readers else "not read",
+        f"{stream.rows:,}",
+        _delay(stream.watermark, now),
+        f"{stream.late:,}",
+        f"{stream.untimed:,}",
+        f"{stream.malformed:,}",
+        _UNKNOWN if stream.backlog is None else f"{stream.backlog:,}",
+        ", ".join(stream.readers) if len(stream.readers) <= 3 else f"{len(stream.readers)} queries",
+    )
+
+
+def _delay(watermark: datetime | None, now: datetime) -> str:
+    """How far the watermark is behind the clock; of data of another time, the watermark itself."""
+    if watermark is None:
+        return _UNKNOWN
+    behind = (now - watermark).total_seconds()
+    return duration_text(behind) if 0 <= behind < _YEAR else watermark.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def query_cells(query: QueryInfo) -> tuple[str, ...]:
+    """A query as a row."""
+    return (
+        query.name,
+        query.status,
+        f"{query.results_per_second:,.0f}",
+        f"{query.results:,}",
+        _seconds(query.latency.get("p95")),
+        bytes_text(query.state_bytes),
+        query.reason,
+    )

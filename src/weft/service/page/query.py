@@ -1,0 +1,205 @@
+"""Queries: an editor that says what is wrong while one types, the plan before it runs, and the results when it does."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from nicegui import run, ui
+
+from weft.errors import SqlError, WeftError
+from weft.optimizer.single.strategies import STRATEGIES
+from weft.plan.drawing.layout import draw_graph
+from weft.plan.drawing.svg import svg
+from weft.plan.figures import number
+from weft.previewing import Preview
+from weft.service.hub.values import NewQuery
+from weft.service.page.editor import make_editor, offer_words, underline
+from weft.service.page.frame import tell_error
+from weft.service.page.results import Choice, results
+from weft.service.page.visit import Live, Visit
+
+__all__ = ["query"]
+
+_PAUSE = 0.35  # seconds after the last key, before a text is looked at
+_AUTO = "as the session plans"
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What is known of a text: an error, or the plan that the query would get."""
+
+    error: WeftError | None = None
+    preview: Preview | None = None
+
+
+def query(visit: Visit) -> Live:
+    """Build the view."""
+    choice, form = Choice(), _Form(visit)
+    with ui.element("div").classes("w-two"):
+        with ui.element("section").classes("w-card"):
+            form.build(choice)
+        with ui.element("section").classes("w-card"):
+            form.build_preview()
+    live = results(visit, choice)
+
+    def load() -> object:
+        return live.load()
+
+    return Live(load, live.show)
+
+
+class _Form:
+    """The editor with its options, and what it says of the text."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.visit = visit
+        self.turn = 0  # counts changes of the text, so that an answer to an older one is not shown
+
+    def build(self, choice: Choice) -> None:
+        with ui.element("div").classes("w-row"):
+            ui.label("Query").classes("w-title")
+            self.name = ui.input("name").props("dense outlined").style("width: 170px").mark("name")
+            self.strategy = ui.select(
+                [_AUTO, *STRATEGIES], value=_AUTO, label="strategy", on_change=self.changed
+            )
+            self.strategy.props("dense outlined options-dense").style("width: 190px")
+            self.backfill = (
+                ui.checkbox("backfill")
+                .props("dense")
+                .tooltip("also give the results that lie in the stored past")
+            )
+        self.editor = make_editor("", self.changed, lambda: self.create(choice))
+        self.visit.themed.append(self._theme)
+        ui.timer(0.3, lambda: offer_words(self.editor, self.visit.hub.streams()), once=True)
+        self.wrong = ui.label("").classes("w-pre w-error").props('role="alert"').mark("error")
+        self.wrong.set_visibility(False)
+        with ui.element("div").classes("w-row"):
+            self.button = ui.button("Run", icon="play_arrow", on_click=lambda: self.create(choice))
+            self.button.props("unelevated no-caps").mark("run")
+            self.button.set_visibility(self.visit.may_change)
+            if not self.visit.may_change:
+                ui.label("You may look at plans; running queries needs a token that allows it.").classes(
+                    "w-dim"
+                )
+            else:
+                ui.label("Ctrl+Enter runs it").classes("w-dim")
+
+    def build_preview(self) -> None:
+        ui.label("Before it runs").classes("w-title")
+        self.summary = ui.label(_EMPTY).classes("w-dim").style("white-space: pre-wrap").mark("summary")
+        self.picture = ui.html(sanitize=False).classes("w-scroll").style("max-height: 330px").mark("preview")
+        self.picture.set_visibility(False)
+        with ui.expansion("The plan as text").style("width: 100%") as self.text_panel:
+            self.text = ui.label("").classes("w-pre")
+        with ui.expansion("Strategies side by side", on_value_change=self.compare).style(
+            "width: 100%"
+        ) as self.sides:
+            self.strategies = ui.label("").classes("w-pre").mark("strategies")
+        for panel in (self.text_panel, self.sides):
+            panel.set_visibility(False)
+
+    def _theme(self, is_dark: bool) -> None:
+        self.editor.set_theme("vscodeDark" if is_dark else "basicLight")
+
+    def _wanted(self) -> NewQuery:
+        strategy = None if self.strategy.value == _AUTO else str(self.strategy.value)
+        name = (self.name.value or "").strip() or None
+        return NewQuery(self.editor.value or "", name, strategy=strategy, backfill=bool(self.backfill.value))
+
+    async def changed(self) -> None:
+        """Look at the text, once nobody has typed for a moment."""
+        self.turn += 1
+        turn = self.turn
+        await asyncio.sleep(_PAUSE)
+        if turn != self.turn:
+            return
+        found = await run.io_bound(_look, self.visit, self._wanted())
+        if turn == self.turn and found is not None:
+            self._show(found)
+
+    def _show(self, found: _Looked) -> None:
+        error = found.error
+        self.wrong.set_text("" if error is None else str(error))
+        self.wrong.set_visibility(error is not None)
+        underline(self.editor, error if isinstance(error, SqlError) else None)
+        preview = found.preview
+        for element in (self.picture, self.text_panel, self.sides):
+            element.set_visibility(preview is not None)
+        if preview is None:
+            self.summary.set_text("" if error is not None else _EMPTY)
+            return
+        self.summary.set_text(summary(preview))
+        self.picture.set_content(svg(draw_graph(preview.graph), scale=0.8))
+        self.text.set_text(preview.explain(self.name.value or "query"))
+        self.strategies.set_text("")
+        self.sides.set_value(False)
+
+    async def compare(self) -> None:
+        """Compare the strategies, when somebody wants to see them."""
+        if self.sides.value and not self.strategies.text:
+            self.strategies.set_text("…")
+            found = await run.io_bound(_compare, self.visit, self.editor.value or "")
+            self.strategies.set_text(found or "")
+
+    async def create(self, choice: Choice) -> None:
+        """Run the query, and show its results."""
+        if not self.visit.may_change:
+            return
+        try:
+            made = await run.io_bound(self.visit.hub.create, self._wanted())
+        except WeftError as error:
+            self._show(_Looked(error))
+            tell_error(error)
+            return
+        if made is not None:
+            choice.name = made.name
+            ui.notify(f"{made.name} runs from the next batch on", type="positive", html=False)
+
+
+_EMPTY = "Write a query to see its plan: what it would share with those that run, and what it would add."
+
+
+def _look(visit: Visit, wanted: NewQuery) -> _Looked:
+    if not wanted.sql.strip():
+        return _Looked()
+    try:
+        return _Looked(None, visit.hub.session.preview(wanted.sql, strategy=wanted.strategy))
+    except WeftError as error:
+        return _Looked(error)
+
+
+def _compare(visit: Visit, text: str) -> str:
+    session = visit.hub.session
+    try:
+        return session.compare(session.parse(text))
+    except WeftError as error:
+        return str(error)
+
+
+def summary(preview: Preview) -> str:
+    """What a query would share and add, in a few lines."""
+    shares, adds = preview.shares, preview.adds
+    cost = preview.graph.cost
+    lines = [
+        f"shares {_stores(len(shares))}{_named(shares)}",
+        f"adds {_stores(len(adds))}{_named(adds)} of about {number(round(preview.added_rows))} rows, "
+        f"{_more(preview.added_steps, 'probe step')}, {_more(preview.added_hops, 'hop')}",
+    ]
+    if cost is not None:
+        lines.append(
+            f"cost {number(cost.total)} · {number(cost.probes)} probes/s · {cost.hops} hops of its own"
+        )
+    return "\n".join(lines)
+
+
+def _stores(count: int) -> str:
+    return "no store" if not count else f"{count} store{'s' * (count > 1)}"
+
+
+def _named(stores: tuple[str, ...]) -> str:
+    return f" ({', '.join(stores)})" if stores else ""
+
+
+def _more(count: int, what: str) -> str:
+    return f"{max(0, count)} {what}{'s' * (count != 1)}"

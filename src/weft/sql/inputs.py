@@ -1,0 +1,120 @@
+"""The inputs that FROM names: streams, registered queries, and sub-selects.
+
+Guarantees: every input has a name of its own. A sub-select or a registered query is an input over a derived stream, one
+with UNION ALL over a union; `weft.logical.flatten` unites what can be united with the query around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from weft.errors import CatalogError, QueryError, nearest
+from weft.logical.catalog import Catalog
+from weft.logical.nested import derived_stream, union_stream
+from weft.logical.query import Input, Query
+from weft.logical.schema import Stream
+from weft.logical.window import UNBOUNDED, Rows, Window
+from weft.sql.statement import InputRef, Name, SelectRef, Statement, StreamRef, leaves
+
+__all__ = ["InputBinder", "refs"]
+
+
+def refs(statement: Statement) -> Iterator[InputRef]:
+    """What FROM names, in its order."""
+    for relation in statement.relations:
+        yield from leaves(relation)
+
+
+@dataclass(frozen=True, slots=True)
+class InputBinder:
+    """Finds what FROM names; ``bind`` gives the query of a sub-select."""
+
+    catalog: Catalog
+    bind: Callable[[Statement], Query]
+
+    def inputs(self, statement: Statement) -> dict[InputRef, Input]:
+        """The inputs, in the order of FROM."""
+        inputs: dict[InputRef, Input] = {}
+        for ref in refs(statement):
+            stream = self._stream(ref) if isinstance(ref, StreamRef) else self._sub_select(ref)
+            written = isinstance(ref, SelectRef) or ref.alias or stream.definition
+            alias = ref.called.text if written else stream.name
+            if any(alias.lower() == other.alias.lower() for other in inputs.values()):
+                raise ref.called.error(f"two streams go by the name {alias}", "name one with AS")
+            inputs[ref] = Input(alias, stream, _window(ref, stream))
+        return inputs
+
+    def _stream(self, ref: StreamRef) -> Stream:
+        name = ref.name.text
+        query = self.catalog.find_query(name)
+        stream = self.catalog.find(name) if query is None else _derived(query, ref.name)
+        if stream is None:
+            hint = nearest(name, (*self.catalog.names, *self.catalog.query_names))
+            raise ref.name.error(f"there is no stream {name}", hint)
+        return stream
+
+    def _sub_select(self, ref: SelectRef) -> Stream:
+        for branch in ref.branches:
+            _check_windows(branch)
+        queries = [self.bind(branch) for branch in ref.branches]
+        if len(queries) == 1:
+            return _derived(queries[0], ref.place)
+        for branch, query in zip(ref.branches, queries, strict=True):
+            _check_branch(ref, branch, queries[0], query)
+        try:
+            return union_stream(queries)
+        except (QueryError, CatalogError) as error:
+            raise ref.place.error(error.message, error.hint) from None
+
+
+def _derived(query: Query, place: Name) -> Stream:
+    try:
+        return derived_stream(query)
+    except (QueryError, CatalogError) as error:
+        raise place.error(error.message, error.hint) from None
+
+
+def _check_windows(statement: Statement) -> None:
+    """Refuse a window that says nothing: the only tuple of a result is always the newest."""
+    found: Sequence[InputRef] = tuple(refs(statement))
+    if len(found) == 1 and found[0].window != UNBOUNDED:
+        called = found[0].called
+        raise called.error(
+            f"the window of {called.text} says nothing here: it is the only input of the sub-select",
+            f"write it after the sub-select, as in (SELECT …) [{found[0].window}] AS d",
+        )
+
+
+def _check_branch(ref: SelectRef, branch: Statement, first: Query, query: Query) -> None:
+    """Refuse a branch of UNION ALL with other columns than the first."""
+    wanted, found = first.projection, query.projection
+    if len(wanted) != len(found):
+        raise ref.place.error(
+            f"UNION ALL joins {len(wanted)} columns with {len(found)}",
+            f"every SELECT gives as many columns as the first: {', '.join(o.name for o in wanted)}",
+        )
+    for place, (one, other) in enumerate(zip(wanted, found, strict=True)):
+        if one.expr.type != other.expr.type:
+            exact = len(branch.items) == len(found)  # else * stands for several
+            piece = branch.items[place].value if exact else ref.place
+            raise piece.error(
+                f"column {other.name} is a {other.expr.type}, but {one.name}, in its place in the first SELECT, "
+                f"is a {one.expr.type}",
+                f"make it one, as in CAST({other.name} AS {one.expr.type})",
+            )
+
+
+def _window(ref: InputRef, stream: Stream) -> Window:
+    """The window of a stream, with the columns that it counts per."""
+    if not isinstance(ref.window, Rows):
+        return ref.window
+    names = set()
+    called = ref.called.text if stream.definition else stream.name
+    for name in ref.per or map(Name.plain, ref.window.per):
+        field = stream.schema.find(name.text)
+        if field is None:
+            hint = nearest(name.text, stream.shown)
+            raise name.error(f"{called} has no column {name.text} to count per", hint)
+        names.add(field.name)
+    return Rows(ref.window.count, tuple(sorted(names)))
