@@ -66,7 +66,8 @@ class Session(SessionViews):
     has. Plans follow the data as ``adaptation`` says (``adapt="auto"``), stay as they are ("off"), or become others at
     the end of every epoch at which others seem better ("always"). Batches run in tasks that stay
     (``execution="resident"``), as jobs of Spark ("jobs"), as there is room ("auto"), or in this process, without Spark
-    ("local").
+    ("local"). What is committed survives the end of all processes (``durability="process"``) or also that of the
+    machine ("machine"), for which it is flushed to the disk.
     """
 
     def __init__(

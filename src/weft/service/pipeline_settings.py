@@ -14,6 +14,7 @@ from typing import Any
 from weft.logical.query_limits import Limits
 from weft.memory import task_memory
 from weft.optimizer.adaptation import Adaptation
+from weft.runtime.loop.config import DURABILITIES
 from weft.runtime.loop.driver import POLICIES
 from weft.service.document import Node
 from weft.service.pipeline_paths import resolve_path
@@ -111,6 +112,10 @@ def _adaptation(node: Node, root: Path) -> Adaptation:  # noqa: ARG001
         return Adaptation(**given)
 
 
+def _durability(node: Node, root: Path) -> str:  # noqa: ARG001
+    return node.choice("durability", DURABILITIES)
+
+
 SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
     "checkpoint": _local,
     "master": _master,
@@ -123,6 +128,7 @@ SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
     "limits": _limits,
     "adapt": _adapt,
     "adaptation": _adaptation,
+    "durability": _durability,
 }
 
 

@@ -178,10 +178,7 @@ class Checkpoint:
             self._clean_buckets(manifest.number, kept)
 
     def list_files(self, number: int) -> None:
-        """Look for files that nothing names when this batch and the next ones are committed.
-
-        An attempt at it failed, or all state was given up; else tasks know what they no longer need.
-        """
+        """Look for files that nothing names when this batch and the next ones are committed; else tasks delete them."""
         self._listing = max(self._listing, number + KEPT)
 
     def _in_use(self) -> set[str]:
