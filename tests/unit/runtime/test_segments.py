@@ -118,7 +118,7 @@ def test_a_batch_adds_one_file_and_all_rows_are_there(storage: Storage, in_hops:
 
 
 def test_files_and_bytes_stay_few(tmp_path: Path) -> None:
-    """Runs are merged and expire, and leave holes in segments: these are given up, and deleted when nobody needs them."""
+    """Runs are merged and expire, and leave holes in segments: these are given up, and deleted in the end."""
     one, rng = Partition(on_disk(tmp_path)), random.Random(5)
     for number in range(120):
         one.run({name: rng.choice((5, 50, 400)) for name in "ab"}, since=number - 20)

@@ -57,9 +57,9 @@ class Committer:
     clock: Callable[[], int] = lambda: time.time_ns() // 1000
     broken: dict[str, str] = field(default_factory=dict)
     last: int = -1
-    _pending: Future[None] | None = None
-    _thread: ThreadPoolExecutor | None = None
-    _pool: ThreadPoolExecutor | None = None
+    _pending: Future[None] | None = field(default=None, init=False)
+    _thread: ThreadPoolExecutor | None = field(default=None, init=False)
+    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
 
     def begin(self, ended: Ended, after: Callable[[Ended], None]) -> None:
         """Commit a batch as soon as the one before it is committed; ``after`` is called with it when it is."""
