@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,30 +27,42 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Feed:
-    """Lets files appear at their times, in a thread; ``arrived`` is when each did, in seconds since 1970."""
+    """Lets files appear at their times, in a thread; ``arrived`` is when each did, in seconds since 1970.
+
+    The first file of each stream comes at once, so that it can be waited for: whoever has read it is ready. The others
+    come from `start` on.
+    """
 
     data: Path
     incoming: Path
     streams: Sequence[str]
     interval: float
     arrived: list[float] = field(default_factory=list)
+    began: float = 0.0
     _thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin now."""
+    def give_first(self) -> None:
+        """Let the first file of each stream appear."""
         for name in self.streams:
             (self.incoming / name).mkdir(parents=True, exist_ok=True)
+        self._give({name: sorted((self.data / name).iterdir())[0] for name in self.streams})
+
+    def start(self) -> None:
+        """Begin with the others now."""
+        self.began = time.time()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         files = {name: sorted((self.data / name).iterdir()) for name in self.streams}
-        began = time.time()
-        for number in range(min(map(len, files.values()))):
-            time.sleep(max(0.0, began + (number + 1) * self.interval - time.time()))
-            for name, some in files.items():
-                os.link(some[number], self.incoming / name / some[number].name)
-            self.arrived.append(time.time())
+        for number in range(1, min(map(len, files.values()))):
+            time.sleep(max(0.0, self.began + number * self.interval - time.time()))
+            self._give({name: some[number] for name, some in files.items()})
+
+    def _give(self, files: Mapping[str, Path]) -> None:
+        for name, file in files.items():
+            os.link(file, self.incoming / name / file.name)
+        self.arrived.append(time.time())
 
     def wait(self) -> None:
         """Wait until all files have come."""
@@ -60,9 +72,9 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What of a trial counts: arrivals from ``warm_up`` seconds on; the most that 95 of 100 results may take."""
+    """What of a trial counts: arrivals ``since`` a time; and the most seconds that 95 of 100 results may take."""
 
-    warm_up: float
+    since: float
     bound: float
 
 
@@ -101,9 +113,7 @@ def latencies(
 
 def judge(rate: int, came: Floats, took: Floats, window: Window, left: int = 0) -> Judgement:
     """Judge a rate by its results; ``left`` is how many rows had not been read when time was up."""
-    if not came.size:
-        return Judgement(rate, 0, np.inf, np.inf, np.inf, np.inf, np.inf, left, sustained=False)
-    counts = came >= came.min() + window.warm_up
+    counts = came >= window.since
     came, took = came[counts], took[counts]
     if not came.size:
         return Judgement(rate, 0, np.inf, np.inf, np.inf, np.inf, np.inf, left, sustained=False)

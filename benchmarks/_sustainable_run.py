@@ -31,6 +31,7 @@ __all__ = ["SustainableTask"]
 
 Batch = tuple[float, Sequence[Path]]  # when results became visible, and their files
 
+READY = 120.0  # seconds that a contender may take to read the first files
 KEYS_PER_RATE = 10  # so a tuple has half a partner within five seconds
 
 
@@ -64,8 +65,8 @@ class Run(Protocol):
         """When which files of results became visible."""
         ...
 
-    def own(self) -> dict[str, float]:
-        """What the contender itself says of its latency."""
+    def own(self, since: float) -> dict[str, float]:
+        """What the contender itself says of its latency since a time."""
         ...
 
     def stop(self) -> None: ...
@@ -80,14 +81,16 @@ class WeftRun:
         self._session.start()
 
     def rows(self) -> int:
-        return sum(one.rows for batch in self._session.progress[self._name] for one in batch.inputs.values())
+        batches = self._session.batches_after(-1)
+        return sum(one.rows for _, batch in batches for one in batch.inputs.values())
 
     def visible(self) -> list[Batch]:
         folders = self._out.glob("batch=*")  # each is renamed when its batch is committed
         return sorted((one.stat().st_ctime, sorted(one.glob("*.parquet"))) for one in folders)
 
-    def own(self) -> dict[str, float]:
-        found = Latency.sum(batch.latency for batch in self._session.progress[self._name]).processing
+    def own(self, since: float) -> dict[str, float]:
+        batches = [batch for batch in self._session.progress[self._name] if batch.started >= since]
+        found = Latency.sum(batch.latency for batch in batches).processing
         return {"p50": found.p50, "p95": found.p95}
 
     def stop(self) -> None:
@@ -114,7 +117,7 @@ class SparkRun:
             seen |= files
         return found
 
-    def own(self) -> dict[str, float]:
+    def own(self, since: float) -> dict[str, float]:  # noqa: ARG002
         return {}
 
     def stop(self) -> None:
@@ -145,24 +148,25 @@ class Trials:
         work = Path(task.work, f"rate-{rate}-{len(self.done)}")
         shutil.rmtree(work, ignore_errors=True)
         file_rows = max(1, round(rate * task.interval))
-        shape = Shape(
-            round((warm_up + seconds) / task.interval) * file_rows, file_rows, rate, KEYS_PER_RATE * rate
-        )
+        files = 1 + round((warm_up + seconds) / task.interval)
+        shape = Shape(files * file_rows, file_rows, rate, KEYS_PER_RATE * rate)
         write_streams(work / "data", join.streams, shape)
         for name in join.streams:
-            (work / "in" / name).mkdir(parents=True)
+            (work / "in" / name).mkdir(parents=True)  # there must be a folder when a contender begins
         run = _start(join, self._for_contender(work, shape))
         try:
             feed = Feed(work / "data", work / "in", join.streams, task.interval)
+            feed.give_first()
+            _drain(run, file_rows * len(join.streams), READY)
             feed.start()
             feed.wait()
             left = _drain(run, shape.rows * len(join.streams), task.bound + 5.0)
             came, took = latencies(run.visible(), join.streams, file_rows, feed.arrived)
-            own = run.own()
+            own = run.own(feed.began + warm_up)
         finally:
             run.stop()
             shutil.rmtree(work, ignore_errors=True)
-        return judge(rate, came, took, Window(warm_up, task.bound), left), own
+        return judge(rate, came, took, Window(feed.began + warm_up, task.bound), left), own
 
     def _for_contender(self, work: Path, shape: Shape) -> Task:
         task = self.task

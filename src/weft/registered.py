@@ -17,7 +17,7 @@ from weft.planned import Owner, PlannedQuery
 from weft.planning import StartPlan
 from weft.ports.sink import Sink
 from weft.ports.source import Source
-from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.request import QueryRequest, is_inner
 from weft.runtime.task.functions import PackedFunction
 from weft.sinks.describe import describe_sink
 from weft.validation import check_free, check_readable, free_name
@@ -94,7 +94,7 @@ class Registered:
     def restore(self, loop: Loop, session: Owner, strategy: str) -> None:
         """Take in the queries that were added while an earlier run went on, and that run again now."""
         for name, request in loop.active_queries.requests.items():
-            if name not in self.queries:
+            if name not in self.queries and not is_inner(request):
                 query = request.query.renamed(dict(request.names))
                 order = request.ordering and request.ordering.renamed(dict(request.names))
                 chosen = request.strategy or strategy

@@ -16,6 +16,7 @@ from weft.adapting.background import BackgroundPlanner, ForegroundPlanner, PlanF
 from weft.adapting.settled import SettledPlan
 from weft.errors import ConfigError
 from weft.logical.catalog import Catalog
+from weft.logical.schema import Stream
 from weft.memory import batch_bytes, portion_bytes
 from weft.optimizer.space import Options
 from weft.planning import Planner
@@ -33,6 +34,7 @@ from weft.runtime.task.functions import PackedFunction
 from weft.settings import Settings
 from weft.sinks.describe import make_sink, portable_description
 from weft.sources.dead_letter import DeadLetterBox
+from weft.sources.derived import DerivedSource
 from weft.validation import dead_letters_of
 
 if TYPE_CHECKING:
@@ -82,7 +84,12 @@ def run_config(
         adapter=adapter_for(settings, planner),
         spark=spark,
         durability=settings.durability,
+        derive_source=_derive_source,
     )
+
+
+def _derive_source(stream: Stream, places: tuple[str, ...]) -> Source:
+    return DerivedSource(stream.schema, places)
 
 
 def adapter_for(settings: Settings, planner: Planner, *, foreground: bool = False) -> Adapter:

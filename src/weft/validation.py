@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
 from weft.logical.catalog import Catalog
+from weft.logical.nested import read_streams
 from weft.logical.ordering import Ordering, check_ordering, ordering_of
 from weft.logical.query import Input, Query
 from weft.logical.schema import Schema, Stream
@@ -233,14 +234,7 @@ def ordering_for(
 
 def check_readable(requests: Mapping[str, QueryRequest], sources: Collection[str]) -> None:
     """Refuse queries over streams that have no source."""
-    for name, request in requests.items():
-        for input_ in request.query.inputs:
-            if input_.stream.definition:
-                raise QueryError(
-                    f"query {name} has an input that cannot be flattened, which cannot run yet: {input_}",
-                    hint="join its streams in the query itself",
-                )
-    for stream in sorted({i.stream.name for one in requests.values() for i in one.query.inputs}):
+    for stream in sorted({read.name for one in requests.values() for read in read_streams(one.query)}):
         if stream not in sources:
             raise CatalogError(
                 f"stream {stream} has a schema but no source",

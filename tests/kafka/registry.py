@@ -5,20 +5,24 @@ It speaks the REST interface of Confluent's registry under `/apis/ccompat/v7`, a
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from weft.errors import ConfigError
+from tests.unit.avro.random_avro import encoded
+from weft.errors import ConfigError, SourceError
 from weft.java import find_java
+from weft.schema_registry import RegistryOptions, SchemaRegistry
 from weft.testing.kafka_broker import free_ports
 from weft.testing.maven import cache, fetch_file, is_fetched
 
-__all__ = ["Registry", "fetch", "why_missing"]
+__all__ = ["Registry", "client", "fetch", "framed", "why_missing"]
 
 VERSION = "2.5.11.Final"
 PLACE = cache() / "apicurio" / VERSION
@@ -79,6 +83,17 @@ class Registry:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def client(registry: Registry) -> SchemaRegistry:
+    """What Weft asks a registry by."""
+    return SchemaRegistry(RegistryOptions(registry.url), "test", SourceError, 5.0)
+
+
+def framed(registry: Registry, topic: str, schema: Any, rows: list[Any], subject: str = "") -> list[bytes]:
+    """Values as Confluent's serializers write them: a zero, the number of the schema, and Avro."""
+    number = client(registry).register(subject or f"{topic}-value", "AVRO", json.dumps(schema))
+    return [b"\0" + number.to_bytes(4, "big") + value for value in encoded(schema, rows)]
 
 
 if __name__ == "__main__":

@@ -14,11 +14,9 @@ import pytest
 
 import weft
 from tests.kafka.reading import opened, taken
-from tests.kafka.registry import Registry
+from tests.kafka.registry import Registry, client, framed
 from tests.kafka.topics import Topics
-from tests.unit.avro.random_avro import encoded
 from weft.errors import SinkError, SourceError
-from weft.schema_registry import RegistryOptions, SchemaRegistry
 
 TIME = {"type": "long", "logicalType": "timestamp-millis"}
 MOMENT = datetime(2024, 1, 1, tzinfo=timezone.utc)
@@ -27,16 +25,6 @@ MOMENT = datetime(2024, 1, 1, tzinfo=timezone.utc)
 def record(**types: Any) -> dict[str, Any]:
     fields = [{"name": name, "type": type_} for name, type_ in types.items()]
     return {"type": "record", "name": "row", "fields": fields}
-
-
-def client(registry: Registry) -> SchemaRegistry:
-    return SchemaRegistry(RegistryOptions(registry.url), "test", SourceError, 5.0)
-
-
-def framed(registry: Registry, topic: str, schema: Any, rows: list[Any], subject: str = "") -> list[bytes]:
-    """Values as Confluent's serializers write them: a zero, the number of the schema, and Avro."""
-    number = client(registry).register(subject or f"{topic}-value", "AVRO", json.dumps(schema))
-    return [b"\0" + number.to_bytes(4, "big") + value for value in encoded(schema, rows)]
 
 
 def test_values_of_several_schemas_are_read_by_the_schemas_that_they_name(

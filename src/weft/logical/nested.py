@@ -23,7 +23,15 @@ from weft.logical.query import Input, Query, make_query
 from weft.logical.schema import ROW_TIME, DataType, Field, Schema, Stream
 from weft.logical.substitute import substituted
 
-__all__ = ["derived_stream", "derived_streams", "latest_time", "read_streams", "settled", "union_stream"]
+__all__ = [
+    "defined_streams",
+    "derived_stream",
+    "inner_queries",
+    "latest_time",
+    "read_streams",
+    "settled",
+    "union_stream",
+]
 
 _TIMESTAMP = DataType("timestamp")
 
@@ -66,11 +74,9 @@ def union_stream(branches: Sequence[Query]) -> Stream:
     common = tuple(sorted((canonical(query).query for query in flat), key=str))
     inputs = [query.inputs[0] for query in common]
     late = "join" if any(input_.stream.late == "join" for input_ in inputs) else "drop"
-    timed = any(input_.event_time is not None for input_ in inputs)
     shown = _common_output(common)
-    schema = _schema(common[0].projection, hidden=timed and shown is None)
-    event_time = (shown or ROW_TIME) if timed else None
-    return Stream(f"union_{_digest(common)}", schema, event_time, late=late, definition=common)
+    schema = _schema(common[0].projection, hidden=shown is None)
+    return Stream(f"union_{_digest(common)}", schema, shown or ROW_TIME, late=late, definition=common)
 
 
 def read_streams(query: Query) -> Iterator[Stream]:
@@ -82,24 +88,39 @@ def read_streams(query: Query) -> Iterator[Stream]:
             yield from read_streams(inner)
 
 
-def derived_streams(query: Query) -> dict[str, Stream]:
-    """The derived streams that must run for a query, by name: those that others read come first."""
+def defined_streams(query: Query) -> dict[str, Stream]:
+    """The derived streams and unions that must run for a query, by name: those that others read come first."""
     found: dict[str, Stream] = {}
     for input_ in query.inputs:
         for inner in input_.stream.definition:
-            found |= derived_streams(inner)
-        if input_.stream.is_derived:
+            found |= defined_streams(inner)
+        if input_.stream.definition:
             found[input_.stream.name] = input_.stream
+    return found
+
+
+def inner_queries(stream: Stream) -> dict[str, Query]:
+    """The queries whose results are the tuples of a derived stream or union, by name, with the time of each result."""
+    found: dict[str, Query] = {}
+    for number, query in enumerate(stream.definition):
+        name = stream.name if stream.is_derived else f"{stream.name}_{number}"
+        time = (Output(ROW_TIME, _latest([query.input(a) for a in query.visible])),) if stream.hidden else ()
+        outputs = (*query.projection, *time)
+        found[name] = make_query(query.inputs, query.terms(), outputs, outer=query.outer, cross=True)
     return found
 
 
 def latest_time(query: Query) -> Expr | None:
     """The latest of the event times of a result's tuples, those that it has; None if some input has none."""
-    times = [input_.event_time for input_ in query.inputs if input_.alias in query.visible]
-    known = [time for time in times if time is not None]
-    if len(known) < len(times):
+    inputs = [query.input(alias) for alias in query.visible]
+    if any(input_.event_time is None for input_ in inputs):
         return None
-    return known[0] if len(known) == 1 else call("greatest", *known)
+    return _latest(inputs)
+
+
+def _latest(inputs: Sequence[Input]) -> Expr:
+    times = [input_.time for input_ in inputs]
+    return times[0] if len(times) == 1 else call("greatest", *times)
 
 
 def _latest_output(query: Query) -> str | None:
@@ -147,8 +168,8 @@ def _composed(branch: Query, member: Query) -> Query:
     given = dict(zip(branch.inputs[0].stream.schema.names, member.projection, strict=False))
     exprs = {name: output.expr for name, output in given.items()}
     (inner,) = member.inputs
-    if inner.event_time is not None and branch.inputs[0].stream.hidden:
-        exprs[ROW_TIME] = inner.event_time
+    if branch.inputs[0].stream.hidden:
+        exprs[ROW_TIME] = inner.time
     replaced = {branch.aliases[0]: exprs}
     return make_query(
         member.inputs,

@@ -18,12 +18,13 @@ from weft.logical.join import Join
 from weft.logical.keys import Key, equality_classes
 from weft.logical.output import Output, star
 from weft.logical.reduce import only_inner, simplify_joins
-from weft.logical.schema import Stream
+from weft.logical.schema import DataType, Stream
 from weft.logical.window import UNBOUNDED, Rows, Window
 
-__all__ = ["PRESENT", "Input", "Key", "Output", "Query", "connected", "make_query", "star"]
+__all__ = ["ARRIVAL", "PRESENT", "Input", "Key", "Output", "Query", "connected", "make_query", "star"]
 
-PRESENT = "$present"
+PRESENT, ARRIVAL = "$present", "$arrival"
+_TIMESTAMP = DataType("timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,16 @@ class Input:
     def present(self) -> Column:
         """A column that no stream has. It is TRUE for every tuple, so it is NULL where an outer join finds no tuple."""
         return Column(self.alias, PRESENT, BOOLEAN)
+
+    @property
+    def time(self) -> Column:
+        """The column that tells a tuple's time; of a stream without event time, one that only Weft knows."""
+        return self.event_time or Column(self.alias, ARRIVAL, _TIMESTAMP)
+
+    @property
+    def unnamed(self) -> tuple[Column, ...]:
+        """Columns that no stream has, and expressions may nevertheless read."""
+        return (self.present, self.time) if self.event_time is None else (self.present,)
 
     @property
     def counted_per(self) -> tuple[Column, ...]:
@@ -201,11 +212,11 @@ class Query:
         return connected(start, self.edges)
 
     def columns_of(self, alias: str) -> tuple[Column, ...]:
-        """The columns of an input that expressions or its window name, in order; `Input.present` comes last."""
+        """The columns of an input that expressions or its window name, in order; those that no stream has come last."""
         seen = {column for expr in self.expressions() for column in columns(expr)}
         input_ = self.input(alias)
         seen.update(input_.counted_per)
-        return tuple(column for column in dict.fromkeys((*input_.columns, input_.present)) if column in seen)
+        return tuple(column for column in dict.fromkeys((*input_.columns, *input_.unnamed)) if column in seen)
 
     def subquery(self, kept: Iterable[str]) -> Query:
         """The query over some of the inputs (CLASH 8.2.4).

@@ -50,7 +50,7 @@ def columns_of(queries: Sequence[Query], alias: str, others: Iterable[Expr] = ()
     read = {column for query in readers for column in query.columns_of(alias)}
     read.update(column for expr in others for column in columns(expr))
     input_ = readers[0].input(alias)
-    return tuple(column for column in (*input_.columns, input_.present) if column in read)
+    return tuple(column for column in (*input_.columns, *input_.unnamed) if column in read)
 
 
 def probe_conditions(

@@ -10,7 +10,7 @@ has changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -111,7 +111,8 @@ class Place:
 
     ``folder`` is a directory of the stream's own inside the checkpoint; nothing in it is deleted by others. ``spark``
     is the session of Spark's, None where there is none. No more than ``most_bytes`` are wanted of a part or an offer.
-    ``event_time`` is the column that has the times of the stream's tuples, None if there is none.
+    ``event_time`` is the column that has the times of the stream's tuples, None if there is none. ``committed`` tells
+    the last committed batch.
     """
 
     stream: str
@@ -121,6 +122,7 @@ class Place:
     spark: Any = None
     most_bytes: int = 1 << 30
     event_time: str | None = None
+    committed: Callable[[], int] = lambda: -1
 
 
 class Cursor(Protocol):

@@ -24,7 +24,7 @@ from weft.plan.shared import shared_text
 from weft.planned import PlannedQuery
 from weft.service.bench import benchmark_titles, load_benchmark
 from weft.service.client.commands import query_app
-from weft.service.demo import run_demo
+from weft.service.demo import run_demo, run_kafka_demo
 from weft.service.get_java import get_java
 from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
 from weft.service.run import RunOptions, run_pipeline
@@ -233,12 +233,28 @@ def demo(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Of the page: 8080 or another that is free.")
     ] = None,
+    kafka: Annotated[
+        bool,
+        typer.Option(
+            "--kafka", help="Let rows and results go through topics of Kafka; `make kafka` fetches a broker."
+        ),
+    ] = False,
+    servers: Annotated[
+        str | None, typer.Option(help="With --kafka: the brokers to use, as in localhost:9092.")
+    ] = None,
 ) -> None:
     """Join four generated streams by three queries, and watch on a web page: until Ctrl-C, or for some time.
 
     Without a terminal to stop it from, it runs without a page, for 20 seconds if no time is given.
     """
-    run_demo(_seconds(seconds), master, keep, terminal=terminal, port=port)
+    if not kafka:
+        if servers is not None:
+            raise ConfigError("--servers is about Kafka", hint="add --kafka")
+        run_demo(_seconds(seconds), master, keep, terminal=terminal, port=port)
+        return
+    if keep is not None:
+        raise ConfigError("--keep is for the demo without Kafka", hint="leave out --keep or --kafka")
+    run_kafka_demo(_seconds(seconds), master, servers)
 
 
 # What follows a benchmark's name goes to the benchmark, also --help.

@@ -19,11 +19,12 @@ from pathlib import Path
 from threading import Thread
 
 from weft.errors import ConfigError
+from weft.service.demo_kafka import brokers, fed, through_topics
 from weft.service.pipeline import load_pipeline
 from weft.service.run import RunOptions, run_pipeline
 from weft.service.serving import ServeOptions, serve_pipeline
 
-__all__ = ["PIPELINE", "run_demo"]
+__all__ = ["PIPELINE", "run_demo", "run_kafka_demo"]
 
 PIPELINE = Path(__file__).with_name("demo.yaml")
 
@@ -66,6 +67,16 @@ def _open(address: str) -> None:
     print(f"open {address}/demo in a browser; Ctrl-C stops", flush=True)
     if sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
         Thread(target=webbrowser.open, args=[f"{address}/demo"], daemon=True).start()
+
+
+def run_kafka_demo(seconds: float | None, master: str | None, servers: str | None) -> None:
+    """Run the demo through topics of a broker, which is started if none is named."""
+    with _directory(None) as root, brokers(servers, root / "broker") as address:
+        text, feeds = through_topics(PIPELINE.read_text(encoding="utf-8"), address, root)
+        (root / PIPELINE.name).write_text(text, encoding="utf-8")
+        pipeline = load_pipeline(root / PIPELINE.name, master=master)
+        with fed(address, text, feeds):
+            run_pipeline(pipeline, RunOptions("weft demo --kafka", seconds=seconds, kept=False))
 
 
 @contextmanager

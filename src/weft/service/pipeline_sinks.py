@@ -11,6 +11,7 @@ are found when the run needs them.
     sink: {iceberg: sales.trolls, catalog: lake}          # a catalog of PyIceberg's settings, or its properties:
     sink: {iceberg: sales.trolls, catalog: {type: rest, uri: "https://…", token: "env:TOKEN"}}
     sink: {postgres: sales.trolls, dsn: "env:WAREHOUSE", key: vid}           # or key: [vid, usr]
+    sink: {kafka: trolls, servers: "host:9092", key: vid}                    # more in `pipeline_kafka`
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, TypeAlias
 
 from weft.errors import nearest
 from weft.service.document import Node
+from weft.service.pipeline_kafka import SINK_OPTIONS, kafka_sink
 from weft.service.pipeline_paths import resolve_path, resolve_reference
 from weft.sinks import (
     ConsoleSink,
@@ -130,6 +132,10 @@ def _postgres(entry: SinkEntry) -> Sink:
     return to_postgres(options.pop("dsn"), entry.value.text("name a table, as in sales.trolls"), **options)
 
 
+def _kafka(entry: SinkEntry) -> Sink:
+    return kafka_sink(entry.value, dict(entry.options))
+
+
 def _text(node: Node, root: Path) -> str:  # noqa: ARG001
     return node.text()
 
@@ -179,5 +185,6 @@ _SINKS: dict[str, SinkKind] = {
         {"dsn": resolve_reference, "key": _columns},
         ("dsn",),
     ),
+    "kafka": SinkKind(_kafka, '{kafka: matches, servers: "host:9092"}', SINK_OPTIONS, ("servers",)),
 }
 _EXAMPLE = "as in sink: {parquet: out/trolls} or sink: console"

@@ -28,15 +28,17 @@ from typing import Any, TypeAlias
 from weft.errors import nearest
 from weft.logical.schema import Schema
 from weft.service.document import Node
+from weft.service.pipeline_kafka import kafka_source
 from weft.service.pipeline_paths import resolve_path
 from weft.sources.decode import FORMATS
 from weft.sources.drift import Dial, Drifting, drifting
+from weft.sources.kafka import KafkaSource
 from weft.sources.rate import Kind, RateSource, choice, sequence, timestamps, uniform, zipf
 from weft.sources.spec import FilesSource, files
 
 __all__ = ["PipelineSource", "read_source"]
 
-PipelineSource: TypeAlias = FilesSource | RateSource
+PipelineSource: TypeAlias = FilesSource | RateSource | KafkaSource
 
 _EXAMPLE = "as in source: {files: parquet, path: in/videos} or source: {rate: 1000, columns: …}"
 
@@ -114,7 +116,11 @@ def _rate(entry: SourceEntry) -> RateSource:
 
 
 # Every kind of source by the entry that names it.
-_SOURCES: dict[str, Callable[[SourceEntry], PipelineSource]] = {"files": _files, "rate": _rate}
+_SOURCES: dict[str, Callable[[SourceEntry], PipelineSource]] = {
+    "files": _files,
+    "rate": _rate,
+    "kafka": lambda entry: kafka_source(entry.node, entry.schema, entry.root),
+}
 
 
 def _kind(node: Node) -> Kind:

@@ -130,12 +130,13 @@ class DeltaSink:
     def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
         """Write files under names that no other attempt has; readers do not see them before `commit_parts`."""
         part = self.open_part(batch_id, partition)
-        try:
-            part.write(as_table(rows, self._schema))
-            return part.close()
-        except BaseException:
-            part.abort()
-            raise
+        with self._naming(f"given batch {batch_id}"):
+            try:
+                part.write(as_table(rows, self._schema))
+                return part.close()
+            except BaseException:
+                part.abort()
+                raise
 
     def open_part(self, batch_id: int, partition: int) -> DeltaPart:
         """Begin files like those of `write_part`, to which rows are added as they are found."""

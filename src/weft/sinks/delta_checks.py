@@ -20,6 +20,18 @@ __all__ = ["check_partition_columns", "check_table"]
 
 # What the log of a table may ask of its writers and plain appends fulfil.
 _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "timestampNtz", "deletionVectors"})
+# What tables list when they are brought to a newer version, whether they use it or not: uses of it are looked for.
+_LISTED = frozenset(
+    {
+        "checkConstraints",
+        "generatedColumns",
+        "identityColumns",
+        "columnMapping",
+        "variantType",
+        "v2Checkpoint",
+    }
+)
+_RULES_OF_COLUMNS = ("delta.generation", "delta.identity", "delta.invariants")
 
 
 def check_partition_columns(schema: pa.Schema, columns: Sequence[str]) -> None:
@@ -70,11 +82,10 @@ def _check_rules(path: Path, table: DeltaTable) -> None:
     settings, protocol = table.metadata().configuration, table.protocol()
     asked = {name for name in settings if name.startswith("delta.constraints.")}
     asked |= {"delta.columnMapping.mode"} & {name for name, value in settings.items() if value != "none"}
-    asked |= set(protocol.writer_features or ()) - _FEATURES if protocol.min_writer_version >= 7 else set()
+    if protocol.min_writer_version >= 7:
+        asked |= set(protocol.writer_features or ()) - _FEATURES - _LISTED
     for field in table.schema().fields:
-        asked |= {
-            name for name in field.metadata if name.startswith(("delta.generation", "delta.invariants"))
-        }
+        asked |= {name for name in field.metadata if name.startswith(_RULES_OF_COLUMNS)}
     if asked:
         raise SinkError(
             f"to_delta: the table {path} asks its writers for {', '.join(sorted(asked))}",

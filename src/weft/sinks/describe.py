@@ -16,6 +16,7 @@ from weft.ports.sink import Sink
 from weft.sinks.console import to_console
 from weft.sinks.count import to_count
 from weft.sinks.delta import DeltaSink
+from weft.sinks.derived import DerivedSink
 from weft.sinks.iceberg import to_iceberg
 from weft.sinks.kafka import kafka_sink
 from weft.sinks.memory import to_memory
@@ -103,6 +104,8 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
             return to_console(rows=description["rows"])
         case "kafka":
             return kafka_sink(description)
+        case "derived":
+            return DerivedSink(description["place"], description["event_time"])
     raise SinkError(
         f"there is no sink of the kind {description['kind']!r}", hint="was it of another version?"
     )

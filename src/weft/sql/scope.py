@@ -13,7 +13,7 @@ from weft.errors import QueryError, nearest
 from weft.logical.conversion import literal
 from weft.logical.expr import Column, Expr
 from weft.logical.functions import call
-from weft.logical.query import PRESENT, Input
+from weft.logical.query import Input
 from weft.logical.user_functions import UserFunction
 
 __all__ = ["PROVENANCE", "Merged", "Scope", "Shown", "using_first"]
@@ -95,8 +95,9 @@ class Scope:
     def qualified(self, input_: Input, name: str) -> Column:
         """A column of one input."""
         field = input_.stream.schema.find(name)
-        if field is None and name == PRESENT:
-            return input_.present
+        unnamed = next((one for one in input_.unnamed if one.name == name), None)
+        if field is None and unnamed is not None:
+            return unnamed
         if field is None:
             hint = nearest(name, input_.stream.shown)
             raise QueryError(f"{input_.alias} has no column {name}", hint=hint)

@@ -149,9 +149,12 @@ def test_every_result_is_read_or_missed(batches: list[list[int]], rows: int, mos
 def test_reading_while_a_query_commits() -> None:
     """No page has a hole or a row twice."""
     sink, found = filled(rows=50), list[int]()
-    writer = threading.Thread(
-        target=lambda: [sink.commit(n, table(*range(3 * n, 3 * n + 3))) for n in range(500)]
-    )
+
+    def commit_all() -> None:
+        for number in range(500):
+            sink.commit(number, table(*range(3 * number, 3 * number + 3)))
+
+    writer = threading.Thread(target=commit_all)
     writer.start()
     after = missed = 0
     while after < 1500:

@@ -23,7 +23,7 @@ from weft.kernels.ages import Classes
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.datum import as_type
 from weft.logical.expr import Column
-from weft.logical.query import PRESENT
+from weft.logical.query import ARRIVAL, PRESENT
 from weft.runtime.model.columns import AGE, full_name, seq_name
 from weft.runtime.program.executable import ExecutableGraph
 
@@ -58,14 +58,14 @@ def admit(
     ``ages`` are theirs, if they are to carry them.
     """
     input_ = program.graph.input(alias)
-    read = {full_name(item): _typed(data, item) for item in program.source(alias).columns}
+    read = {full_name(item): _typed(data, item, now) for item in program.source(alias).columns}
     if ages is not None:
         read[AGE] = pa.array(ages)
     event_time, name = input_.event_time, program.view.times[alias]
     if event_time is None:
         read[name] = pa.array(np.full(data.num_rows, now, np.int64))
         return _timed(pa.RecordBatch.from_pydict(read), name, None, 0)
-    read[name] = _typed(data, event_time)
+    read[name] = _typed(data, event_time, now)
     batch, untimed = _only(pa.RecordBatch.from_pydict(read), validity(read[name]))
     drop = input_.stream.late == "drop"
     return _timed(batch, name, watermark if drop else None, untimed)
@@ -104,9 +104,11 @@ def _only(batch: pa.RecordBatch, kept: Mask | None) -> tuple[pa.RecordBatch, int
     return batch.filter(pa.array(kept)), int(batch.num_rows - kept.sum())
 
 
-def _typed(data: pa.RecordBatch | pa.Table, item: Column) -> Any:
+def _typed(data: pa.RecordBatch | pa.Table, item: Column, now: int) -> Any:
     if item.name == PRESENT:
         return pa.array(np.ones(data.num_rows, np.bool_))
+    if item.name == ARRIVAL:
+        return pa.array(np.full(data.num_rows, now, np.int64)).view(arrow_type(item.type))
     place = data.schema.get_field_index(item.name)
     if place < 0:
         raise CatalogError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -46,11 +46,12 @@ class Manifest:
     store (by its identity) holds in all partitions, and ``begun`` the batch that it began with: what partitions say of
     it from before counts no more. By stream: ``marks`` are the watermarks, ``active`` is when it last brought
     something, ``arrived`` counts its tuples, ``newest`` and ``oldest`` are the last and the first time ever seen, and
-    ``cursors`` say how far it has been taken. By store: ``kept`` and ``evicted`` are as in `visibility.StateFacts`, and
-    ``dealt`` counts, by read task, the tuples dealt out to its partitions. By query: ``results`` counts its results,
-    ``failed`` says why it could not be answered, which stops it, ``closed`` is the time up to which rows of a query
-    with outer joins are closed, and ``held`` are the results that wait for the watermarks. ``metrics`` are empty if no
-    query ran. ``blueprint`` names the blueprint that the batch ran by.
+    ``cursors`` say how far it has been taken; of derived streams, ``proven`` are watermarks to come, each with the
+    batch all of whose tuples have to be taken before. By store: ``kept`` and ``evicted`` are as in
+    `visibility.StateFacts`, and ``dealt`` counts, by read task, the tuples dealt out to its partitions. By query:
+    ``results`` counts its results, ``failed`` says why it could not be answered, which stops it, ``closed`` is the time
+    up to which rows of a query with outer joins are closed, and ``held`` are the results that wait for the watermarks.
+    ``metrics`` are empty if no query ran. ``blueprint`` names the blueprint that the batch ran by.
     """
 
     number: int = -1
@@ -73,6 +74,7 @@ class Manifest:
     held: Mapping[str, tuple[HeldRun, ...]] = field(default_factory=dict)
     blueprint: str = ""
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    proven: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def held_files(self) -> set[str]:
@@ -96,7 +98,7 @@ class Manifest:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Manifest:
         """What `to_dict` made, also after a way through JSON."""
-        plain = {name: data[name] for name in _PLAIN}
+        plain = {name: data[name] for name in _PLAIN if name in data}
         return cls(
             partitions={
                 int(place): PartitionFile.from_text(text) for place, text in data["partitions"].items()
@@ -121,6 +123,7 @@ class BatchPlan:
     once it has them. ``begun`` are the queries of which it is the first batch. ``reason`` says why the graph is another
     than that of the batch before, if data is the reason and not queries. ``ages`` is how old the tuples of each stream
     are at ``now``, in classes of `weft.stats.histogram`: None if each has its own; ``oldest_age`` is the largest.
+    ``ended`` says whether the input has ended.
     """
 
     number: int
@@ -135,6 +138,7 @@ class BatchPlan:
     reason: str = ""
     ages: Mapping[str, int | None] = field(default_factory=dict)
     oldest_age: int = ZERO
+    ended: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft.errors import QueryError
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Source
@@ -16,7 +17,7 @@ from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore
 from weft.runtime.task.functions import PackedFunction
 
-__all__ = ["DURABILITIES", "MACHINE", "PROCESS", "Describe", "RunConfig", "SetAside"]
+__all__ = ["DURABILITIES", "MACHINE", "PROCESS", "DeriveSource", "Describe", "RunConfig", "SetAside"]
 
 # What a committed batch survives: the death of all processes, or also that of the machine.
 PROCESS, MACHINE = "process", "machine"
@@ -28,6 +29,13 @@ Describe = Callable[[Sink], Mapping[str, Any] | None]
 # Takes a batch's number, its bad records as lines of JSON, and how many of how many records so far were bad.
 SetAside = Callable[[int, bytes, int, int], None]
 
+# Makes the source of a derived stream or union, given where the results of each of its queries are.
+DeriveSource = Callable[[Stream, tuple[str, ...]], Source]
+
+
+def _underivable(stream: Stream, _: tuple[str, ...]) -> Source:
+    raise QueryError(f"{stream.name} is no source", hint="derived streams need a session")
+
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
@@ -38,8 +46,9 @@ class RunConfig:
     driver order. ``set_aside`` takes the bad records of each batch, and raises an error if there are too many.
     ``state_limit`` bounds the bytes of a query's state, ``key_limit`` the results of one key, ``result_limit`` the
     results of a query in one batch, ``batch_bytes`` the input of a batch, and ``portion_bytes`` what a task looks at
-    together. ``spark`` is the Spark session, for sources that need it. ``durability`` is one of `DURABILITIES`.
-    ``streams``, ``sources`` and ``functions`` may gain entries while the queries run.
+    together. ``spark`` is the Spark session, for sources that need it. ``derive_source`` makes the source of a derived
+    stream, whose queries put their results at some places. ``durability`` is one of `DURABILITIES`. ``streams``,
+    ``sources`` and ``functions`` may gain entries while the queries run.
     """
 
     streams: dict[str, Stream]
@@ -59,6 +68,7 @@ class RunConfig:
     adapter: Adapter = field(default_factory=StaticPlan)
     spark: Any = None
     durability: str = PROCESS
+    derive_source: DeriveSource = _underivable
 
     @property
     def limits(self) -> TaskLimits:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from weft.errors import StateError
+from weft.logical.nested import read_streams
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
@@ -70,7 +71,26 @@ class Decider:
             )
         if self.ending and not self._has_ended(before):
             return True
-        return self._wake_ups.now()
+        return self._wake_ups.now() or self._is_behind(before)
+
+    def _is_behind(self, before: Manifest) -> bool:
+        """Whether a batch would advance the watermark of a derived stream for which rows wait."""
+        program = self.active_queries.program
+        if program is None or not clocks(program.graph, Watermarks(before.marks), before.closed):
+            return False
+        behind = [
+            name
+            for name, pairs in before.proven.items()
+            if pairs and pairs[-1][1] > before.marks.get(name, pairs[-1][1] - 1)
+        ]
+        return any(self._is_time_to_advance(name, before) for name in behind)
+
+    def _is_time_to_advance(self, name: str, before: Manifest) -> bool:
+        """Whether a derived stream's time is that of events, or a second of wall-clock time has passed."""
+        stream = self.config.streams[name]
+        read = (one for query in stream.definition for one in read_streams(query))
+        clocked = [before.marks.get(one.name, 0) for one in read if one.event_time is None]
+        return not clocked or self.clock() >= max(clocked) + 1_000_000
 
     def _has_ended(self, before: Manifest) -> bool:
         program = self.active_queries.program
@@ -96,8 +116,8 @@ class Decider:
                 programs = self.log.storage.objects.setdefault("programs", {})
                 programs[self.blueprint] = self.active_queries.program  # tasks are in this process
         program, batch_order = self.active_queries.program, None
+        ended = self.ending and not any(inputs.values())  # else input that fails could not be taken back
         if program is not None:
-            ended = self.ending and not any(inputs.values())  # else input that fails could not be taken back
             batch_order = self._order(program, before, inputs, ended=ended).to_dict()
         return BatchPlan(
             number,
@@ -109,6 +129,7 @@ class Decider:
             inputs=inputs,
             begun=tuple(sorted(name for name in changes.begin if name in self.active_queries.requests)),
             reason=reason,
+            ended=ended,
         )
 
     def next_queries(
@@ -130,7 +151,8 @@ class Decider:
     def _check_open(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> None:
         """Refuse input if a query has closed all of its rows because its input had ended."""
         ended = [name for name, time in before.closed.items() if time >= ENDED]
-        if ended and any(inputs.values()):
+        streams = self.config.streams
+        if ended and any(parts for name, parts in inputs.items() if not streams[name].definition):
             raise StateError(
                 f"there is more input, but query {ended[0]} was told that it had ended, and has closed its rows",
                 hint="use a new checkpoint directory; run_available(end=False) leaves rows open for what comes",

@@ -75,6 +75,7 @@ def end_batch(
         held=hold_back(ran, ordered, storage),
         blueprint=plan.blueprint,
         cursors=plan.cursors,
+        proven=progress.proven,
     )
     return BatchEnd(manifest, metrics, ordered)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,8 +37,10 @@ class Intake:
     taken: dict[str, int] = field(default_factory=dict)
     released: dict[str, int] = field(default_factory=dict)
     _done: deque[BatchPlan] = field(default_factory=deque)  # batches that were committed since the last look
-    _gone: Inputs = field(default_factory=dict)  # what was taken of the offers
-    _since: dict[str, float] = field(default_factory=dict)  # since when a stream has had something that waits
+    _gone: Inputs = field(default_factory=dict, init=False)  # what was taken of the offers
+    _since: dict[str, float] = field(
+        default_factory=dict, init=False
+    )  # since when a stream has had something that waits
 
     def open(self, name: str, source: Source, state: Mapping[str, Any]) -> None:
         """Follow one more stream, from where it was taken up to, as ``state`` says."""
@@ -79,6 +81,10 @@ class Intake:
     def states(self) -> dict[str, dict[str, Any]]:
         """The state of every cursor, which says how far its stream has been taken, as plain data."""
         return {name: cursor.state() for name, cursor in self.cursors.items()}
+
+    def states_of(self, names: Iterable[str], key: str) -> list[int]:
+        """What the cursors of some streams say of themselves under a key."""
+        return [int(self.cursors[name].state()[key]) for name in names if name in self.cursors]
 
     def release(self, plan: BatchPlan) -> None:
         """Note that a batch is committed; the cursors may forget its parts, and are told so with the next look.

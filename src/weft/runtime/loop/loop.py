@@ -30,6 +30,7 @@ from weft.runtime.loop.attempts import TaskRunner
 from weft.runtime.loop.committing import Committer, Ended
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
+from weft.runtime.loop.derived import DerivedStreams
 from weft.runtime.loop.ending import end_batch, samples_of
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.intake import Intake
@@ -37,7 +38,7 @@ from weft.runtime.loop.marks import Mark, Marks
 from weft.runtime.loop.migrated_manifest import migrated_manifest
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch
-from weft.runtime.loop.stream_changes import StreamChanges, describe_stream
+from weft.runtime.loop.stream_changes import StreamChanges, describe_streams
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.watching import UnfinishedFiles, stop_failed_queries, warn_of_large_keys
 from weft.runtime.observe.log_lines import log_batch
@@ -76,6 +77,7 @@ class Loop:
         self.committer = Committer(log, self.decider.changelog, overlapping, self.now)
         self.tasks = TaskRunner(config, log, executor, self.sinks)
         self.intake = Intake(self._place, config.batch_bytes)
+        self.derived = DerivedStreams(config, log, self.decider, self.intake, self._open)
         self.marks = Marks(self.intake)
         self.wake = threading.Event()
         self.before = Manifest()
@@ -102,7 +104,7 @@ class Loop:
 
     def start(self, queries: Mapping[str, tuple[QueryRequest, Sink]]) -> None:
         """Open the log, and go on after its last committed batch, with the queries in it and those given."""
-        described = {name: describe_stream(stream) for name, stream in sorted(self.config.streams.items())}
+        described = describe_streams(self.config.streams)
         self.tasks.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
         self.before = self.log.manifest(self.log.last()) or Manifest()
@@ -141,6 +143,7 @@ class Loop:
         for name, sink in found.sinks.items():
             request = found.requests[name] if name in found.requests else queries[name][0]
             self._open(name, sink, request.query, last)
+        self.derived.resume(found, last)
 
     def _open(self, name: str, sink: Sink, query: Query, last: int) -> None:
         sink.open(result_schema(query), self.tasks.identity)
@@ -150,7 +153,8 @@ class Loop:
     def _place(self, stream: str, state: Mapping[str, Any]) -> Place:
         folder = Path() if self.log.root is None else self.log.root / "streams" / stream
         config, event_time = self.config, self.config.streams[stream].event_time
-        return Place(stream, state, self.log, folder, config.spark, config.batch_bytes, event_time)
+        given = (config.spark, config.batch_bytes, event_time, lambda: self.committer.last)
+        return Place(stream, state, self.log, folder, *given)
 
     # One batch
 
@@ -177,6 +181,9 @@ class Loop:
     def _plan_next(self, also_empty: bool) -> BatchPlan | None:
         """Look, decide and write the plan of the next batch; None if there is nothing to do and it may not be empty."""
         self._streams.apply(self.before)
+        self.derived.stop_with_others()
+        if self.derived.names():
+            self.committer.wait()  # so that what the last batch gave is offered
         self.intake.look()
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
@@ -276,7 +283,9 @@ class Loop:
         self.committer.wait()
 
     def _release_marks(self) -> None:
-        self.marks.release(self.before.number, self.committer.last, lambda: self.decider.is_due(self.before))
+        self.marks.release(
+            self.before.number, self.committer.last, lambda: self.derived.has_more(self.before)
+        )
 
     def mark(self) -> Mark:
         """A new mark, which is reached when all input that is there now has been processed."""
@@ -297,6 +306,8 @@ class Loop:
     def add(self, name: str, request: QueryRequest, sink: Sink) -> None:
         """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""
         self._open(name, sink, request.query, self.before.number)
+        for stream, source in self.derived.begin(request.query, self.before.number):
+            self.add_stream(stream, source)
         self.log.forget_stop(name)
         self.committer.broken.pop(name, None)
         self.decider.changelog.begin(name, request)

@@ -5,10 +5,11 @@ Guarantees: both are immutable, and a function of the plan, of what the batch be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.loop.derived_marks import proven_marks
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.model.watermarks import Watermarks, connected_streams
@@ -46,7 +47,7 @@ class StreamProgress:
 
     ``watermarks`` are those after it. ``order`` is the batch's place in the total order, with the counts of its tuples;
     None if no query runs. ``inputs`` is what every input brought. By stream, ``arrived`` is how many tuples came in the
-    batch, and ``newest`` and ``oldest`` are the last and the first time among them.
+    batch, and ``newest`` and ``oldest`` are the last and the first time among them; ``proven`` is as in `Manifest`.
     """
 
     watermarks: Watermarks
@@ -55,6 +56,7 @@ class StreamProgress:
     arrived: Mapping[str, int] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
     oldest: Mapping[str, int] = field(default_factory=dict)
+    proven: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     @classmethod
     def after(cls, ran: RanBatch) -> StreamProgress:
@@ -81,4 +83,6 @@ class StreamProgress:
         }
         order = replace(BatchOrder.from_dict(ran.plan.batch_order), counts=counts)
         watermarks = before.advance(connected_streams([graph]), newest, ran.plan.now)
-        return cls(watermarks, order, inputs, arrived, newest, oldest)
+        derived, proven = proven_marks(ran.program, ran.plan, order, ran.before, watermarks.marks)
+        watermarks = replace(watermarks, marks={**watermarks.marks, **derived})
+        return cls(watermarks, order, inputs, arrived, newest, oldest, proven)

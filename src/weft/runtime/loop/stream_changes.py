@@ -8,6 +8,7 @@ log: another stream under it would inherit its watermark. Changes may be asked f
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import CatalogError
@@ -19,7 +20,7 @@ from weft.runtime.loop.committing import Committer
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.intake import Intake
 
-__all__ = ["StreamChanges", "describe_stream"]
+__all__ = ["StreamChanges", "describe_streams"]
 
 
 class StreamChanges:
@@ -51,7 +52,7 @@ class StreamChanges:
             opening, self._opening = self._opening, {}
             closing, self._closing = self._closing, []
         if opening:
-            self._log.extend({name: describe_stream(self._config.streams[name]) for name in opening})
+            self._log.extend(describe_streams({name: self._config.streams[name] for name in opening}))
             for name, source in opening.items():
                 self._intake.open(name, source, before.cursors.get(name, {}))
                 self._config.sources[name] = source
@@ -64,6 +65,7 @@ class StreamChanges:
             self._log.remove(closing)
 
 
-def describe_stream(stream: Stream) -> list[Any]:
-    """What a log keeps of a stream: its columns and its event time."""
-    return [str(stream.schema), stream.event_time]
+def describe_streams(streams: Mapping[str, Stream]) -> dict[str, list[Any]]:
+    """What a log keeps of the streams that are read from sources: their columns and their event times."""
+    read = (stream for _, stream in sorted(streams.items()) if not stream.definition)
+    return {stream.name: [str(stream.schema), stream.event_time] for stream in read}

@@ -70,17 +70,20 @@ def clocks(
 ) -> dict[str, Clock]:
     """The clocks of a batch, by query: the time up to which its rows can be closed.
 
-    That is the least watermark of the query's streams, or `ENDED` if their input has ended. Queries whose results are
-    held back have a clock too: results before it may leave. ``closed`` says up to which time each query was closed
-    before the batch.
+    That is the least watermark of the query's streams, where that of a stream whose input has ended is `ENDED`. Queries
+    whose results are held back have a clock too: results before it may leave. ``closed`` says up to which time each
+    query was closed before the batch.
     """
     found: dict[str, Clock] = {}
     held = [member.name for member in graph.members if member.held]
     for query in (*(sweep.query for sweep in graph.sweeps), *held):
-        streams = {input_.stream.name for input_ in graph.member(query).query.inputs}
-        marks = [watermarks.mark_of(name) for name in streams]
+        streams = {input_.stream.name: input_.stream for input_ in graph.member(query).query.inputs}
+        marks = [
+            ENDED if ended and not stream.definition else watermarks.mark_of(name)
+            for name, stream in streams.items()
+        ]
         known = [mark for mark in marks if mark is not None]
-        now = ENDED if ended else min(known) if len(known) == len(marks) else UNKNOWN
+        now = min(known) if len(known) == len(marks) else UNKNOWN
         before = closed.get(query, NEVER)
         found[query] = Clock(before, max(before, now))
     return found
@@ -88,6 +91,8 @@ def clocks(
 
 def _own(stream: Stream, newest: int | None, now: int) -> int | None:
     """The watermark by a stream's own tuples, if it brought any; without event time, it is the wall-clock time."""
+    if stream.definition:
+        return None  # it follows from those of the streams that its queries read
     if stream.event_time is None:
         return now
     return None if newest is None else newest - micros(stream.lateness)

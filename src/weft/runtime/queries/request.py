@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from weft.logical.nested import defined_streams
 from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.plan.graph import CODEC
 
-__all__ = ["QueryRequest"]
+__all__ = ["QueryRequest", "is_inner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class QueryRequest:
     def waits(self) -> bool:
         """Whether some results may wait for the end of the input."""
         held = self.ordering is not None and not self.ordering.by_arrival
-        return self.query.outer is not None or held
+        inner = (one for stream in defined_streams(self.query).values() for one in stream.definition)
+        return held or any(query.outer is not None for query in (self.query, *inner))
 
     @property
     def fingerprint(self) -> str:
@@ -59,3 +61,8 @@ class QueryRequest:
         names = tuple((str(new), str(old)) for new, old in data["names"])
         wishes = (data["strategy"], data["backfill"], data["sink"], CODEC.decode(data["ordering"]))
         return cls(CODEC.decode(data["query"]), names, *wishes)
+
+
+def is_inner(request: QueryRequest) -> bool:
+    """Whether a query runs only because others read its results: those of a derived stream."""
+    return request.sink is not None and request.sink.get("kind") == "derived"

@@ -1,0 +1,29 @@
+"""Storage by a text that names its place, so that tasks find what the driver means.
+
+Guarantees: a path names a directory; a place in memory is known in the process that made it alone.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+from weft.storage.storage import LocalDisk, Memory, Storage
+
+__all__ = ["new_memory", "storage_at"]
+
+_MEMORIES: dict[str, Memory] = {}
+_NUMBERS = count()
+_MEMORY = "memory:"
+
+
+def new_memory() -> str:
+    """A new place in the memory of this process; what is put below it is there, too."""
+    return f"{_MEMORY}{next(_NUMBERS)}"
+
+
+def storage_at(place: str) -> Storage:
+    """The storage at a place."""
+    if place.startswith(_MEMORY):
+        return _MEMORIES.setdefault(place, Memory())
+    return LocalDisk(Path(place))
