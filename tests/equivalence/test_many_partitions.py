@@ -1,4 +1,4 @@
-"""More partitions than rows, in several tasks or in tasks whose hops share no memory: the answer is the definition's."""
+"""More partitions than rows, in several tasks, or in tasks whose hops share no memory: the answer stays the same."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.options import random_options
+from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.streams import random_join
 from tests.shares import seeds
 from weft.optimizer.single.strategies import optimise
