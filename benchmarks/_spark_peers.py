@@ -19,7 +19,7 @@ from benchmarks._progress import batch_seconds, jobs_and_stages, wait_for
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-__all__ = ["plain_spark", "run_batch", "run_streaming", "streaming_query", "streaming_settings"]
+__all__ = ["joined", "plain_spark", "run_batch", "run_streaming", "streaming_query", "streaming_settings"]
 
 _ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -50,13 +50,14 @@ def run_streaming(join: Join, task: Task) -> dict[str, Any]:
 
 def streaming_query(spark: SparkSession, join: Join, task: Task, *, available_now: bool = False) -> Any:
     """Start the join as a streaming query, over what is there or until it is stopped."""
-    writer = _joined(join, {name: _stream(spark, task, name) for name in join.streams}).writeStream
+    writer = joined(join, {name: _stream(spark, task, name) for name in join.streams}).writeStream
     writer = writer.format("parquet").option("path", task.out).option("checkpointLocation", task.checkpoint)
     writer = writer.outputMode("append")
     return (writer.trigger(availableNow=True) if available_now else writer).start()
 
 
 def streaming_settings(task: Task) -> dict[str, str]:
+    """What suits a stream–stream join, with the state store that the contender is named after."""
     settings = {
         "spark.sql.shuffle.partitions": str(task.cores),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -84,7 +85,7 @@ def _stream(spark: SparkSession, task: Task, name: str) -> DataFrame:
     return frame.select(*(F.col(column).alias(f"{name}_{column}") for column in frame.columns))
 
 
-def _joined(join: Join, frames: dict[str, DataFrame]) -> DataFrame:
+def joined(join: Join, frames: dict[str, DataFrame]) -> DataFrame:
     """Two-way joins one after the other; Spark itself drops the columns that no later join reads."""
     found = frames[join.streams[0]]
     times = []

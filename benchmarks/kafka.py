@@ -1,43 +1,63 @@
-"""How fast topics of Kafka are read: fetched, decoded, joined; and how fast results are written to one.
+"""Topics of Kafka: joined by Weft and by Spark's own stream–stream join, fetched and decoded, written.
 
 A broker of Apache Kafka's runs on this machine (`make kafka` fetches it; `--servers` names another), and shares its
-cores. Two topics of JSON values are filled, then timed in this process: fetching all records of one, decoding them into
-columns, joining both by Weft into a count, the same join from JSON files, and the same from topics into a topic. The
-last line is the rate at which the sink takes results, beside the join.
+cores. Each stream of a join is put into a topic of JSON values, one of Avro values, and JSON files. Weft (on Spark, by
+resident tasks) joins the files and both kinds of topics, Spark's join (spark-sql-kafka and spark-avro, fetched by
+Maven) a prefix of both kinds of topics, since it is slow. Each runs in a process of its own; all must have the same
+results, by count and checksum. Then one process fetches and decodes a topic, range by range, and `--profile` shows
+where the time goes.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
+import pstats
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks._process import say
+import pyarrow.parquet as pq
+import pyspark
+from benchmarks._data import SCHEMA, Shape, link_streams, write_streams
+from benchmarks._digest import digest
+from benchmarks._joins import JOINS, Join
+from benchmarks._kafka_run import AVRO, KafkaTask
+from benchmarks._process import run_alone, say
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.table import Table
 
-import weft
+from weft.avro import Encoder, encode_rows, parse_schema
+from weft.errors import ConfigError
 from weft.kafka_options import KafkaOptions
 from weft.logical.schema import Schema
+from weft.sinks.kafka_values import json_values
 from weft.sources.kafka_format import ValueFormat
 from weft.sources.kafka_read import read_range
 from weft.sources.kafka_records import Origin, decode_messages
 from weft.sources.records import Target
+from weft.testing.maven import cache, fetch_files
 
 __all__ = ["main"]
 
-DECODED = 1_000_000  # records a second that are to be decoded
-SCHEMA = "id long, usr long, name string, ts timestamp"
+FASTER, DECODED = 10, 1_000_000  # times Spark's, and JSON records a second on two cores
 PARTITIONS = 2
+_RANGE = 1 << 17
+_PEERS = {"spark-sql-kafka-0-10_2.13": "4.2.0", "spark-avro_2.13": "4.0.1"}  # the newest published
+_CLIENTS = (
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",  # for delegation tokens, which nobody uses here
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
 
 
 @contextmanager
@@ -59,105 +79,193 @@ def servers(given: str | None, folder: Path) -> Iterator[str]:
         broker.stop()
 
 
-def values_of(rows: int) -> list[bytes]:
-    """JSON values of some hundred bytes."""
-    form = '{"id": %d, "usr": %d, "name": "user number %d", "ts": "2024-01-01T00:%02d:%02d.%06dZ"}'
-    times = ((at // 60_000 % 60, at // 1_000 % 60, at % 1_000 * 1_000) for at in range(rows))
-    return [(form % (at, at % 977, at, *times_of)).encode() for at, times_of in enumerate(times)]
+def spark_jars() -> Path:
+    """The jars that Spark's own source of Kafka needs, fetched if they are not there.
+
+    They are of this Spark's version, or of the newest that Maven has, where this one's are not published.
+    """
+    place = cache() / "spark-kafka" / pyspark.__version__
+    for name, published in _PEERS.items():
+        try:
+            fetch_files(place / name, [f"org.apache.spark:{name}:{pyspark.__version__}"])
+        except ConfigError:
+            say(f"{name} of Spark {pyspark.__version__} is not published: that of {published} is taken")
+            fetch_files(place / name, [f"org.apache.spark:{name}:{published}"])
+    fetch_files(place / "clients", _CLIENTS)
+    return place
 
 
-def make_topic(address: str, values: list[bytes]) -> str:
-    """A topic of these values, partition by partition."""
+def values_of(table: Any, kind: str) -> list[bytes]:
+    """The rows of a file as values."""
+    (rows,) = table.combine_chunks().to_batches()
+    if kind == "json":
+        return json_values(rows).to_pylist()  # type: ignore[no-any-return]
+    return encode_rows(Encoder.make(parse_schema(AVRO), rows.schema), rows).to_pylist()  # type: ignore[no-any-return]
+
+
+def fill(address: str, data: Path, kind: str, into: Path | None) -> str:
+    """A topic of a stream's rows, one partition after the other in every file; JSON also as files."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
     for future in admin.create_topics([NewTopic(name, PARTITIONS)]).values():
         future.result(30)
     sending = {"bootstrap.servers": address, "log_level": 2, "queue.buffering.max.messages": 10_000_000}
     producer = Producer({**sending, "queue.buffering.max.kbytes": 2_000_000})
-    for partition in range(PARTITIONS):
-        producer.produce_batch(name, [{"value": one} for one in values[partition::PARTITIONS]], partition)
-        producer.flush(60)
+    for file in sorted(data.iterdir()):
+        values = values_of(pq.read_table(file), kind)
+        for partition in range(PARTITIONS):
+            producer.produce_batch(name, [{"value": one} for one in values[partition::PARTITIONS]], partition)
+        producer.flush(120)
+        if into is not None:
+            into.mkdir(parents=True, exist_ok=True)
+            (into / f"{file.stem}.json").write_bytes(b"\n".join(values) + b"\n")
     return name
 
 
-def fetched_and_decoded(address: str, topic: str, rows: int) -> tuple[float, float]:
-    """The seconds of fetching all records, and of decoding them."""
+def race(
+    join: Join, address: str, root: Path, options: Any
+) -> tuple[dict[str, tuple[int, float]], list[str]]:
+    """By contender the rows and the seconds of a join; and what was wrong."""
+    found, wrong = dict[str, tuple[int, float]](), list[str]()
+    shape = Shape(options.rows, max(1, options.batch_rows // 4), options.rate, options.keys)
+    files_of_prefix = min(shape.files, max(1, options.spark_rows // shape.file_rows))
+    sizes = {"all": shape.rows, "prefix": min(shape.rows, files_of_prefix * shape.file_rows)}
+    write_streams(root / "all", join.streams, shape)
+    link_streams(root / "all", root / "prefix", join.streams, files_of_prefix)
+    places = dict[tuple[str, str], dict[str, str]]()
+    for part, rows in sizes.items():
+        say(f"{join.name}: topics of {rows:,} rows of each stream")
+        for kind in ("json", "avro"):
+            files = root / "files" if (part, kind) == ("all", "json") else None
+            places[part, kind] = {
+                name: fill(address, root / part / name, kind, files and files / name) for name in join.streams
+            }
+    jars = str(spark_jars()) if "spark" in options.only else ""
+    contenders = [("weft", "files"), ("weft", "json"), ("weft", "avro"), ("spark", "json"), ("spark", "avro")]
+    for engine, kind in [one for one in contenders if one[0] in options.only]:
+        part = "prefix" if engine == "spark" else "all"
+        work = root / f"{engine}-{kind}"
+        work.mkdir()
+        topics = places[part, "json" if kind == "files" else kind]
+        common = {
+            "cores": options.cores,
+            "memory": options.memory,
+            "keys": options.keys,
+            "rate": options.rate,
+        }
+        task = KafkaTask(join.name, engine, kind, address, topics, str(root / "files"), str(work), sizes[part],
+                         options.batch_rows, jars, **common)  # fmt: skip
+        say(f"{join.name}: {engine} from {kind}")
+        answer = run_alone("benchmarks._kafka_run", asdict(task), options.timeout)
+        rows = sizes[part] * len(join.streams)
+        found[f"{join.name}: {engine}, {kind}"] = (rows, sum(answer["seconds"]))
+        results = digest(task.out, join.streams, sizes[part])
+        say(f"{join.name}: {engine} from {kind}: {results[0]:,} results")
+        if "weft" in options.only:
+            expected = digest(str(root / "weft-files" / "out"), join.streams, sizes[part])
+            wrong += [] if results == expected else [f"{engine}, {kind}: {results} instead of {expected}"]
+    return found, wrong
+
+
+def fetched_and_decoded(address: str, topic: str, kind: str, rows: int) -> tuple[float, float]:
+    """The seconds of fetching all records of a topic, and of decoding them, range by range as tasks do."""
     options, target = KafkaOptions(address), Target(Schema.parse(SCHEMA), "ts")
-    begun, fetching, decoding = time.perf_counter(), 0.0, 0.0
+    format_ = ValueFormat(kind, avro_schema=AVRO if kind == "avro" else None)
+    fetching = decoding = 0.0
     for partition in range(PARTITIONS):
-        origin = Origin("bench", topic, partition)
-        begun = time.perf_counter()
-        found = read_range(options, origin, 0, len(range(partition, rows, PARTITIONS)), 60)
-        between = time.perf_counter()
-        decoded = decode_messages(found, ValueFormat("json"), target, origin)
-        if decoded.bad:
-            raise SystemExit(f"weft bench kafka: {decoded.bad[0]}")
-        fetching += between - begun
-        decoding += time.perf_counter() - between
+        origin, end = Origin("bench", topic, partition), len(range(partition, rows, PARTITIONS))
+        for first in range(0, end, _RANGE):
+            begun = time.perf_counter()
+            found = read_range(options, origin, first, min(end, first + _RANGE), 60)
+            between = time.perf_counter()
+            decoded = decode_messages(found, format_, target, origin)
+            if decoded.bad:
+                raise SystemExit(f"weft bench kafka: {decoded.bad[0]}")
+            fetching += between - begun
+            decoding += time.perf_counter() - between
     return fetching, decoding
 
 
-def joined(sources: dict[str, Any], work: Path, sink: Any) -> float:
-    """The seconds of a join, from its start to the last commit."""
-    session = weft.Session(checkpoint=str(work), execution="local")
-    for name, source in sources.items():
-        session.stream(name, source, event_time="ts", lateness="1 hour")
-    session.query(
-        "SELECT a.id, a.name FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.id = b.id", name="q", sink=sink
-    )
-    begun = time.perf_counter()
-    session.start()
-    session.process_all_available()
-    taken = time.perf_counter() - begun
-    session.stop()
-    return taken
+def decode(address: str, root: Path, options: Any) -> dict[str, tuple[int, float]]:
+    """How fast one process fetches and decodes topics of either kind; the second time counts."""
+    found = dict[str, tuple[int, float]]()
+    rows = options.rows
+    write_streams(root / "decode", ("v",), Shape(rows, rows, options.rate, options.keys))
+    for kind in ("json", "avro"):
+        topic = fill(address, root / "decode" / "v", kind, None)
+        fetched_and_decoded(address, topic, kind, rows)
+        profile = cProfile.Profile()
+        if options.profile:
+            profile.enable()
+        fetching, decoding = fetched_and_decoded(address, topic, kind, rows)
+        profile.disable()
+        if options.profile:
+            pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(12)
+        found[f"fetch {kind}"], found[f"decode {kind}"] = (rows, fetching), (rows, decoding)
+        found[f"fetch and decode {kind}"] = (rows, fetching + decoding)
+    return found
 
 
-def measure(address: str, root: Path, rows: int) -> dict[str, tuple[int, float]]:
-    """By what was timed, the records and the seconds."""
-    say(f"two topics of {rows:,} JSON values")
-    values = values_of(rows)
-    topics = {name: make_topic(address, values) for name in ("a", "b")}
-    out = make_topic(address, [])
-    for name in topics:
-        (root / name).mkdir()
-        (root / name / "part.json").write_bytes(b"\n".join(values) + b"\n")
-    fetching, decoding = fetched_and_decoded(address, topics["a"], rows)
-    read = {name: weft.kafka(address, topic, schema=SCHEMA) for name, topic in topics.items()}
-    files = {name: weft.files("json", str(root / name), schema=SCHEMA) for name in topics}
-    joined(files, root / "warm", weft.to_count())
-    return {
-        "fetch": (rows, fetching),
-        "decode": (rows, decoding),
-        "join from files": (2 * rows, joined(files, root / "files", weft.to_count())),
-        "join from topics": (2 * rows, joined(read, root / "topics", weft.to_count())),
-        "join from topics to a topic": (
-            2 * rows,
-            joined(read, root / "both", weft.to_kafka(address, out, key="id")),
-        ),
-    }
+def verdicts(taken: dict[str, tuple[int, float]]) -> Iterator[tuple[str, bool]]:
+    """What is aimed at, and whether it was reached."""
+    rates = {name: rows / seconds for name, (rows, seconds) in taken.items()}
+    for name, rate in rates.items():
+        if ": spark, " in name:
+            times = rates[name.replace("spark", "weft")] / rate
+            yield (
+                f"{name.replace('spark, ', '')}: {FASTER} × Spark's own join ({times:.1f} ×)",
+                times >= FASTER,
+            )
+    if "fetch and decode json" in rates:
+        both = 2 * rates["fetch and decode json"]
+        told = f"{DECODED:,} JSON records/s fetched and decoded by two cores ({both:,.0f}, twice one core's)"
+        yield told, both >= DECODED
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table and the verdict; 1 if the target is missed and ``--strict`` given."""
-    parser = argparse.ArgumentParser(prog="weft bench kafka", description=__doc__)
-    parser.add_argument("--rows", type=int, default=500_000, help="records of each topic")
-    parser.add_argument("--servers", help="brokers to use instead of one of our own")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if the target is missed")
+    """Print the table and the verdicts; 1 if results differ, or with ``--strict`` if a target is missed."""
+    parser = argparse.ArgumentParser(
+        prog="weft bench kafka", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--rows", type=int, default=2_000_000, help="rows of each stream")
+    add("--spark-rows", type=int, default=800_000, help="rows of each stream for Spark's own join")
+    add("--batch-rows", type=int, default=400_000, help="rows of each stream in a batch")
+    add("--rate", type=int, default=100_000, help="rows a second of event time of each stream")
+    add("--keys", type=int, default=1_000_000, help="values of a key")
+    add("--joins", default="pair,chain3", type=lambda text: text.split(","), help="some of pair,chain3,star3")
+    add("--only", default="weft,spark,decode", type=lambda text: text.split(","), help="some of these")
+    add("--cores", type=int, default=2, help="of Spark, for all contenders")
+    add("--memory", default="6g", help="heap of the Spark that Weft is compared with")
+    add("--timeout", type=float, default=1_800, help="seconds a contender may take")
+    add("--servers", help="brokers to use instead of one of our own")
+    add("--profile", action="store_true", help="show where fetching and decoding spend their time")
+    add("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
-        root = Path(folder)
-        with servers(options.servers, root) as address:
-            taken = measure(address, root, options.rows)
-    table = Table(title=f"Topics of {options.rows:,} JSON records")
+    taken, wrong = dict[str, tuple[int, float]](), list[str]()
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, ExitStack() as until_the_end:
+        address = until_the_end.enter_context(servers(options.servers, Path(folder)))
+        for name in options.joins if {"weft", "spark"} & set(options.only) else ():
+            found, trouble = race(JOINS[name], address, Path(folder, name), options)
+            taken, wrong = taken | found, wrong + trouble
+        if "decode" in options.only:
+            taken |= decode(address, Path(folder), options)
+    return report(taken, wrong, strict=options.strict)
+
+
+def report(taken: dict[str, tuple[int, float]], wrong: list[str], *, strict: bool) -> int:
+    """Print what was measured."""
+    table = Table(title="Topics of Kafka")
     for head in ("what", "records", "seconds", "records/s"):
         table.add_column(head, justify="left" if head == "what" else "right")
     for name, (rows, seconds) in taken.items():
         table.add_row(name, f"{rows:,}", f"{seconds:.2f}", f"{rows / seconds:,.0f}")
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
-    rate = taken["decode"][0] / taken["decode"][1]
-    reached = rate >= DECODED
-    told = f"{DECODED:,} JSON records/s decoded by one core ({rate:,.0f})"
-    console.print(f"verdict: {'reached' if reached else 'missed '}  {told}", highlight=False)
-    return int(options.strict and not reached)
+    for trouble in wrong:
+        console.print(f"results differ: {trouble}", highlight=False, markup=False)
+    missed = False
+    for target, reached in verdicts(taken):
+        missed |= not reached
+        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
+    return int(bool(wrong) or (strict and missed))

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         to_recent,
     )
     from weft.sources.dead_letter import DeadLetterLimit
+    from weft.sources.delta import delta
     from weft.sources.drift import Dial, drifting
     from weft.sources.kafka import kafka
     from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
@@ -69,6 +70,7 @@ __all__ = [
     "WeftError",
     "Weights",
     "choice",
+    "delta",
     "drifting",
     "files",
     "foreach_batch",
@@ -111,6 +113,7 @@ _HOMES = {
     "WeftError": "weft.errors",
     "Weights": "weft.optimizer.cost",
     "choice": "weft.sources.rate",
+    "delta": "weft.sources.delta",
     "drifting": "weft.sources.drift",
     "files": "weft.sources.spec",
     "foreach_batch": "weft.sinks",

@@ -125,6 +125,7 @@ class QueryGraphs:
         if self.loop is None:
             return self.recent.statistics(statistics, None, None)
         found = self.recent.statistics(statistics, self.loop.history, self._sampled(queries))
+        found = found.with_rows(self.loop.tables.rows())
         if self.recent.known is not self._written:
             self._written = self.recent.known
             self.loop.log.write_statistics(self._written.to_json())

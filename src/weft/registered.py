@@ -1,4 +1,4 @@
-"""What users have registered in a session: sources of streams, functions, and queries with their sinks.
+"""What users have registered in a session: sources of streams, tables, functions, and queries with their sinks.
 
 Guarantees: no two queries that have not stopped have the same name or the same sink.
 """
@@ -17,6 +17,7 @@ from weft.planned import Owner, PlannedQuery
 from weft.planning import StartPlan
 from weft.ports.sink import Sink
 from weft.ports.source import Source
+from weft.ports.table import RegisteredTable
 from weft.runtime.queries.request import QueryRequest, is_inner
 from weft.runtime.task.functions import PackedFunction
 from weft.sinks.describe import describe_sink
@@ -38,13 +39,14 @@ def request_of(planned: PlannedQuery, strategy: str | None, backfill: bool) -> Q
 
 @dataclass
 class Registered:
-    """The sources and functions of a session, and its queries, oldest first; those with a sink have a request.
+    """The sources, tables and functions of a session, and its queries, oldest first; those with a sink have a request.
 
     A query that does not begin together with the others, since it has no sink or came while they ran, has a plan of
     its own in ``alone``.
     """
 
     sources: dict[str, Source] = field(default_factory=dict)
+    tables: dict[str, RegisteredTable] = field(default_factory=dict)
     functions: dict[str, PackedFunction] = field(default_factory=dict)
     queries: dict[str, PlannedQuery] = field(default_factory=dict)
     requests: dict[str, QueryRequest] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class Registered:
         """Refuse queries over streams without a source, and those that wait for an end of input that never comes."""
         for name, request in requests.items() if not ends else ():
             check_closing(request.query.renamed(dict(request.names)), name)
-        check_readable(requests, self.sources)
+        check_readable(requests, {*self.sources, *self.tables})
 
     def check_unread(self, stream: str, stopped: Collection[str]) -> None:
         """Refuse to let go of a stream that a query reads which has not stopped."""

@@ -22,6 +22,7 @@ from weft.optimizer.space import Options
 from weft.planning import Planner
 from weft.ports.sink import Sink
 from weft.ports.source import Source
+from weft.registered import Registered
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.adapter import Adapter
@@ -30,7 +31,6 @@ from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
 from weft.runtime.queries.request import QueryRequest
-from weft.runtime.task.functions import PackedFunction
 from weft.settings import Settings
 from weft.sinks.describe import make_sink, portable_description
 from weft.sources.dead_letter import DeadLetterBox
@@ -60,14 +60,14 @@ def run_config(
     settings: Settings,
     spark: SparkSession | None,
     catalog: Catalog,
-    sources: Mapping[str, Source],
-    functions: Mapping[str, PackedFunction],
+    registered: Registered,
     planner: Planner,
 ) -> RunConfig:
-    """What the loop and its tasks are given of a session: its settings, streams, functions and planner."""
+    """What the loop and its tasks are given of a session: its settings, streams, tables, functions and planner."""
     options, tasks = settings.options, resident_tasks(settings.options)
+    sources, tables = registered.sources, registered.tables
     return RunConfig(
-        streams={name: catalog.stream(name) for name in sorted(sources)},
+        streams={name: catalog.stream(name) for name in sorted({*sources, *tables})},
         sources={name: sources[name] for name in sorted(sources)},
         decide=planner,
         restore=make_sink,
@@ -80,11 +80,12 @@ def run_config(
         batch_bytes=batch_bytes(settings.memory, tasks),
         portion_bytes=portion_bytes(settings.memory, tasks),
         result_limit=settings.result_limit,
-        functions=functions,
+        functions=registered.functions,
         adapter=adapter_for(settings, planner),
         spark=spark,
         durability=settings.durability,
         derive_source=_derive_source,
+        tables=dict(tables),
     )
 
 

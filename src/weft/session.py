@@ -1,4 +1,4 @@
-"""The session: registers streams and functions, and parses, binds, plans and runs queries.
+"""The session: parses, binds, plans and runs queries over the streams, tables and functions it knows.
 
 Guarantees: a query that is refused leaves the session as it was. All queries go through one planner (`planning.py`),
 be it one or many, before the start and while they run: what `explain` shows before the start is what will run.
@@ -7,14 +7,12 @@ Planning needs neither Spark nor Java; `start` does, unless batches run in this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from weft.errors import CatalogError, ConfigError, QueryError, nearest
-from weft.function_registration import pack_function, with_expectations
+from weft.errors import ConfigError, QueryError, nearest
 from weft.logical.catalog import Catalog
 from weft.logical.flatten import Note
 from weft.logical.query import Query
@@ -31,6 +29,7 @@ from weft.registered import Registered
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
+from weft.session_relations import SessionRelations
 from weft.session_views import SessionViews
 from weft.settings import Settings
 from weft.sources.dead_letter import DeadLetterLimit
@@ -42,8 +41,6 @@ from weft.stats.statistics import Statistics
 from weft.validation import (
     check,
     options_for,
-    stream_of,
-    with_selectivity,
 )
 from weft.wishes import Wishes
 
@@ -51,12 +48,11 @@ if TYPE_CHECKING:  # only running needs Spark, and kernels
     from pyspark.sql import SparkSession
 
     from weft.runtime.loop.handle import Running
-    from weft.validation import StreamSource
 
 __all__ = ["PlannedQuery", "Session"]
 
 
-class Session(SessionViews):
+class Session(SessionRelations, SessionViews):
     """Streams, what is known of them, and the queries over them.
 
     Selectivities within ``statistics`` must be under the names that `predicate_name` gives; `selectivity` takes a
@@ -139,83 +135,6 @@ class Session(SessionViews):
         quick = self._settings.adapt != "off"
         return Planner(self._known_for, self.options, self._settings.joint, quick=quick)
 
-    def stream(
-        self,
-        name: str,
-        source: StreamSource,
-        *,
-        event_time: str | None = None,
-        lateness: timedelta | str = timedelta(0),
-        late: str = "drop",
-        idle_after: timedelta | str | None = None,
-    ) -> None:
-        """Register a stream that queries can name.
-
-        ``source`` is what it is read from (`weft.files`, `weft.rate`, any streaming DataFrame) or, to plan only, its
-        schema. Tuples more than ``lateness`` behind the newest of earlier batches are late: they are dropped, or
-        joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
-        """
-        stream, readable = stream_of(name, source, event_time, lateness, late, idle_after)
-        if self._catalog_with_queries().find_query(name) is not None:
-            raise CatalogError(f"there is already a query {name!r}", hint="choose another name")
-        catalog = self.catalog.add(stream)
-        if readable is not None and self._current_run is not None:
-            self._current_run.loop.add_stream(stream, readable)
-        self.catalog = catalog
-        if readable is not None:
-            self._registered.sources[name] = readable
-
-    def remove_stream(self, name: str) -> None:
-        """Read a stream no longer, which no query may read any more; its name stays taken in this checkpoint."""
-        stream = self.catalog.stream(name)
-        self._registered.check_unread(stream.name, self._stopped())
-        self.catalog = self.catalog.remove(stream.name)
-        self._registered.sources.pop(stream.name, None)
-        if self._current_run is not None:
-            self._current_run.loop.remove_stream(stream.name)
-
-    def function(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        *,
-        returns: str,
-        selectivity: float | None = None,
-        cost: float | None = None,
-    ) -> None:
-        """Register a function that queries can call: in conditions, and in what they give.
-
-        It takes one Arrow array per argument, NULLs included, and gives one of the same length and of the type
-        ``returns``. It must be deterministic: how often it is called is up to the plan. If it fails, the queries that
-        call it stop. ``selectivity`` and ``cost``, in seconds per row, are what is expected until it is measured.
-
-        >>> import pyarrow.compute as pc
-        >>> session = Session()
-        >>> session.stream("a", "x double")
-        >>> session.function("large", lambda x: pc.greater(x, 10), returns="boolean", selectivity=0.1)
-        >>> print(session.parse("SELECT a.x FROM a WHERE large(a.x)"))
-        SELECT a.x AS x FROM a WHERE LARGE(a.x)
-        """
-        packed = pack_function(name, function, returns)
-        catalog = self.catalog.define(packed.declared)
-        self.statistics = with_expectations(self.statistics, packed.declared, selectivity, cost)
-        self.catalog, self._registered.functions[packed.declared.name] = catalog, packed
-
-    def selectivity(self, predicate: str, value: float) -> None:
-        """Say what part of all pairs, or of a stream's tuples, a predicate lets through.
-
-        The predicate is over the streams' own names and may be spelled in any way; it holds for all queries planned
-        from now on, and replaces what was said of it before. Of several conditions (``BETWEEN``) each gets a part.
-
-        >>> session = Session()
-        >>> session.stream("a", "k long")
-        >>> session.stream("b", "k long")
-        >>> session.selectivity("b.k = a.k", 0.5)
-        >>> session.statistics.selectivities
-        {'a.k = b.k': 0.5}
-        """
-        self.statistics = with_selectivity(self.statistics, self.catalog, predicate, value)
-
     def query(
         self,
         text: str | Builder,
@@ -290,13 +209,6 @@ class Session(SessionViews):
         if isinstance(text, Builder):
             return (text.cross() if cross else text).build_with_notes(catalog, limits)
         return parse_with_notes(text, catalog, cross=cross, limits=limits)
-
-    def _catalog_with_queries(self) -> Catalog:
-        """The streams and functions, and the queries that have not stopped, which others can name."""
-        return self.catalog.with_queries(self._registered.definitions(self._stopped()))
-
-    def _stopped(self) -> Collection[str]:
-        return self._last_run.loop.active_queries.stopped if self._last_run is not None else ()
 
     def start(self, *, available_now: bool = False, ends: bool = False, idle: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more.

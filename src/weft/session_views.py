@@ -24,6 +24,7 @@ from weft.query_graphs import QueryGraphs
 from weft.registered import Registered
 from weft.runtime.observe.plan_changes import PlanChange, history_text
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
+from weft.runtime.observe.table_progress import TableProgress, tables_text
 from weft.settings import Settings
 from weft.statistics_report import StatisticsReport
 from weft.stats.statistics import Statistics
@@ -126,13 +127,20 @@ class SessionViews:
         """All planned queries, oldest first."""
         return tuple(self._registered.queries.values())
 
+    @property
+    def tables(self) -> Mapping[str, TableProgress]:
+        """Every table: its version in force, its rows, when it was read, and how looking at it again goes."""
+        known = {stream.name: TableProgress(stream.name) for stream in self.catalog.streams if stream.table}
+        return {**known, **(self._last_run.loop.tables.progress() if self._last_run is not None else {})}
+
     def explain(self) -> str:
         """The plans of all queries: what is expected of every step and, once it has run, what was observed.
 
-        Before the start, this is what the queries with a sink will run by, all together.
+        Before the start, this is what the queries with a sink will run by, all together. Tables come last.
         """
         plans = explain_queries(self.queries, self.shared_graph, self._graphs.observed_batches())
-        return "\n".join(text for text in (plans, history_text(self.plan_history)) if text)
+        texts = (plans, history_text(self.plan_history), tables_text(self.tables.values()))
+        return "\n".join(text for text in texts if text)
 
     @property
     def shared_graph(self) -> PhysicalGraph | None:

@@ -47,7 +47,7 @@ def start_run(
     spark = _spark_for(settings)
     from weft.running import run, run_config  # loaded by now
 
-    config = run_config(settings, spark, catalog, registered.sources, registered.functions, planner)
+    config = run_config(settings, spark, catalog, registered, planner)
     return run(config, settings, registered.runnable, available_now=available_now)
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+import pyarrow as pa
+
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
 from weft.logical.catalog import Catalog
 from weft.logical.nested import read_streams
@@ -27,6 +29,7 @@ from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
 from weft.paths import local_path
 from weft.ports.sink import Sink
+from weft.ports.table import RegisteredTable, TableReader
 from weft.runtime.queries.request import QueryRequest
 from weft.sinks.describe import same_place
 from weft.sources.dead_letter import DeadLetterLimit
@@ -34,6 +37,7 @@ from weft.sources.frames import DataFrameSource, dataframe
 from weft.sources.kafka import KafkaSource
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource, Source
+from weft.sources.table_readers import ArrowTable, FilesTable, FrameTable, arrow_schema
 from weft.sources.tables import TableSource
 from weft.sql.bind import input_order, parse_predicate
 from weft.sql.builder import Builder
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "StreamSource",
+    "TableLike",
     "check",
     "check_backfill",
     "check_free",
@@ -56,9 +61,12 @@ __all__ = [
     "free_name",
     "options_for",
     "ordering_for",
+    "reader_of",
     "source_of",
     "stream_of",
+    "table_of",
     "tasks_of",
+    "with_counted_rows",
     "with_selectivity",
 ]
 
@@ -87,6 +95,11 @@ def source_of(source: StreamSource) -> Source | Schema:
         return source
     if isinstance(source, StreamingFrame):
         return dataframe(source)
+    if isinstance(source, TableReader | pa.Table):
+        raise CatalogError(
+            f"a stream cannot be {reprlib.repr(source)}: that is a table",
+            hint="register it with session.table, or write its rows to files and use weft.files",
+        )
     raise CatalogError(
         f"a stream cannot be {reprlib.repr(source)}",
         hint='use weft.files(…), weft.kafka(…), weft.rate(…), a streaming DataFrame, or "vid long, ts timestamp"',
@@ -124,6 +137,57 @@ def stream_of(
     idle = None if idle_after is None else duration_of(idle_after, "idle_after")
     stream = Stream(name, schema, event_time, duration_of(lateness, "a lateness"), late, idle)
     return stream, None if isinstance(found, Schema) else found
+
+
+# What users may give as a table's source; a text is a schema, to plan with only.
+TableLike: TypeAlias = "str | Schema | FilesSource | TableReader | pa.Table | StreamingFrame"
+
+
+def table_of(
+    name: str, source: TableLike, refresh: timedelta | str | None
+) -> tuple[Stream, RegisteredTable | None]:
+    """A table, and what it is read from; None: it can be planned with, but not run."""
+    check(name, str, CatalogError, "a table's name", "use a text")
+    if isinstance(source, str | Schema):
+        return Stream(name, Schema.parse(source) if isinstance(source, str) else source, table=True), None
+    reader, span = reader_of(name, source), None
+    if refresh is not None:
+        span = duration_of(refresh, "refresh").total_seconds()
+        if span <= 0:
+            raise CatalogError(
+                f"table {name}: it cannot be refreshed every {refresh}", hint="use a longer time"
+            )
+    columns = reader.columns()
+    if columns is None:
+        raise CatalogError(f"table {name} has no schema", hint="give one to weft.files")
+    return Stream(name, columns, table=True), RegisteredTable(reader, span)
+
+
+def with_counted_rows(known: Statistics, name: str, reader: TableReader) -> Statistics:
+    """The statistics with how many rows a table has, if its reader can tell and nobody has said."""
+    rows = reader.count() if known.stream(name).rows is None else None
+    return known if rows is None else known.with_rows({name: rows})
+
+
+def reader_of(name: str, source: TableLike) -> TableReader:
+    """What a table is read from."""
+    if isinstance(source, FilesSource):
+        return FilesTable(source.resolve())
+    if isinstance(source, pa.Table | pa.RecordBatch):
+        whole = pa.Table.from_batches([source]) if isinstance(source, pa.RecordBatch) else source
+        return ArrowTable(whole, arrow_schema(whole.schema, f"table {name}"))
+    if isinstance(source, TableReader):
+        return source
+    if isinstance(source, StreamingFrame):
+        if source.isStreaming:
+            raise CatalogError(
+                f"table {name} cannot be a streaming DataFrame", hint="register it with session.stream"
+            )
+        return FrameTable.of(source)
+    raise CatalogError(
+        f"a table cannot be {reprlib.repr(source)}",
+        hint="use weft.files(…), weft.delta(…), a DataFrame, a pyarrow.Table, or its schema",
+    )
 
 
 def duration_of(value: timedelta | str, what: str) -> timedelta:
@@ -212,6 +276,11 @@ def check_free(sink: Sink, sinks: Mapping[str, Sink], stopped: Collection[str], 
 def check_backfill(query: Query) -> None:
     """Refuse a query whose stored past cannot be answered."""
     for input_ in query.inputs:
+        if input_.stream.table:
+            raise QueryError(
+                f"the stored past of {input_.alias} cannot be answered: of a table, only what it is now is stored",
+                hint="leave out backfill",
+            )
         if isinstance(input_.window, Rows):
             raise QueryError(
                 f"the stored past of {input_.alias} cannot be answered: which of its tuples were the last "

@@ -20,7 +20,7 @@ from weft.errors import ConfigError, SourceError
 from weft.java import find_java
 from weft.schema_registry import RegistryOptions, SchemaRegistry
 from weft.testing.kafka_broker import free_ports
-from weft.testing.maven import cache, fetch_file, is_fetched
+from weft.testing.maven import cache, fetch_files, is_fetched
 
 __all__ = ["Registry", "client", "fetch", "framed", "why_missing"]
 
@@ -38,7 +38,7 @@ def fetch() -> None:
     if is_fetched(PLACE):
         return
     download = cache() / "apicurio" / "download"
-    fetch_file(download, f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all")
+    fetch_files(download, [f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"])
     (archive,) = download.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(PLACE, filter="data")

@@ -64,7 +64,11 @@ def retention(
     """How much later than a tuple of this input its partners, or those among ``others``, can be; None: no limit."""
     known = time_bounds(query) if bounds is None else bounds
     longest = timedelta(0)
+    if query.input(alias).stream.table:
+        return None
     for other in sorted(others if others is not None else set(query.aliases) - {alias}):
+        if query.input(other).stream.table:
+            continue  # its rows are no partners that come
         bound = known.get((other, alias))
         if bound is None:
             return None
@@ -87,7 +91,7 @@ def distances(query: Query, predicate: Expr) -> Iterator[tuple[tuple[str, str], 
 def _stated(query: Query) -> Iterator[tuple[tuple[str, str], timedelta]]:
     for input_ in query.inputs:
         if isinstance(input_.window, Range):
-            for other in query.aliases:
+            for other in query.driving:
                 if other != input_.alias:
                     yield (other, input_.alias), input_.window.duration
     for predicate in query.predicates:

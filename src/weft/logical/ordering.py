@@ -103,6 +103,11 @@ def check_ordering(query: Query, ordering: Ordering, *, backfill: bool = False) 
             f"partners of {counted[0]} have no order of arrival: they are counted per key",
             hint='use order="outer", or a window of ROWS without PER',
         )
+    if ordering.is_inner and query.tables:
+        raise QueryError(
+            f"rows of {query.tables[0]} have no order of arrival: it is a table",
+            hint='use order="outer"',
+        )
     joined = [input_.stream.name for input_ in query.inputs if input_.stream.late == "join"]
     if not ordering.by_arrival and joined:
         raise QueryError(

@@ -70,7 +70,12 @@ class Input:
         return tuple(map(self.column, per))
 
     def check_window(self) -> None:
-        """Refuse a window that counts per a column that the stream does not have."""
+        """Refuse a window of a table, and one that counts per a column that the stream does not have."""
+        if self.stream.table and self.window != UNBOUNDED:
+            raise QueryError(
+                f"{self.stream.name} is a table, and has no window: all of its rows are looked up",
+                hint="leave out the window, or register it as a stream",
+            )
         for name in self.window.per if isinstance(self.window, Rows) else ():
             field = self.stream.schema.find(name)
             if field is None or field.name != name:
@@ -121,6 +126,11 @@ class Query:
         names = [input_.alias for input_ in self.inputs]
         if names != sorted(names) or len({name.lower() for name in names}) < len(names) or "" in names:
             raise QueryError(f"inputs must have distinct names and be sorted: {', '.join(names)}")
+        if not self.driving:
+            raise QueryError(
+                f"{', '.join(names)}: a query needs a stream, since rows of tables never start a result",
+                hint="join a stream with it, or read it with Spark",
+            )
         if self.outer is not None and sorted(self.outer.aliases) != names:
             raise QueryError("the outer joins do not cover the inputs")
         for input_ in self.inputs:
@@ -182,6 +192,16 @@ class Query:
     def aliases(self) -> tuple[str, ...]:
         """The inputs' names, sorted."""
         return tuple(input_.alias for input_ in self.inputs)
+
+    @property
+    def driving(self) -> tuple[str, ...]:
+        """The inputs whose tuples start results, sorted: all but tables."""
+        return tuple(input_.alias for input_ in self.inputs if not input_.stream.table)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The inputs that are tables, sorted."""
+        return tuple(input_.alias for input_ in self.inputs if input_.stream.table)
 
     @property
     def visible(self) -> tuple[str, ...]:

@@ -176,7 +176,8 @@ class Stream:
     earlier batches is late: dropped, or joined with what is still there. A stream that is silent for longer than
     ``idle_after`` does not hold the others back. What is read from no source has a ``definition``: one query, whose
     results are the tuples (a derived stream), or several queries of one input each, whose results are the tuples
-    together (a union); `weft.logical.nested` makes such streams.
+    together (a union); `weft.logical.nested` makes such streams. A ``table`` has no time: its rows are looked up by
+    tuples of streams, and never start a result.
     """
 
     name: str
@@ -186,6 +187,7 @@ class Stream:
     late: str = "drop"
     idle_after: timedelta | None = None
     definition: tuple[Query, ...] = ()
+    table: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\W\d]\w*", self.name):
@@ -193,6 +195,8 @@ class Stream:
                 f"{self.name!r} is not a stream name",
                 hint="use letters, digits and underscores, and no digit first",
             )
+        if self.table and (self.event_time or self.lateness or self.idle_after or self.late != "drop"):
+            raise CatalogError(f"table {self.name} has no time", hint="use session.stream for what has times")
         if self.lateness < timedelta(0):
             raise CatalogError(f"stream {self.name}: lateness is negative")
         if self.late not in LATE:

@@ -19,11 +19,23 @@ from weft.logical.outer import Side, core_and_closing, joins, visible
 from weft.logical.query import Query
 from weft.logical.window import Range
 
-__all__ = ["check_closing", "completing_inputs", "limit_waiting", "never_closed", "reaches", "spans", "waits"]
+__all__ = [
+    "AT_ONCE",
+    "check_closing",
+    "completing_inputs",
+    "limit_waiting",
+    "never_closed",
+    "reaches",
+    "spans",
+    "waits",
+]
 
 Waits = dict[tuple[int, str], timedelta | None]
 
 _NONE = timedelta(0)
+
+# A row of a table is there before every tuple that it can be a partner of: longer before it than times can be apart.
+AT_ONCE = -timedelta(days=50_000_000)
 
 
 def _always(side: Side) -> tuple[str, ...]:
@@ -48,6 +60,8 @@ class _Times:
 
     def later(self, join: Join, one: str, other: str) -> timedelta | None:
         """How much later than a tuple of ``other`` one of ``one`` can be if they meet at a join; None: any."""
+        if self.query.input(one).stream.table:
+            return AT_ONCE
         window = self.query.input(other).window
         stated = [window.duration] if isinstance(window, Range) else []
         for term in join.on:
@@ -63,6 +77,8 @@ class _Times:
 
     def _settled(self, join: Join, name: str, away: Side) -> timedelta | None:
         """How long after a tuple all that can be its partner on the other side is there, and final."""
+        if all(self.query.input(other).stream.table for other in visible(away)):
+            return AT_ONCE
         spans = [_NONE, *(self.later(join, other, name) for other in visible(away))]
         for _, below in joins(away):
             if below.kind != "inner" and set(visible(below.left)) <= set(visible(away)):
@@ -143,7 +159,7 @@ def spans(query: Query, tree: Join) -> dict[str, timedelta | None]:
 def reaches(query: Query, tree: Join) -> dict[str, timedelta | None]:
     """Per input: how much older than its tuple another can be whose rows it affects; None: without limit."""
     times = _Times(query, tree)
-    others = {name: [other for other in query.aliases if other != name] for name in query.aliases}
+    others = {name: [other for other in query.driving if other != name] for name in query.aliases}
     return {name: _most([_NONE, *(times.lateness(name, o) for o in others[name])]) for name in query.aliases}
 
 
@@ -151,6 +167,8 @@ def completing_inputs(query: Query, tree: Join) -> frozenset[str]:
     """The inputs whose tuples can add a row after its other tuples have waited long enough: it then leaves at once."""
     times, known = _Times(query, tree), dict(joins(tree))
     found: set[str] = set()
+    if AT_ONCE in times.found.values():
+        return frozenset(query.driving)
     for (number, waiting), wait in times.found.items():
         join = known[number]
         away = visible(join.right if waiting in visible(join.left) else join.left)
@@ -158,7 +176,7 @@ def completing_inputs(query: Query, tree: Join) -> frozenset[str]:
             later = times.lateness(name, waiting)
             if name not in away and wait is not None and (later is None or later > wait):
                 found.add(name)
-    return frozenset(found)
+    return frozenset(found & set(query.driving))
 
 
 def limit_waiting(query: Query, span: timedelta) -> Query:

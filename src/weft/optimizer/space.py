@@ -106,6 +106,7 @@ class Space:
         self._owners = [self.estimator.mask(frozenset(route)) for route in self._routing.members]
         self._edges = self._hyperedges()
         self._apart = self.estimator.mask(frozenset(i.alias for i in query.inputs if i.counted_per))
+        self._tables = self.estimator.mask(query.tables)
         self._called = self._calls(statistics)
         self.checks = lru_cache(None)(self._checks)
         self.linked = lru_cache(None)(self._linked)
@@ -192,12 +193,12 @@ class Space:
         return reached == mask
 
     def storable(self, mask: int) -> bool:
-        """Whether the join of some inputs may be stored: no cross product, and no input counted per key.
+        """Whether the join of some inputs may be stored: no cross product, no input counted per key, and no table.
 
         Which tuples of an input are the last of their key is known only where all tuples of the key are stored; a match
-        may be stored in another partition.
+        may be stored in another partition. A table is replaced as a whole, and what was joined with it would stay.
         """
-        return self.connected(mask) and (mask.bit_count() == 1 or not mask & self._apart)
+        return self.connected(mask) and (mask.bit_count() == 1 or not mask & (self._apart | self._tables))
 
     def _next_steps(self, known: int, remaining: tuple[int, ...]) -> tuple[int, ...]:
         """The stores worth probing next: those a predicate reaches, or any if none is."""

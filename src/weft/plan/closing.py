@@ -12,7 +12,7 @@ from datetime import timedelta
 from weft.logical.expr import all_of, to_sql
 from weft.logical.join import Join
 from weft.logical.outer import joins, visible
-from weft.logical.waiting import waits
+from weft.logical.waiting import AT_ONCE, waits
 from weft.logical.window import format_duration
 from weft.plan.graph import PhysicalGraph
 from weft.plan.homes import locate_rows
@@ -54,6 +54,8 @@ def _join(number: int, join: Join, found: dict[tuple[int, str], timedelta | None
         now = [name for name in names if found[number, name] == timedelta(0)]
         ends = " or ".join([*now, *bounded])
         when = f"leave when time has passed {ends}" if ends else "leave at the end of the input"
+        if all(found[number, name] == AT_ONCE for name in names):
+            when = "leave at once"
         yield f"{', '.join(names)} without a partner in {_described(join, side)}: {when}"
 
 

@@ -163,6 +163,8 @@ def _held(seen: Observation, store: str) -> tuple[str, str]:
 
 
 def _kept(graph: PhysicalGraph, store: StoreNode) -> str:
+    if graph.query.input(store.aliases[0]).stream.table:
+        return "the version"
     spans = [
         " or ".join(filter(None, (_span(value), _rows(graph, alias)))) or "ever"
         for alias, value in zip(store.aliases, store.retention, strict=True)

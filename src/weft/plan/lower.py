@@ -59,6 +59,7 @@ def lower_workload(
     carry them where a query counts tuples that it does not want. Predicates are checked in the order of ``ranked``.
     ``target`` is the graph to come, for which stores of the plan are filled: they are laid out for its probes.
     """
+    plan = plan.looked_up()
     given = {member.name: member for member in members or ()}
     found = [
         given.get(a.name) or Member(a.name, a.query, slot, closing=a.closing)

@@ -41,7 +41,7 @@ def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Quer
     stores = {node.name: _renamed(node, query, names) for node in mine}
     walks, upkeep = _walks(graph, name, routes, stores, names)
     closing, homes = _closing(graph, name, stores, names)
-    walked = query.aliases if closing is None or closing.walked else ()
+    walked = query.driving if closing is None or closing.walked else ()
     answer = Answer(name, query, tuple(walks[alias] for alias in walked), closing, homes)
     kept = (Upkeep(s, tuple(found[a] for a in s.aliases)) for s, found in upkeep.items())
     ordering = graph.member(name).ordering

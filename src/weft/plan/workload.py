@@ -1,7 +1,8 @@
 """A plan for many queries says which results are stored, and by which walks tuples reach them (CLASH 7.1).
 
 Guarantees: queries are canonical, so equal stores, and walks that begin alike, are equal values whichever query they
-belong to; equal work is done once. Every query has one walk per input that visits all its other inputs once; every
+belong to; equal work is done once. Every query has one walk per input that visits all its other inputs once (tables
+have one while they are planned, and none when they are executed); every
 stored intermediate result has one walk per input that computes it, from smaller stores only.
 """
 
@@ -114,8 +115,9 @@ class Answer:
     def __post_init__(self) -> None:
         if self.query.outer is not None:
             raise PlanError("a plan is of the core of a query with outer joins")
-        walked = self.query.aliases if self.closing is None or self.closing.walked else ()
-        if tuple(walk.start for walk in self.walks) != walked:
+        is_walked = self.closing is None or self.closing.walked
+        ways = (self.query.aliases, self.query.driving) if is_walked else ((),)
+        if tuple(walk.start for walk in self.walks) not in ways:
             raise PlanError(f"query {self.name} does not have one walk per input")
         self._check_homes()
         if any(walk.reached != self.query.aliases for walk in self.walks):
@@ -233,6 +235,18 @@ class WorkloadPlan:
         """The plan without the stores that are only filled for another one."""
         upkeep = _needed(self.answering, self.upkeep) if self.filling else self.upkeep
         return replace(self, upkeep=upkeep, filling=())
+
+    def looked_up(self) -> WorkloadPlan:
+        """The plan as it is executed: rows of tables are looked up, and walk nowhere."""
+        if not any(answer.query.tables for answer in self.answers):
+            return self
+        answers = tuple(
+            replace(a, walks=tuple(walk for walk in a.walks if walk.start in a.query.driving))
+            for a in self.answers
+        )
+        kept = [store for answer in answers for store in answer.visited]
+        needed = _needed([*kept, *(one.store for one in self.filling)], self.upkeep)
+        return WorkloadPlan(answers, needed, self.cost, self.filling)
 
     def in_group(self, group: str) -> WorkloadPlan:
         """The plan with all its stores in one group."""

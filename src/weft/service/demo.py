@@ -76,7 +76,7 @@ def run_kafka_demo(seconds: float | None, master: str | None, servers: str | Non
         (root / PIPELINE.name).write_text(text, encoding="utf-8")
         pipeline = load_pipeline(root / PIPELINE.name, master=master)
         with fed(address, text, feeds):
-            run_pipeline(pipeline, RunOptions("weft demo --kafka", seconds=seconds, kept=False))
+            run_pipeline(pipeline, RunOptions("weft demo --kafka", seconds=seconds, kept=False, sure=True))
 
 
 @contextmanager

@@ -13,6 +13,8 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
         statistics:                            # optional; what is missing gets the documented defaults
           rate: 500                            # tuples per second
           distinct: {vid: 100000, geo: 50}
+    tables:                                    # optional; `pipeline_tables` has all entries
+      customers: {source: {files: parquet, path: dim/customers}, refresh: 5 minutes}
     functions:                                 # optional; code, which `pipeline_functions` says where to look for
       similar: {python: "my_functions:similar", returns: boolean, selectivity: 0.1, cost: 0.000001}
     statistics:                                # optional
@@ -63,6 +65,7 @@ from weft.service.pipeline_settings import SETTINGS, read_settings
 from weft.service.pipeline_sinks import console_sink
 from weft.service.pipeline_sources import PipelineSource
 from weft.service.pipeline_streams import add_stream
+from weft.service.pipeline_tables import add_table
 from weft.session import Session
 from weft.sinks import Sink
 from weft.stats.statistics import Statistics
@@ -131,7 +134,7 @@ def load_pipeline(path: Path, *, functions: bool = True, idle: bool = False, **g
     )
 
 
-_TOP = ("streams", "functions", "statistics", "options", "queries", "allow", "serve", *SETTINGS)
+_TOP = ("streams", "tables", "functions", "statistics", "options", "queries", "allow", "serve", *SETTINGS)
 
 
 def read_pipeline(
@@ -158,7 +161,11 @@ def read_pipeline(
     settings = read_settings(top, root, given)
     session = Session(options=_options(top.entry("options")), **settings)
     found = {name: add_stream(session, name, node, root) for name, node in streams.mapping().items()}
+    tables = {
+        name: add_table(session, name, node, root) for name, node in top.entry("tables").mapping().items()
+    }
     known = {name: one.statistics for name, one in found.items() if one.statistics is not None}
+    known |= {name: one for name, one in tables.items() if one is not None}
     session.statistics = Statistics(known, origin="given" if known else "default")
     for name, node in top.entry("functions").mapping().items():
         add_function(session, name, node, root)

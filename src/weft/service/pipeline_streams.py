@@ -20,7 +20,7 @@ from weft.sources.rate import RateSource
 from weft.stats.skew import HeavyValue, fits
 from weft.stats.statistics import StreamStatistics
 
-__all__ = ["StreamEntry", "add_stream"]
+__all__ = ["StreamEntry", "add_stream", "read_statistics"]
 
 _SCHEMA = 'as in schema: "vid long, ts timestamp"'
 _ENTRIES = ("schema", "event_time", "lateness", "late", "idle_after", "source", "statistics")
@@ -55,14 +55,17 @@ def add_stream(session: Session, name: str, node: Node, root: Path) -> StreamEnt
     if "statistics" not in found and rate is None:
         return StreamEntry(source, None)
     columns = session.catalog.stream(name).schema
-    return StreamEntry(source, _statistics(name, columns, node.entry("statistics"), rate))
+    return StreamEntry(source, read_statistics(name, columns, node.entry("statistics"), "rate", rate))
 
 
-def _statistics(stream: str, schema: Schema, node: Node, rate: float | None) -> StreamStatistics:
-    found = node.section(("rate", "distinct", "heavy"))
-    given: dict[str, Any] = {} if rate is None else {"rate": rate}
-    if "rate" in found:
-        given["rate"] = found["rate"].figure()
+def read_statistics(
+    stream: str, schema: Schema, node: Node, size: str, known: float | None = None
+) -> StreamStatistics:
+    """What a file says of a stream's or a table's figures; ``size`` is its rate or its rows, perhaps ``known``."""
+    found = node.section((size, "distinct", "heavy"))
+    given: dict[str, Any] = {} if known is None else {size: known}
+    if size in found:
+        given[size] = found[size].figure()
     distinct: dict[str, float] = {}
     for name, count in node.entry("distinct").mapping().items():
         distinct[_field(stream, schema, name, count, distinct).name] = count.figure()

@@ -29,7 +29,8 @@ from weft.service.pipeline import Pipeline
 from weft.service.startup import in_background, prepare
 from weft.service.view import line, screen, summary
 from weft.service.watch import log_batches, stop_signals, watch
-from weft.sinks import ConsoleSink, ParquetSink, Sink
+from weft.sinks import ConsoleSink, Sink
+from weft.sinks.describe import place_of
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource
 
@@ -44,7 +45,8 @@ class RunOptions:
     """How long a run lasts, and what it reports.
 
     The file ``log`` gets a line of JSON per batch and query; so does the standard output, with ``json``. With ``once``,
-    what is there is taken for all there is. ``kept`` says whether results and checkpoint are there afterwards.
+    what is there is taken for all there is. ``kept`` says whether results and checkpoint are there afterwards, ``sure``
+    that rows will come, so that a run of some seconds counts them from the first batch.
     """
 
     title: str = "weft run"
@@ -54,6 +56,7 @@ class RunOptions:
     json: bool = False
     kept: bool = True
     once: bool = False
+    sure: bool = False
 
 
 def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
@@ -153,7 +156,13 @@ def _run(
     try:
         with stop_signals(stopping), _display(now, console, alone) as tell:
             runs = _Ending(in_background(session.end)) if options.once else session
-            watch(runs, stopping, options.seconds, tell, lambda: not _first_runs(pipeline, now()))
+            watch(
+                runs,
+                stopping,
+                options.seconds,
+                tell,
+                lambda: not _first_runs(pipeline, now(), sure=options.sure),
+            )
             stopping.set()
             session.stop()
     except KeyboardInterrupt:
@@ -199,12 +208,12 @@ class RunMoment:
         return line(figures(self.planned, self.progress, time.time()), self.elapsed)
 
 
-def _first_runs(pipeline: Pipeline, moment: RunMoment) -> bool:
+def _first_runs(pipeline: Pipeline, moment: RunMoment, *, sure: bool = False) -> bool:
     """Whether the first rows of this run are on their way: sure to come, or in a batch that is planned and not done."""
     every = [batch for batches in moment.progress.values() for batch in batches]
     if any(one.rows for batch in every for one in batch.inputs.values()):
         return False
-    if any(isinstance(source, RateSource) for source in pipeline.sources.values()):
+    if sure or any(isinstance(source, RateSource) for source in pipeline.sources.values()):
         return True
     plans, done = (Path(str(pipeline.checkpoint)) / name for name in ("plan", "state"))
     return any(not (done / plan.name).exists() for plan in plans.glob("[0-9]*.json"))
@@ -236,6 +245,7 @@ def _display(now: Callable[[], RunMoment], console: Console, alone: bool) -> Ite
 def _farewell(pipeline: Pipeline, sinks: Mapping[str, Sink], console: Console) -> None:
     """Say where to find results and checkpoint."""
     for name, sink in sinks.items():
-        if isinstance(sink, ParquetSink):
-            console.print(f"results of {name}: {sink.path}", markup=False, highlight=False, soft_wrap=True)
+        place = place_of(sink)
+        if place is not None:
+            console.print(f"results of {name}: {place}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"checkpoint: {pipeline.checkpoint}", markup=False, highlight=False, soft_wrap=True)

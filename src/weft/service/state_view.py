@@ -23,6 +23,7 @@ from weft.statistics_report import HEADS, report_cells
 
 if TYPE_CHECKING:
     from weft.runtime.observe.inspect import CheckpointState, QueryState, StoreState, StreamState
+    from weft.runtime.observe.table_progress import TableProgress
 
 __all__ = [
     "STORE_HEADS",
@@ -73,6 +74,7 @@ def state_tables(state: CheckpointState, console: Console) -> None:
     for line in state_summary(state):
         console.print(Text(line), soft_wrap=True)
     _show(console, "Streams", STREAM_HEADS, map(stream_cells, state.streams))
+    _show(console, "Tables", ("table", "version", "rows", "read"), map(_lookup_table, state.tables))
     _show(console, "Stores", STORE_HEADS, map(store_cells, state.stores))
     if state.queries:
         console.print(Text(f"\nQueries ({len(state.queries)})", style="bold"))
@@ -105,6 +107,10 @@ def state_summary(state: CheckpointState) -> list[str]:
 def stream_cells(stream: StreamState) -> tuple[str, ...]:
     """A stream as texts, under `STREAM_HEADS`."""
     return stream.name, f"{stream.arrived:,}", _time(stream.watermark), stream.text
+
+
+def _lookup_table(table: TableProgress) -> tuple[str, ...]:
+    return table.name, table.version or "-", f"{table.rows:,}", _time(table.read_at)
 
 
 def query_line(query: QueryState) -> str:

@@ -24,7 +24,7 @@ from weft.sinks.parquet import ParquetSink
 from weft.sinks.postgres import to_postgres
 from weft.sinks.recent import to_recent
 
-__all__ = ["describe_sink", "make_sink", "portable_description", "same_place", "sink_for"]
+__all__ = ["describe_sink", "make_sink", "place_of", "portable_description", "same_place", "sink_for"]
 
 
 Description: TypeAlias = "dict[str, object]"
@@ -72,6 +72,22 @@ def _place(description: Mapping[str, object]) -> object:
     if "table" in description:
         tabled = {name: one for name, one in description.items() if name != "key"}
         return sorted((name, str(one)) for name, one in tabled.items())
+    return None
+
+
+def place_of(sink: Sink) -> str | None:
+    """Where people find the results, without a secret; None if they are nowhere when the session has ended.
+
+    >>> place_of(to_postgres("env:WAREHOUSE", "sales.trolls"))
+    'table sales.trolls at env:WAREHOUSE'
+    """
+    match describe_sink(sink):
+        case {"kind": "parquet" | "delta", "path": path}:
+            return str(path)
+        case {"table": table, "connection": connection}:
+            return f"table {table} at {connection}"
+        case {"kind": "kafka", "topic": topic, "servers": servers}:
+            return f"topic {topic} at {servers}"
     return None
 
 

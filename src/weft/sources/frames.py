@@ -19,7 +19,7 @@ from weft.sources.file_parts import read_part
 from weft.sources.frame_query import FrameCursor
 from weft.sources.records import Decoded, Target
 
-__all__ = ["DataFrameSource", "dataframe"]
+__all__ = ["DataFrameSource", "dataframe", "frame_schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,13 @@ def dataframe(frame: Any) -> DataFrameSource:
             "dataframe: this is not a streaming DataFrame",
             hint="make it with spark.readStream, not spark.read",
         )
+    return DataFrameSource(frame, frame_schema(frame))
+
+
+def frame_schema(frame: Any) -> Schema:
+    """The columns of a DataFrame."""
     fields = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
-    return DataFrameSource(
-        frame, Schema(tuple(Field(name, _spark_type(name, kind)) for name, kind in fields))
-    )
+    return Schema(tuple(Field(name, _spark_type(name, kind)) for name, kind in fields))
 
 
 _FROM_SPARK = re.compile(

@@ -21,7 +21,7 @@ from weft.ports.source import Part, Place
 from weft.schema_registry import registry_options, schema_text
 from weft.sources.kafka_cursor import KafkaCursor, ReadRules, Starting
 from weft.sources.kafka_format import ValueFormat
-from weft.sources.kafka_read import read_range
+from weft.sources.kafka_read import collector_at_rest, read_range
 from weft.sources.kafka_records import Origin, check_schema, decode_messages, value_fields
 from weft.sources.records import Decoded, Target
 
@@ -68,8 +68,11 @@ class KafkaSource:
         what = part.what
         origin = Origin(stream, self.topic, what["partition"])
         reset = "earliest" if self.rules.expired == "skip" else "error"
-        found = read_range(self.options, origin, what["first"], what["end"], self.rules.timeout, reset=reset)
-        decoded = decode_messages(found, self.format, Target(self.schema, event_time), origin)
+        with collector_at_rest():
+            bounds = (what["first"], what["end"])
+            found = read_range(self.options, origin, *bounds, self.rules.timeout, reset=reset)
+            decoded = decode_messages(found, self.format, Target(self.schema, event_time), origin)
+            del found  # before the collector would look through it
         if "expired" not in what:
             return decoded
         lost = f"the records from here to before offset {what['first']} have expired"

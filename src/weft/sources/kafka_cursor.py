@@ -95,8 +95,8 @@ class KafkaCursor:
         size = self._size_of_a_record(starts, ends)
         most = max(1, self.place.most_bytes // size)
         self._note_ends(ends, now)
-        parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS))
         at_once = min(most, self.rules.max_records_per_batch or most)
+        parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS), at_once)
         cuts = 0 if waiting <= at_once else -(-waiting // at_once)  # every batch may cut one part in two
         offered = tuple(map(self._with_arrival, _at_most(parts, at_once)))
         return Offer(offered, backlog=(len(parts) + cuts, waiting * size))
@@ -206,17 +206,30 @@ def _first_positions(asking: TopicOffsets, watch: OffsetWatch, starting: Startin
 
 
 def parts_between(
-    positions: Mapping[int, int], ends: Offsets, begins: Offsets, record_bytes: int, most: int
+    positions: Mapping[int, int],
+    ends: Offsets,
+    begins: Offsets,
+    record_bytes: int,
+    most: int,
+    at_once: int = 1 << 62,
 ) -> list[Part]:
     """Parts of at most so many records, from the positions to the ends, all partitions in turn.
+
+    The first ``at_once`` records are of all partitions in proportion to what waits in each, for partitions that are
+    far apart in a batch are far apart in event time.
 
     >>> [tuple(part.what.values()) for part in parts_between({0: 0, 1: 5}, {0: 3, 1: 6}, {0: 0, 1: 0}, 10, 2)]
     [(0, 0, 2), (1, 5, 6), (0, 2, 3)]
     """
+    waiting = {
+        number: max(0, ends[number] - max(positions[number], begins.get(number, 0))) for number in ends
+    }
+    sizes = _part_sizes(waiting, most, at_once)
 
     def of(number: int) -> list[Part]:
         start = max(positions[number], begins.get(number, 0))
-        ranges = [(first, min(first + most, ends[number])) for first in range(start, ends[number], most)]
+        size = sizes[number]
+        ranges = [(first, min(first + size, ends[number])) for first in range(start, ends[number], size)]
         found = [{"partition": number, "first": first, "end": end} for first, end in ranges]
         if found and start > positions[number]:
             found[0]["expired"] = positions[number]
@@ -224,6 +237,20 @@ def parts_between(
 
     turns = zip_longest(*(of(number) for number in sorted(ends)))
     return [part for turn in turns for part in turn if part is not None]
+
+
+def _part_sizes(waiting: Mapping[int, int], most: int, at_once: int) -> dict[int, int]:
+    """How many records a part of each partition has.
+
+    >>> _part_sizes({0: 1000, 1: 3000}, 131, 400), _part_sizes({0: 1000, 1: 3000}, 131, 4000)
+    ({0: 34, 1: 100}, {0: 131, 1: 131})
+    """
+    total = sum(waiting.values())
+    if total <= at_once:
+        return dict.fromkeys(waiting, most)
+    shares = {number: -(-at_once * count // total) for number, count in waiting.items()}
+    rounds = -(-max(shares.values()) // most)
+    return {number: max(1, -(-share // rounds)) for number, share in shares.items()}
 
 
 def _at_most(parts: Sequence[Part], records: int) -> tuple[Part, ...]:

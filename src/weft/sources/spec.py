@@ -112,9 +112,13 @@ class FilesSource:
 
     def count(self) -> int:
         """How many files there are."""
+        return len(self.paths())
+
+    def paths(self) -> list[str]:
+        """The paths of all files that are there now, sorted."""
         listing = self._listing()
         listing.refresh()
-        return len(listing.names)
+        return sorted(os.path.join(listing.root, name) for name in listing.names)
 
     def _listing(self) -> Listing:
         """The names of the files that are read; a path may also be that of a single file."""
@@ -125,10 +129,7 @@ class FilesSource:
 
     def first_files(self) -> Iterator[tuple[str, bytes]]:
         """The files that are not empty, by name, and their content."""
-        listing = self._listing()
-        listing.refresh()
-        for name in sorted(listing.names):
-            path = os.path.join(listing.root, name)
+        for path in self.paths():
             content = Path(path).read_bytes()
             if content:
                 yield path, content

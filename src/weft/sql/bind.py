@@ -20,7 +20,7 @@ from weft.logical.query import Input, Query, connected, make_query
 from weft.logical.query_limits import DEFAULT_LIMITS, UNLIMITED, Limits, count_terms
 from weft.logical.user_functions import UserFunction
 from weft.sql.expressions import bind_conditions
-from weft.sql.inputs import InputBinder, refs
+from weft.sql.inputs import InputBinder, check_tables, refs
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_statement
@@ -165,6 +165,7 @@ class _Binding:
         except QueryError as error:
             raise statement.source.error(statement.source.whole, error.message, error.hint) from None
         _check_times(statement, query)
+        check_tables(statement, query, inputs)
         return query
 
     def _flattened(self, statement: Statement, query: Query) -> Query:

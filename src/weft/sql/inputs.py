@@ -6,7 +6,7 @@ with UNION ALL over a union; `weft.logical.flatten` unites what can be united wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.errors import CatalogError, QueryError, nearest
@@ -14,10 +14,11 @@ from weft.logical.catalog import Catalog
 from weft.logical.nested import derived_stream, union_stream
 from weft.logical.query import Input, Query
 from weft.logical.schema import Stream
+from weft.logical.tables import misplaced_table
 from weft.logical.window import UNBOUNDED, Rows, Window
 from weft.sql.statement import InputRef, Name, SelectRef, Statement, StreamRef, leaves
 
-__all__ = ["InputBinder", "refs"]
+__all__ = ["InputBinder", "check_tables", "refs"]
 
 
 def refs(statement: Statement) -> Iterator[InputRef]:
@@ -106,7 +107,12 @@ def _check_branch(ref: SelectRef, branch: Statement, first: Query, query: Query)
 
 
 def _window(ref: InputRef, stream: Stream) -> Window:
-    """The window of a stream, with the columns that it counts per."""
+    """The window of a stream, with the columns that it counts per; a table has none."""
+    if stream.table and ref.window != UNBOUNDED:
+        raise ref.called.error(
+            f"{stream.name} is a table, and has no window: all of its rows are looked up",
+            "leave out the window",
+        )
     if not isinstance(ref.window, Rows):
         return ref.window
     names = set()
@@ -118,3 +124,14 @@ def _window(ref: InputRef, stream: Stream) -> Window:
             raise name.error(f"{called} has no column {name.text} to count per", hint)
         names.add(field.name)
     return Rows(ref.window.count, tuple(sorted(names)))
+
+
+def check_tables(statement: Statement, query: Query, inputs: Mapping[InputRef, Input]) -> None:
+    """Refuse a table where it cannot stand, at its name."""
+    misplaced = misplaced_table(query)
+    if misplaced is None:
+        return
+    named = [ref.called for ref, input_ in inputs.items() if input_.alias == misplaced.alias]
+    if named:
+        raise named[0].error(misplaced.message, misplaced.hint)
+    raise statement.source.error(statement.source.whole, misplaced.message, misplaced.hint)

@@ -194,6 +194,8 @@ class Estimator:
         return found
 
     def _rate(self, i: int, alias: str) -> float:
+        if self.query.inputs[i].stream.table:
+            return 0.0  # its rows start nothing
         return self.statistics.stream(self.query.input(alias).stream.name).rate * self._passed[i]
 
     @cached_property
@@ -209,12 +211,18 @@ class Estimator:
     def content(self, start: str, other: str) -> tuple[float, bool]:
         """How many tuples of ``other`` a tuple of ``start`` meets, and whether their number grows without limit."""
         i = self._index[other]
+        if self.query.inputs[i].stream.table:
+            return self._table_rows(i), False
         window = self.query.inputs[i].window
         counts = [self._counted(i, window)] if isinstance(window, Rows) else []
         span = self._spans[start, other] if start != other else 0.0
         if span is not None:
             counts.append(self.rates[i] * span)
         return (min(counts), False) if counts else (self.rates[i] * self._horizon, True)
+
+    def _table_rows(self, i: int) -> float:
+        """How many rows of a table pass the filters."""
+        return self.statistics.rows(self.query.inputs[i].stream.name) * self._passed[i]
 
     def _counted(self, i: int, window: Rows) -> float:
         """How many tuples a `ROWS` window holds: its count, times the number of keys if it counts per key."""
@@ -276,6 +284,8 @@ class Estimator:
         return [self._resident(i, alias) for i, alias in enumerate(self.query.aliases)]
 
     def _resident(self, i: int, alias: str) -> float:
+        if self.query.inputs[i].stream.table:
+            return self._table_rows(i)
         window = self.query.inputs[i].window
         counts = [self._counted(i, window)] if isinstance(window, Rows) else []
         counted = bool(self.query.inputs[i].counted_per)  # then time decides nothing
@@ -287,7 +297,7 @@ class Estimator:
         """Seconds until no partner outside can reach a result any more."""
         inside = [alias for alias, i in self._index.items() if mask >> i & 1]
         longest = 0.0
-        for other in self.query.aliases:
+        for other in self.query.driving:
             if other not in inside:
                 known = [self._bounds[other, alias] for alias in inside if (other, alias) in self._bounds]
                 longest = max(longest, min(known).total_seconds() if known else self._horizon)

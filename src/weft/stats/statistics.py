@@ -27,6 +27,7 @@ class Defaults:
 
     rate: float = 1_000.0  # tuples per second of a stream
     distinct: float = 10_000.0  # values of a column
+    rows: float = 10_000.0  # of a table
     horizon: timedelta = timedelta(hours=1)  # how long an unbounded window is expected to grow
     equal: float = 0.1  # selectivity of column = constant, where the distinct count is unknown
     compare: float = 1 / 3  # of <, ≤
@@ -45,14 +46,17 @@ class StreamStatistics:
     """The arrival rate of a stream in tuples per second, and its columns' numbers of distinct values.
 
     ``heavy`` says which values of a column are far more frequent than others, as the part of tuples that have them:
-    ``{"user": {42: 0.18}}``.
+    ``{"user": {42: 0.18}}``. A table has no rate, but a number of ``rows``.
     """
 
     rate: float = DEFAULTS.rate
     distinct: Mapping[str, float] = field(default_factory=dict)
     heavy: Heavy = field(default_factory=dict)
+    rows: float | None = None
 
     def __post_init__(self) -> None:
+        if self.rows is not None and not (self.rows >= 0 and math.isfinite(self.rows)):
+            raise StatisticsError(f"a table cannot have {self.rows} rows")
         if not (self.rate >= 0 and math.isfinite(self.rate)):
             raise StatisticsError(f"a rate of {self.rate} tuples per second cannot be")
         for name, count in self.distinct.items():
@@ -129,6 +133,16 @@ class Statistics:
         return replace(
             self, streams={**self.streams, **streams}, selectivities=selectivities, origin="measured"
         )
+
+    def rows(self, table: str) -> float:
+        """How many rows a table has."""
+        known = self.stream(table).rows
+        return DEFAULTS.rows if known is None else known
+
+    def with_rows(self, rows: Mapping[str, int]) -> Statistics:
+        """These figures with the numbers of rows that tables were found to have."""
+        found = {name: replace(self.stream(name), rows=float(count)) for name, count in rows.items()}
+        return replace(self, streams={**self.streams, **found}) if found else self
 
     def function_cost(self, name: str) -> float:
         """The seconds that a user's function takes for a row."""

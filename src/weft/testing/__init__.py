@@ -6,13 +6,16 @@ code with what they check.
 
 from weft.testing.cases import SHAPES, Case, chain, clique, random_case, star
 from weft.testing.ordered import is_ordered
-from weft.testing.reference import POSITION, TIME, reference_join
+from weft.testing.reference import BATCH, FROM, POSITION, TIME, UNTIL, reference_join
 from weft.testing.run import LocalRun
 
 __all__ = [
+    "BATCH",
+    "FROM",
     "POSITION",
     "SHAPES",
     "TIME",
+    "UNTIL",
     "Case",
     "LocalRun",
     "chain",

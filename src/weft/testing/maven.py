@@ -14,7 +14,7 @@ from pathlib import Path
 
 from weft.errors import ConfigError
 
-__all__ = ["cache", "fetch_file", "fetch_jars", "is_fetched"]
+__all__ = ["cache", "fetch_files", "fetch_jars", "is_fetched"]
 
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -38,17 +38,19 @@ def is_fetched(folder: Path) -> bool:
 def fetch_jars(folder: Path, artifacts: Sequence[str]) -> None:
     """Put artifacts (`group:name:version`) and what they depend on into a folder, unless they are there."""
     pom = _POM.format("".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts))
-    _fetch(folder, pom, "dependency:copy-dependencies", "-DincludeScope=runtime")
+    if not is_fetched(folder):
+        _run(folder, pom, "dependency:copy-dependencies", "-DincludeScope=runtime")
+        (folder / "complete").touch()
 
 
-def fetch_file(folder: Path, artifact: str) -> None:
-    """Put the one file of an artifact (`group:name:version:type:classifier`) into a folder, unless it is there."""
-    _fetch(folder, _POM.format(""), "dependency:copy", f"-Dartifact={artifact}")
+def fetch_files(folder: Path, artifacts: Sequence[str]) -> None:
+    """Put the files of artifacts (`group:name:version`, `:type:classifier` may follow) and no others into a folder."""
+    for artifact in artifacts if not is_fetched(folder) else ():
+        _run(folder, _POM.format(""), "dependency:copy", f"-Dartifact={artifact}")
+    (folder / "complete").touch()
 
 
-def _fetch(folder: Path, pom: str, *goal: str) -> None:
-    if is_fetched(folder):
-        return
+def _run(folder: Path, pom: str, *goal: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ConfigError("Maven is not installed", hint="Debian, Ubuntu: apt-get install maven")
@@ -60,4 +62,3 @@ def _fetch(folder: Path, pom: str, *goal: str) -> None:
         raise ConfigError(
             f"Maven could not fetch what belongs into {folder}", hint="its own messages stand above"
         )
-    (folder / "complete").touch()

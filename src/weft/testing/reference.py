@@ -7,6 +7,10 @@ time, in microseconds; and `POSITION`, the place of a tuple in the total order o
 
 Where there are outer, semi or anti joins, DuckDB joins along the same tree. Two rows match if ON holds and their
 tuples, as far as there are any, lie within the windows of their inputs; WHERE is applied to what the whole tree gives.
+
+A table has the same rows throughout or, with the columns `FROM` and `UNTIL`, in versions: a row is there from one batch
+on, and until another. A result then has the rows that were there in the batch of the last of its tuples, which the
+column `BATCH` of each stream tells.
 """
 
 from __future__ import annotations
@@ -31,9 +35,20 @@ from weft.logical.schema import DataType
 from weft.logical.user_functions import has_user_call, user_calls
 from weft.logical.window import Range, Rows
 
-__all__ = ["POSITION", "TIME", "groups_of", "inside_counts", "join_within_times", "reference_join"]
+__all__ = [
+    "BATCH",
+    "FROM",
+    "POSITION",
+    "TIME",
+    "UNTIL",
+    "groups_of",
+    "inside_counts",
+    "join_within_times",
+    "reference_join",
+]
 
 TIME, POSITION = "__time", "__position"
+BATCH, FROM, UNTIL = "__batch", "__from", "__until"
 
 _ROW = "__row"
 
@@ -47,7 +62,7 @@ def reference_join(
     """
     found = join_within_times(query, tables, functions)
     if any(isinstance(input_.window, Rows) for input_ in query.inputs):
-        positions = {alias: _column(tables, alias, POSITION) for alias in query.aliases}
+        positions = {alias: _column(tables, alias, POSITION) for alias in query.driving}
         found = found.filter(pa.array(inside_counts(query, found, positions, groups_of(query, tables))))
     return found.select([output.name for output in query.projection])
 
@@ -73,8 +88,9 @@ def _timely(connection: Any, query: Query, tables: Mapping[str, pa.Table]) -> pa
         connection.register(f"input_{place}", _plain(tables[alias]))
     # DuckDB 2.0 fails on some trees of joins when it optimises them; without, it joins along the tree.
     connection.execute(f"PRAGMA {'enable' if query.outer is None else 'disable'}_optimizer")
+    versioned = frozenset(alias for alias in query.tables if FROM in tables[alias].schema.names)
     try:
-        return connection.sql(_sql(query)).to_arrow_table()
+        return connection.sql(_sql(query, versioned)).to_arrow_table()
     finally:
         for place in range(len(query.aliases)):
             connection.unregister(f"input_{place}")
@@ -113,7 +129,7 @@ def inside_counts(
     inside = np.ones(found.num_rows, np.bool_)
     if not any(isinstance(input_.window, Rows) for input_ in query.inputs):
         return inside
-    places = {alias: positions[alias][found[row_column(alias)].to_numpy()] for alias in query.aliases}
+    places = {alias: positions[alias][found[row_column(alias)].to_numpy()] for alias in query.driving}
     last = np.max(list(places.values()), axis=0)
     for input_ in query.inputs:
         if isinstance(input_.window, Rows):
@@ -206,13 +222,17 @@ def _column(tables: Mapping[str, pa.Table], alias: str, name: str) -> NDArray[np
     return values
 
 
-def _sql(query: Query) -> str:
+def _sql(query: Query, versioned: frozenset[str]) -> str:
     shown = [f"{_transpiled(o.expr)} AS {_quoted(o.name)}" for o in query.projection]
     shown += [f"{_quoted(a)}.{_ROW} AS {_quoted(row_column(a))}" for a in query.visible]
     sources = {alias: f"input_{place} AS {_quoted(alias)}" for place, alias in enumerate(query.aliases)}
-    origin = ", ".join(sources.values()) if query.outer is None else _joined(query, query.outer, sources)
+    origin = ", ".join(sources.values())
+    if query.outer is not None:
+        origin = _joined(query, query.outer, sources, versioned)
     text = f"SELECT {', '.join(shown)} FROM {origin}"
-    where = _all(_conditions(query))
+    where = _all(
+        [*_conditions(query), *(_in_force(query, query.aliases, versioned) if query.outer is None else ())]
+    )
     return text + (f" WHERE {where}" if where else "")
 
 
@@ -224,24 +244,49 @@ def _conditions(query: Query) -> Iterator[str]:
         yield from _within(query.inputs)
 
 
-def _joined(query: Query, node: Join | str, sources: Mapping[str, str]) -> str:
+def _joined(query: Query, node: Join | str, sources: Mapping[str, str], versioned: frozenset[str]) -> str:
     """A join and those below it; ON says what makes two rows partners, windows included."""
     if isinstance(node, str):
         return sources[node]
-    left, right = (_joined(query, side, sources) for side in (node.left, node.right))
+    left, right = (_joined(query, side, sources, versioned) for side in (node.left, node.right))
     together = replace(node, kind="inner").visible
-    on = _all([*map(_transpiled, node.on), *_within([query.input(alias) for alias in together])])
+    _check_versions(query, node, versioned)
+    terms = [*map(_transpiled, node.on), *_within([query.input(alias) for alias in together])]
+    sides = [{side} if isinstance(side, str) else set(side.aliases) for side in (node.left, node.right)]
+    new = frozenset(name for side in sides if not side & set(query.driving) for name in side)
+    on = _all([*terms, *_in_force(query, together, versioned & new)])
     return f"({left} {node.kind.upper()} JOIN {right} ON {on or 'TRUE'})"
 
 
 def _within(inputs: Sequence[Input]) -> Iterator[str]:
     """That every tuple of some inputs, where it is there, is inside its window when the newest of them comes."""
-    times = [_time(input_) for input_ in inputs]
+    timed = [input_ for input_ in inputs if not input_.stream.table]
+    times = [_time(input_) for input_ in timed]
     newest = f"greatest({', '.join(times)})"
-    for input_, time in zip(inputs, times, strict=True):
+    for input_, time in zip(timed, times, strict=True):
         if isinstance(input_.window, Range):
             inside = f"{newest} - {time} <= {input_.window.duration.total_seconds() * 1e6:.0f}"
             yield f"{_quoted(input_.alias)}.{_ROW} IS NULL OR {inside}"
+
+
+def _check_versions(query: Query, node: Join, versioned: frozenset[str]) -> None:
+    """Refuse a tree for which ON cannot say which version a row has: all streams must be below, and none waits."""
+    below = set(node.aliases)
+    late = versioned & below and (set(query.driving) - below or node.kind == "full")
+    waits = versioned and node.kind != "inner" and not below & set(query.tables)
+    if late or waits:
+        raise QueryError(
+            "the reference knows versions of tables only where inner joins of all streams come before them"
+        )
+
+
+def _in_force(query: Query, together: Iterable[str], versioned: frozenset[str]) -> Iterator[str]:
+    """That rows of tables were there in the batch of the last of some tuples."""
+    names = list(together)
+    batches = ", ".join(f"{_quoted(alias)}.{BATCH}" for alias in names if alias in query.driving)
+    for alias in (alias for alias in names if alias in versioned):
+        ends = f"{_quoted(alias)}.{FROM}", f"{_quoted(alias)}.{UNTIL}"
+        yield f"greatest({batches}) >= {ends[0]} AND greatest({batches}) < {ends[1]}"
 
 
 def _all(conditions: Iterable[str]) -> str:

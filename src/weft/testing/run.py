@@ -18,12 +18,14 @@ import pyarrow as pa
 from weft.errors import CatalogError, ConfigError, QueryError, nearest
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import Schema
+from weft.ports.table import RegisteredTable
 from weft.running import adapter_for, run_config
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.loop import Loop
 from weft.session import Session
 from weft.sinks.memory import MemorySink
+from weft.sources.table_readers import ArrowTable
 from weft.sources.tables import TableSource
 from weft.validation import duration_of
 
@@ -60,8 +62,9 @@ class LocalRun:
         self.dead_letters: list[bytes] = []
         self._sources: dict[str, TableSource] = {}
         self._sinks: dict[str, MemorySink] = {}
-        functions, planner = session._registered.functions, session._planner
-        given = (session._settings, None, session.catalog, self._sources, functions, planner)
+        planner = session._planner
+        registered = replace(session._registered, sources={}, tables={})
+        given = (session._settings, None, session.catalog, registered, planner)
         adapter = adapter_for(session._settings, planner, foreground=True)  # a test gives the same every time
         config = replace(run_config(*given), set_aside=self._set_aside, adapter=adapter)
         executor = LocalExecutor(config.partitions)
@@ -77,18 +80,25 @@ class LocalRun:
 
         Streams and queries that the session has been given since the last batch begin with this one. Rows of outer
         joins that can be closed after it are among what it gives. ``now`` sets the clock, by which rows of streams
-        without event time arrive and streams become idle. A batch that raises an error has no effect.
+        without event time arrive and streams become idle. A batch that raises an error has no effect. Rows for a table
+        are all that it has from this batch on; before it is given any, it has those it was registered with, if it was
+        registered with a `pyarrow.Table`, or else none.
         """
         self._open_streams()
+        known = {*self._sources, *self._loop.tables.known}
         for name in tables or {}:
-            if name not in self._sources:
-                raise CatalogError(f"there is no stream {name!r}", hint=nearest(name, self._sources))
+            if name not in known:
+                raise CatalogError(f"there is no stream {name!r}", hint=nearest(name, known))
         if now is not None:
             self.now = now
         self._begin_queries()
-        whole = {name: _table(rows, self._sources[name].schema) for name, rows in (tables or {}).items()}
+        schemas = {stream.name: stream.schema for stream in self._session.catalog.streams}
+        whole = {name: _table(rows, schemas[name]) for name, rows in (tables or {}).items()}
         for name, table in whole.items():
-            self._sources[name].offer(table)
+            if name in self._sources:
+                self._sources[name].offer(table)
+            else:
+                self._loop.tables.put(name, ArrowTable(_as_table(table), schemas[name]))
         return self._run_batch()
 
     def advance(self, span: timedelta | str) -> dict[str, pa.Table]:
@@ -114,7 +124,12 @@ class LocalRun:
 
     def _open_streams(self) -> None:
         for stream in self._session.catalog.streams:
-            if stream.name not in self._sources:
+            if stream.table and stream.name not in self._loop.tables.known:
+                given = self._session._registered.tables.get(stream.name)
+                in_memory = given is not None and isinstance(given.reader, ArrowTable)
+                reader = given.reader if given is not None and in_memory else _nothing(stream.schema)
+                self._loop.add_table(stream, RegisteredTable(reader))
+            elif not stream.table and stream.name not in self._sources:
                 self._sources[stream.name] = TableSource(stream.schema)
                 self._loop.add_stream(stream, self._sources[stream.name])
 
@@ -162,6 +177,15 @@ def _table(rows: Rows, schema: Schema) -> pa.Table | pa.RecordBatch:
         raise CatalogError(
             f"the rows are not of the stream's types: {error}", hint=f"declared: {schema}"
         ) from None
+
+
+def _as_table(rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+
+
+def _nothing(schema: Schema) -> ArrowTable:
+    """A table without rows."""
+    return ArrowTable(pa.table({field.name: pa.nulls(0, arrow_type(field.type)) for field in schema}), schema)
 
 
 def _utc(moment: datetime) -> datetime:

@@ -70,7 +70,7 @@ def test_a_session_that_failed_says_why(service: Served, visitor: Visitor) -> No
     folder.mkdir()
     service.start()
     page = visitor.open(service.url).page
-    page.get_by_role("cell", name="reads", exact=True).wait_for()
+    page.get_by_role("cell", name="reads", exact=True).first.wait_for()
     (folder / "bad.json").write_text('{"k": 1}\n{"k": "<script>window.hacked=1</script>"}\n')
     alert = page.get_by_role("alert").filter(has_text="The session has failed: 1 of ")
     alert.wait_for()
@@ -120,7 +120,7 @@ def test_many_queries_and_a_large_one_are_drawn(service: Served, visitor: Visito
     assert page.locator("[data-part]").count() > 100
     began = time.monotonic()
     page.get_by_role("button", name="query number 7", exact=True).click()
-    page.locator(".faded").first.wait_for()
+    page.locator(".faded").first.wait_for(state="attached")
     assert time.monotonic() - began < 30
     visitor.open(service.url)
     page.get_by_role("cell", name="query number 50", exact=True).wait_for()

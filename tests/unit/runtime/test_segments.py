@@ -14,7 +14,7 @@ from weft.bucket.bounds import Bounds
 from weft.errors import StateError
 from weft.runtime.hop.admit import admit
 from weft.runtime.log.checkpoint import BUCKETS
-from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun, StoreTotals
+from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun, StoreTotals, moment_of
 from weft.runtime.log.segment_files import flush_segments, read_manifest, write_segment
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import Forget, make_run
@@ -167,7 +167,7 @@ def test_a_store_that_begins_anew_has_nothing_of_what_it_had(storage: Storage) -
     one.run({"a": 5, "b": 5})
     store = next(plan.identity for plan in one.program.stores.values() if plan.node.aliases == ("a",))
     one.number = 7
-    one.begun[store] = 8
+    one.begun[store] = moment_of(8)
     assert one.stored() == {"a": 0, "b": 5}
     one.run({"a": 2})
     assert one.stored() == {"a": 2, "b": 5}

@@ -150,11 +150,11 @@ def test_reading_while_a_query_commits() -> None:
     """No page has a hole or a row twice."""
     sink, found = filled(rows=50), list[int]()
 
-    def commit_all() -> None:
+    def write() -> None:
         for number in range(500):
             sink.commit(number, table(*range(3 * number, 3 * number + 3)))
 
-    writer = threading.Thread(target=commit_all)
+    writer = threading.Thread(target=write)
     writer.start()
     after = missed = 0
     while after < 1500:

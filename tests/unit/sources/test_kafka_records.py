@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from weft.logical.schema import Schema
 from weft.sources.kafka_cursor import KafkaCursor, _at_most, parts_between
 from weft.sources.kafka_format import ValueFormat
+from weft.sources.kafka_read import collector_at_rest
 from weft.sources.kafka_records import Origin, decode_messages
 from weft.sources.records import Decoded, Target
 
@@ -104,7 +106,7 @@ def test_every_offset_is_offered_once(partitions: list[tuple[int, int, int]], mo
     begins = {number: min(begin, ends[number]) for number, (_, begin, _) in enumerate(partitions)}
     wanted = {(n, at) for n in ends for at in range(max(positions[n], begins[n]), ends[n])}
     found = list[tuple[int, int]]()
-    while parts := _at_most(parts_between(positions, ends, begins, 10, most), limit):
+    while parts := _at_most(parts_between(positions, ends, begins, 10, most, limit), limit):
         assert sum(part.bytes for part in parts) <= 10 * limit
         for part in parts:
             what = part.what
@@ -141,3 +143,19 @@ def test_offsets_that_wait_have_waited_since_they_were_seen() -> None:
     assert len(cursor._seen[0]) <= 1_000
     assert cursor._seen[0][0] == (4_000_000, 40)
     assert cursor._seen[0][-1] == (3_009_000_000, 3_040)
+
+
+def test_a_batch_takes_of_every_partition_in_proportion() -> None:
+    """Partitions that are read unevenly would be apart in event time, and what lags behind would be late."""
+    parts = _at_most(parts_between({0: 0, 1: 0}, {0: 10**6, 1: 10**6}, {}, 10, 131_072, 400_000), 400_000)
+    taken = [sum(p.what["end"] - p.what["first"] for p in parts if p.what["partition"] == n) for n in (0, 1)]
+    assert taken == [200_000, 200_000]
+
+
+def test_the_collector_works_again_when_nobody_wants_it_to_rest() -> None:
+    assert gc.isenabled()
+    with collector_at_rest():
+        with collector_at_rest():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()

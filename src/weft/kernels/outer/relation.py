@@ -24,13 +24,16 @@ from weft.bucket.words import flatten, is_plain, plain_words
 from weft.kernels.expr.select import ColumnKey, Columns, evaluate
 from weft.logical.expr import Expr, columns
 
-__all__ = ["FOREVER", "FURTHEST_APART", "Relation", "Rows", "TreeRows", "WindowSpan", "leaf"]
+__all__ = ["AT_ONCE", "FOREVER", "FURTHEST_APART", "Relation", "Rows", "TreeRows", "WindowSpan", "leaf"]
 
 # Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
 FOREVER = 1 << 62
 
 # No two timestamps are further apart than this.
 FURTHEST_APART = 2 * FARTHEST
+
+# When a row is final that lacks something which, if it is not there, will not come: a row of a table.
+AT_ONCE = 1 - FOREVER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +55,7 @@ class Rows:
 
     ``arrived`` is the batch with which the last of the row's tuples, and of the partners that its semi joins need, had
     come. ``final`` is the time after which no tuple that the row lacks can come any more: -FOREVER if it lacks nothing,
-    FOREVER if one may come at any time.
+    AT_ONCE if it lacks only what comes with nothing, FOREVER if one may come at any time.
     """
 
     numbers: Mapping[str, Longs]

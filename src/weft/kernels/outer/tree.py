@@ -18,7 +18,16 @@ from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.memory import copy, fresh, take
 from weft.errors import PlanError
 from weft.kernels.outer.pairs import Pairs, matching_pairs
-from weft.kernels.outer.relation import FOREVER, FURTHEST_APART, Relation, Rows, TreeRows, WindowSpan, leaf
+from weft.kernels.outer.relation import (
+    AT_ONCE,
+    FOREVER,
+    FURTHEST_APART,
+    Relation,
+    Rows,
+    TreeRows,
+    WindowSpan,
+    leaf,
+)
 from weft.kernels.probe.ranges import NO_INTS, join_matches
 from weft.logical.join import Join
 from weft.logical.outer import joins
@@ -106,7 +115,9 @@ class _Tree:
             wait, times = self.waits.get((number, alias)), self.relations[alias].times
             if wait is None or not times.size:
                 continue
-            shift = max(-FURTHEST_APART, min(wait, FURTHEST_APART))
+            if wait < -FURTHEST_APART:
+                return np.full(chosen.size, AT_ONCE)
+            shift = min(wait, FURTHEST_APART)
             tuples = take(frozen(values), chosen)
             until = take(frozen(times), np.maximum(tuples, 0).astype(np.int32)) + shift
             np.minimum(result, np.where(tuples < 0, FOREVER, until), out=result)

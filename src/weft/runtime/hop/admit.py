@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weft.bucket.bucket import column
+from weft.bucket.bucket import FARTHEST, column
 from weft.bucket.columns import longs
 from weft.bucket.compiled import Mask
 from weft.bucket.words import flatten, validity
@@ -55,13 +55,17 @@ def admit(
 ) -> Admitted:
     """Admit tuples of an input; ``now`` is the time that they get if the stream has no event time.
 
-    ``ages`` are theirs, if they are to carry them.
+    ``ages`` are theirs, if they are to carry them. Rows of a table are before all times, so that they never are the
+    newest tuple of a result.
     """
     input_ = program.graph.input(alias)
     read = {full_name(item): _typed(data, item, now) for item in program.source(alias).columns}
     if ages is not None:
         read[AGE] = pa.array(ages)
     event_time, name = input_.event_time, program.view.times[alias]
+    if input_.stream.table:
+        read[name] = pa.array(np.full(data.num_rows, -FARTHEST, np.int64))
+        return Admitted(pa.RecordBatch.from_pydict(read))
     if event_time is None:
         read[name] = pa.array(np.full(data.num_rows, now, np.int64))
         return _timed(pa.RecordBatch.from_pydict(read), name, None, 0)

@@ -26,6 +26,7 @@ from weft.bucket.index import by_hash
 from weft.bucket.memory import take
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.select import Columns, evaluate, holds
+from weft.kernels.outer.relation import AT_ONCE
 from weft.kernels.outer.tree import Relation, Rows, rows_of
 from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
@@ -144,6 +145,8 @@ class _Choice:
         The latter are left out where probes find all rows that they make.
         """
         one, probed = self.held[alias], self.plan.closing.walked and alias not in self.plan.completing
+        if self.plan.is_table(alias):  # no row leaves because a table has become another
+            return [np.zeros(mine.size, np.bool_) for mine in one.mine]
         waits = {w for (_, name), w in self.plan.waits.items() if name == alias and w is not None}
         found = []
         for number, (run, mine) in enumerate(zip(one.runs, one.mine, strict=True)):
@@ -253,7 +256,8 @@ def _relations(plan: SweepPlan, picked: Mapping[str, _Picked], number: int) -> d
     for alias, one in picked.items():
         named = {full_name(item): one.column(item) for item in read if item.alias == alias}
         batch = pa.RecordBatch.from_pydict(named)
-        found[alias] = Relation(batch, one.numbers(one.store.time), one.arrived(number), plan.windows[alias])
+        arrived = full(one.count, -1) if plan.is_table(alias) else one.arrived(number)
+        found[alias] = Relation(batch, one.numbers(one.store.time), arrived, plan.windows[alias])
     return found
 
 
@@ -273,7 +277,7 @@ def _leaving(
         leaving &= lacking
     if member.first and not member.backfill:
         leaving &= rows.arrived >= member.first
-    return leaving & (_provable(plan, rows, picked) | ~lacking)
+    return leaving & (_provable(plan, rows, picked) | (rows.final <= AT_ONCE))
 
 
 def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mask:
@@ -284,7 +288,7 @@ def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mas
         return provable
     for alias, numbers in rows.numbers.items():
         reach, times = plan.reaches[alias], picked[alias].numbers(picked[alias].store.time)
-        if not times.size:
+        if not times.size or plan.is_table(alias):
             continue
         oldest = times[numbers] - reach if reach is not None else np.full(len(rows), -FOREVER)
         provable &= (numbers < 0) | (oldest >= complete)

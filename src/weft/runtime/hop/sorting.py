@@ -171,10 +171,10 @@ def _blocks(numbers: Longs, precision: int) -> Longs:
 
 def tuples_before(member: Member, batch_order: BatchOrder) -> int:
     """How many tuples of a query's inputs came in earlier batches, since the query began."""
-    return sum(batch_order.counts[alias].before for alias in member.query.aliases) - member.began
+    return sum(batch_order.counts[alias].before for alias in member.query.driving) - member.began
 
 
 def _ahead(member: Member, start: str, batch_order: BatchOrder) -> int:
     """How many tuples of a query's inputs come before those of ``start`` in a batch."""
-    others = [alias for alias in member.query.aliases if alias != start and batch_order.sees(start, alias)]
+    others = [alias for alias in member.query.driving if alias != start and batch_order.sees(start, alias)]
     return sum(batch_order.counts[alias].arrived for alias in others)

@@ -15,9 +15,14 @@ from typing import Any
 
 from weft.bucket.bounds import Bounds
 
-__all__ = ["PartitionFile", "PartitionManifest", "StoreTotals", "StoredRun"]
+__all__ = ["PartitionFile", "PartitionManifest", "StoreTotals", "StoredRun", "moment_of"]
 
 SPANS = 8  # at most so many intervals of time are kept of a store
+
+
+def moment_of(number: int, *, boundary: bool = False) -> int:
+    """When a partition's manifest is written: in a batch or, before that, by the job at its boundary."""
+    return 2 * number + (not boundary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +71,14 @@ class PartitionFile:
 
 @dataclass(frozen=True, slots=True)
 class PartitionManifest:
-    """What lives in a partition after batch ``number``, in which it was written.
+    """What lives in a partition after the ``moment`` (`moment_of`) at which it was written.
 
     ``runs`` are by store (its identity), oldest first. ``sizes`` is how many bytes of runs each segment has that is
     named in them, and the file itself that ends in this manifest. ``retired`` are files that it no longer names, each
     with the batch since which that is so.
     """
 
-    number: int = -1
+    moment: int = -1
     runs: Mapping[str, tuple[StoredRun, ...]] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     retired: tuple[tuple[int, str], ...] = ()
@@ -92,7 +97,7 @@ class PartitionManifest:
         return {
             store: runs
             for store, runs in self.runs.items()
-            if begun.get(store, self.number + 1) <= self.number
+            if begun.get(store, self.moment + 1) <= self.moment
         }
 
     def to_bytes(self) -> bytes:
@@ -102,18 +107,18 @@ class PartitionManifest:
             store: [[names[run.segment], *run.to_list()[1:]] for run in found]
             for store, found in self.runs.items()
         }
-        whole = [self.number, list(self.sizes.items()), runs, self.retired]
+        whole = [self.moment, list(self.sizes.items()), runs, self.retired]
         return json.dumps(whole, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartitionManifest:
         """What `to_bytes` made."""
-        number, sizes, runs, retired = json.loads(data)
+        moment, sizes, runs, retired = json.loads(data)
         named = {
             store: tuple(StoredRun.from_list([sizes[run[0]][0], *run[1:]]) for run in found)
             for store, found in runs.items()
         }
-        return cls(number, named, dict(sizes), tuple((n, name) for n, name in retired))
+        return cls(moment, named, dict(sizes), tuple((n, name) for n, name in retired))
 
 
 @dataclass(frozen=True, slots=True)

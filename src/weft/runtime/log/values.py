@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from weft.ports.source import Part
@@ -43,11 +43,11 @@ class Manifest:
     """What a batch left: its partitions, how far the streams are, counters since the beginning, and its metrics.
 
     ``partitions`` are the places of the partitions' manifests, of those that hold anything. ``stores`` is what each
-    store (by its identity) holds in all partitions, and ``begun`` the batch that it began with: what partitions say of
-    it from before counts no more. By stream: ``marks`` are the watermarks, ``active`` is when it last brought
-    something, ``arrived`` counts its tuples, ``newest`` and ``oldest`` are the last and the first time ever seen, and
-    ``cursors`` say how far it has been taken; of derived streams, ``proven`` are watermarks to come, each with the
-    batch all of whose tuples have to be taken before. By store: ``kept`` and ``evicted`` are as in
+    store (by its identity) holds in all partitions, and ``begun`` the moment (`partitions.moment_of`) at which it
+    began: what partitions say of it from before counts no more. By stream: ``marks`` are the watermarks, ``active`` is
+    when it last brought something, ``arrived`` counts its tuples, ``newest`` and ``oldest`` are the last and the first
+    time ever seen, and ``cursors`` say how far it has been taken; of derived streams, ``proven`` are watermarks to
+    come, each with the batch all of whose tuples have to be taken before. By store: ``kept`` and ``evicted`` are as in
     `visibility.StateFacts`, and ``dealt`` counts, by read task, the tuples dealt out to its partitions. By query:
     ``results`` counts its results, ``failed`` says why it could not be answered, which stops it, ``closed`` is the time
     up to which rows of a query with outer joins are closed, and ``held`` are the results that wait for the watermarks.
@@ -124,6 +124,7 @@ class BatchPlan:
     than that of the batch before, if data is the reason and not queries. ``ages`` is how old the tuples of each stream
     are at ``now``, in classes of `weft.stats.histogram`: None if each has its own; ``oldest_age`` is the largest.
     ``ended`` says whether the input has ended.
+    ``tables`` are the tables whose rows it reads, all of them: those that it had before are forgotten.
     """
 
     number: int
@@ -139,6 +140,7 @@ class BatchPlan:
     ages: Mapping[str, int | None] = field(default_factory=dict)
     oldest_age: int = ZERO
     ended: bool = False
+    tables: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -150,7 +152,14 @@ class BatchPlan:
     def from_dict(cls, data: Mapping[str, Any]) -> BatchPlan:
         """What `to_dict` made, also after a way through JSON."""
         inputs = {name: tuple(map(Part.from_dict, parts)) for name, parts in data["inputs"].items()}
-        return cls(**{**data, "begun": tuple(data["begun"]), "inputs": inputs})
+        listed = {"begun": tuple(data["begun"]), "tables": tuple(data.get("tables", ()))}
+        return cls(**{**data, **listed, "inputs": inputs})
+
+    def without_streams(self, cursors: Mapping[str, Mapping[str, Any]]) -> BatchPlan:
+        """The plan without input of streams, whose ``cursors`` are those before; it goes on taking up tables."""
+        inputs = {name: self.inputs[name] for name in self.tables}
+        taken = {name: self.cursors[name] for name in self.tables}
+        return replace(self, inputs=inputs, cursors={**cursors, **taken})
 
     @property
     def parts(self) -> Iterator[tuple[str, Part]]:

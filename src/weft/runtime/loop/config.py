@@ -10,6 +10,7 @@ from weft.errors import QueryError
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Source
+from weft.ports.table import RegisteredTable
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.driver import DEFAULT
@@ -48,7 +49,7 @@ class RunConfig:
     results of a query in one batch, ``batch_bytes`` the input of a batch, and ``portion_bytes`` what a task looks at
     together. ``spark`` is the Spark session, for sources that need it. ``derive_source`` makes the source of a derived
     stream, whose queries put their results at some places. ``durability`` is one of `DURABILITIES`. ``streams``,
-    ``sources`` and ``functions`` may gain entries while the queries run.
+    ``sources``, ``tables`` and ``functions`` may gain entries while the queries run.
     """
 
     streams: dict[str, Stream]
@@ -69,6 +70,7 @@ class RunConfig:
     spark: Any = None
     durability: str = PROCESS
     derive_source: DeriveSource = _underivable
+    tables: dict[str, RegisteredTable] = field(default_factory=dict)
 
     @property
     def limits(self) -> TaskLimits:

@@ -160,7 +160,8 @@ class Decider:
 
     def _now(self, before: Manifest) -> int:
         """The time of a batch, which tuples without event time get; never before that of an earlier batch."""
-        untimed = [name for name, stream in self.config.streams.items() if stream.event_time is None]
+        streams = [stream for stream in self.config.streams.values() if not stream.table]
+        untimed = [stream.name for stream in streams if stream.event_time is None]
         known = [before.marks[name] for name in untimed if name in before.marks]
         return max([self.clock(), *known])
 
@@ -175,6 +176,10 @@ class Decider:
         """The batch's place in the total order: the driver order that the policy chooses, and the clocks of queries."""
         seen = facts_of_batch(program.graph, self.history, before, inputs)
         times = clocks(program.graph, Watermarks(before.marks), before.closed, ended=ended)
-        return BatchOrder(
-            seen.batch, driver_order(self.config.driver, seen), self.config.partitions, clocks=times
-        )
+        order = driver_order(self.config.driver, seen)
+        tables = [alias for alias in order if program.graph.input(alias).stream.table]
+        first = (
+            *tables,
+            *(alias for alias in order if alias not in tables),
+        )  # streams see what tables are now
+        return BatchOrder(seen.batch, first, self.config.partitions, clocks=times)

@@ -61,7 +61,8 @@ def _bound(
     """A time that no later result of an inner query is before; None if there is none."""
     if name not in program.members:
         return None
-    streams = [input_.stream for input_ in program.members[name].query.inputs]
+    query = program.members[name].query
+    streams = [query.input(alias).stream for alias in query.driving]  # tables have no watermarks
     ends = [ENDED if plan.ended and not one.definition else marks.get(one.name) for one in streams]
     known = [end for end in ends if end is not None]
     if len(known) < len(ends):

@@ -24,6 +24,7 @@ from weft.logical.query import Query
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Place, Source
+from weft.ports.table import RegisteredTable
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.attempts import TaskRunner
@@ -35,10 +36,11 @@ from weft.runtime.loop.ending import end_batch, samples_of
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.intake import Intake
 from weft.runtime.loop.marks import Mark, Marks
-from weft.runtime.loop.migrated_manifest import migrated_manifest
+from weft.runtime.loop.migrated_manifest import migrated_manifest, without_tables
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.loop.stream_changes import StreamChanges, describe_streams
+from weft.runtime.loop.tables import Tables
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.watching import UnfinishedFiles, stop_failed_queries, warn_of_large_keys
 from weft.runtime.observe.log_lines import log_batch
@@ -80,6 +82,7 @@ class Loop:
         self.derived = DerivedStreams(config, log, self.decider, self.intake, self._open)
         self.marks = Marks(self.intake)
         self.wake = threading.Event()
+        self.tables = Tables(log, lambda: self.decider.clock(), self.wake.set)
         self.before = Manifest()
         self.past = TaskReports()
         self.ended: Ended | None = None
@@ -100,8 +103,6 @@ class Loop:
     def stopping(self, value: bool) -> None:
         self.tasks.stopping = value
 
-    # Beginning
-
     def start(self, queries: Mapping[str, tuple[QueryRequest, Sink]]) -> None:
         """Open the log, and go on after its last committed batch, with the queries in it and those given."""
         described = describe_streams(self.config.streams)
@@ -116,13 +117,15 @@ class Loop:
         state = self.before.cursors if planned is None else planned.cursors
         for name, source in self.config.sources.items():
             self.intake.open(name, source, state.get(name, {}))
+        self.tables.open_all(self.config.tables, state)
+        self.tables.load_for([*(r for r, _ in queries.values()), *self.active_queries.requests.values()])
         self.decider.schedule(self.before, self.decider.clock())
 
     def _last_planned(self) -> BatchPlan | None:
         """The last plan in the log that is not committed, up to which the streams have been taken; None without one."""
-        planned, number = None, self.before.number + 1
-        while (plan := self.log.plan(number)) is not None:
-            planned, number = plan, number + 1
+        planned, number = None, self.before.number
+        while (plan := self.log.plan(number := number + 1)) is not None:
+            planned = plan
         return planned
 
     def _resume(self, queries: Mapping[str, tuple[QueryRequest, Sink]], planned: BatchPlan | None) -> None:
@@ -156,8 +159,6 @@ class Loop:
         given = (config.spark, config.batch_bytes, event_time, lambda: self.committer.last)
         return Place(stream, state, self.log, folder, *given)
 
-    # One batch
-
     def run_next(self, *, also_empty: bool = False) -> bool:
         """Run the next batch, if there is something to do or it may be empty; return whether one was run."""
         began = time.perf_counter()
@@ -188,20 +189,22 @@ class Loop:
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
         self.marks.aim()
-        if not (chosen or also_empty or self.decider.is_due(self.before)):
+        due = self.tables.has_newer(self.active_queries.program) or self.decider.is_due(self.before)
+        if not (chosen or also_empty or due):
             return None
         plan = self.decider.new(self.before, chosen)
         self.intake.take(plan)
         ages, oldest = ages_of_inputs(chosen, plan.now), oldest_age(chosen, plan.now)
         plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest)
+        plan = self.tables.planned(plan, self.decider, self.before)
         self.log.write_plan(plan)
         return plan
 
     def execute(self, plan: BatchPlan) -> tuple[TaskReports, Manifest]:
         """Run the tasks of a batch; return what they reported, and the manifest that the batch began with."""
-        before, self.past = self.before, TaskReports()
-        if plan.changed:
-            before = self._migrate(plan)
+        self.past = TaskReports()
+        before = self._migrate(plan) if plan.changed else self.before
+        before = without_tables(before, self.active_queries.program, plan.tables)
         reports = self.tasks.run(plan, before, self.active_queries, boundary=False)
         return reports.after(self.past), before
 
@@ -247,12 +250,12 @@ class Loop:
         """Take the input out of the plan of a batch that failed by an error such as a file that cannot be read.
 
         None of its results has reached a sink, so the next start may take the input as it is then: the file may have
-        been repaired. The queries that begin or stop with the batch stay in the plan.
+        been repaired. The queries that begin or stop with the batch, and the tables that it takes up, stay in the plan.
         """
         before = self.before
         if before.number >= plan.number:
             before = self.log.manifest(plan.number - 1) or Manifest()
-        self.log.write_plan(replace(plan, inputs={}, cursors=before.cursors))
+        self.log.write_plan(plan.without_streams(before.cursors))
 
     def _committed(self, ended: Ended) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
@@ -295,7 +298,7 @@ class Loop:
 
     def close(self) -> None:
         """End all tasks, and close the sources and the log."""
-        for part in (self.committer, self.executor, self.intake, self.log, self.config.adapter):
+        for part in (self.tables, self.committer, self.executor, self.intake, self.log, self.config.adapter):
             try:
                 part.close()
             except Exception as error:
@@ -304,7 +307,8 @@ class Loop:
     # What may be asked for while it runs
 
     def add(self, name: str, request: QueryRequest, sink: Sink) -> None:
-        """Run one more query from the next batch on; a sink that cannot take its results is refused at once."""
+        """Run one more query from the next batch on; a sink or a table that cannot be used is refused at once."""
+        self.tables.load_for([request])
         self._open(name, sink, request.query, self.before.number)
         for stream, source in self.derived.begin(request.query, self.before.number):
             self.add_stream(stream, source)
@@ -326,8 +330,14 @@ class Loop:
         self._streams.add(stream, source)
         self.wake.set()
 
+    def add_table(self, stream: Stream, given: RegisteredTable) -> None:
+        """Follow one more table; it is read when a query begins to use it."""
+        self._streams.add_table(stream)
+        self.tables.open_all({stream.name: given}, {})
+
     def remove_stream(self, name: str) -> None:
-        """Follow a stream no longer, from the next batch on; no query may read it."""
+        """Follow a stream or a table no longer, from the next batch on; no query may read it."""
+        self.tables.known.pop(name, None)
         self._streams.remove(name)
         self.wake.set()
 

@@ -23,6 +23,7 @@ from weft.runtime.observe.metrics import (
     sum_functions,
     sum_steps,
 )
+from weft.runtime.observe.table_progress import table_states
 from weft.runtime.program.executable import ExecutableGraph
 from weft.stats.heavy import next_heavy
 
@@ -70,6 +71,7 @@ def measure_batch(
         rows_per_byte=next_rows_per_byte(
             known.rows_per_byte if known else {}, plan.inputs, reports.read.reads
         ),
+        tables={name: one.version or "" for name, one in table_states(plan.cursors).items()},
     )
 
 

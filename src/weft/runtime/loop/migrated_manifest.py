@@ -6,17 +6,17 @@ reported, so a batch that is repeated begins with the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from weft.runtime.log.partitions import PartitionFile, StoreTotals
+from weft.runtime.log.partitions import PartitionFile, StoreTotals, moment_of
 from weft.runtime.log.values import Manifest
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration, evicted_after, kept_after
 from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.task.reports import PartitionsLeft
 
-__all__ = ["facts_of", "migrated_manifest", "next_partitions", "next_stores"]
+__all__ = ["facts_of", "migrated_manifest", "next_partitions", "next_stores", "without_tables"]
 
 
 def next_partitions(before: Manifest, left: Iterable[PartitionsLeft]) -> dict[int, PartitionFile]:
@@ -38,6 +38,22 @@ def next_stores(before: Manifest, left: Sequence[PartitionsLeft]) -> dict[str, S
     return dict(sorted(found.items()))
 
 
+def without_tables(manifest: Manifest, program: ExecutableGraph | None, tables: Collection[str]) -> Manifest:
+    """The manifest without the rows of tables that the batch reads as a whole."""
+    if program is None or not tables:
+        return manifest
+    gone = {
+        store.identity
+        for store in program.stores.values()
+        if store.is_table and program.graph.input(store.node.aliases[0]).stream.name in tables
+    }
+    return replace(
+        manifest,
+        stores={store: totals for store, totals in manifest.stores.items() if store not in gone},
+        begun={**manifest.begun, **dict.fromkeys(sorted(gone), moment_of(manifest.number + 1))},
+    )
+
+
 def facts_of(manifest: Manifest) -> StateFacts:
     """What a manifest says of the state before the batch that follows it."""
     known = (manifest.marks, manifest.newest, manifest.oldest, manifest.arrived)
@@ -55,8 +71,8 @@ def migrated_manifest(
     if new is None:
         return replace(before, partitions={}, stores={}, begun={}, kept={}, evicted={})
     identities = sorted(store.identity for store in new.stores.values())
-    known = {s: batch for s, batch in before.begun.items() if s not in migration.fills}
-    begun = {s: known.get(s, before.number + 1) for s in identities}
+    known = {s: moment for s, moment in before.begun.items() if s not in migration.fills}
+    begun = {s: known.get(s, moment_of(before.number + 1, boundary=True)) for s in identities}
     stores = next_stores(before, left)
     facts = facts_of(before)
     return replace(

@@ -78,7 +78,7 @@ def gather_results(
     keys = key_count(ordering)
     whole = merge(runs, keys)
     before = tuples_before(member, batch_order)
-    after = before + sum(batch_order.counts[alias].arrived for alias in member.query.aliases)
+    after = before + sum(batch_order.counts[alias].arrived for alias in member.query.driving)
     marks = Punctuations.of_blocks(whole.heads, whole.lengths, ordering.block, (rows, before), after)
     return Gathered(_table(member, whole.batches), marks)
 
@@ -87,7 +87,8 @@ def clock_of(member: Member, batch_order: BatchOrder, watermarks: Watermarks) ->
     """The time before which all results of a query are known, since no tuple before it can be on time any more."""
     if member.name in batch_order.clocks and batch_order.clocks[member.name].now >= ENDED:
         return ENDED
-    marks = [watermarks.mark_of(input_.stream.name) for input_ in member.query.inputs]
+    query = member.query
+    marks = [watermarks.mark_of(query.input(alias).stream.name) for alias in query.driving]
     known = [mark for mark in marks if mark is not None]
     return min(known) if len(known) == len(marks) else UNKNOWN
 

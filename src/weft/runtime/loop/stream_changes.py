@@ -41,6 +41,15 @@ class StreamChanges:
             self._config.streams[stream.name] = stream
             self._opening[stream.name] = source
 
+    def add_table(self, stream: Stream) -> None:
+        """Know one more table, which is read from no source."""
+        with self._lock:
+            if stream.name in self._config.streams:
+                raise CatalogError(f"stream {stream.name} runs already", hint="choose another name")
+            self._log.check_free(stream.name)
+            self._config.streams[stream.name] = stream
+            self._log.extend(describe_streams({stream.name: stream}))
+
     def remove(self, name: str) -> None:
         """Follow a stream no longer, which no query reads any more."""
         with self._lock:
@@ -66,6 +75,6 @@ class StreamChanges:
 
 
 def describe_streams(streams: Mapping[str, Stream]) -> dict[str, list[Any]]:
-    """What a log keeps of the streams that are read from sources: their columns and their event times."""
+    """What a log keeps of streams and tables that are read: columns, event time, and whether it is a table."""
     read = (stream for _, stream in sorted(streams.items()) if not stream.definition)
-    return {stream.name: [str(stream.schema), stream.event_time] for stream in read}
+    return {one.name: [str(one.schema), one.event_time, *(["table"] if one.table else [])] for one in read}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from weft.logical.schema import Stream
 from weft.plan.graph import Member
 from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.log.values import Manifest
@@ -52,7 +53,12 @@ def closable(program: ExecutableGraph, manifest: Manifest) -> bool:
 
 def _by_clock(sweep: SweepPlan) -> bool:
     """Whether the query's time is wall-clock time, because none of its streams has event time."""
-    return all(input_.stream.event_time is None for input_ in sweep.member.query.inputs)
+    return all(stream.event_time is None for stream in _streams(sweep.member))
+
+
+def _streams(member: Member) -> list[Stream]:
+    """The streams of a query, without tables, which have no watermarks."""
+    return [member.query.input(alias).stream for alias in member.query.driving]
 
 
 def until_next(program: ExecutableGraph, manifest: Manifest, now: int) -> float | None:
@@ -79,7 +85,7 @@ def until_next(program: ExecutableGraph, manifest: Manifest, now: int) -> float 
 
 def _silences(member: Member, manifest: Manifest, now: int) -> Iterator[float]:
     """In how many seconds each stream that is not idle yet will be, if it stays silent."""
-    for stream in (input_.stream for input_ in member.query.inputs):
+    for stream in _streams(member):
         if stream.event_time is not None and stream.idle_after is not None:
             left = manifest.active.get(stream.name, now) + micros(stream.idle_after) - now
             if left >= 0:
@@ -88,7 +94,7 @@ def _silences(member: Member, manifest: Manifest, now: int) -> Iterator[float]:
 
 def _clock_is_last(member: Member, manifest: Manifest) -> bool:
     """Whether held results wait for wall-clock time: a stream without event time has the least watermark of all."""
-    streams = [input_.stream for input_ in member.query.inputs]
+    streams = _streams(member)
     if any(stream.name not in manifest.marks for stream in streams):
         return False
     clocked = [manifest.marks[stream.name] for stream in streams if stream.event_time is None]

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from weft.errors import PlanError
-from weft.kernels.outer.relation import FOREVER
+from weft.kernels.outer.relation import AT_ONCE, FOREVER
 
 __all__ = ["ENDED", "NEVER", "UNKNOWN", "BatchOrder", "Clock", "Count"]
 
@@ -24,8 +24,9 @@ class Count(NamedTuple):
 
 
 # Special clocks of queries that close rows: NEVER before the first batch of the query, UNKNOWN while one of its streams
-# has no watermark yet, ENDED when the input has ended. They lie outside all times, and are ordered like this.
-NEVER, UNKNOWN, ENDED = -FOREVER - 1, 1 - FOREVER, FOREVER + 1
+# has no watermark yet, ENDED when the input has ended. They lie outside all times, and are ordered like this; rows that
+# are final AT_ONCE are so before UNKNOWN.
+NEVER, UNKNOWN, ENDED = -FOREVER - 1, AT_ONCE + 1, FOREVER + 1
 
 
 class Clock(NamedTuple):

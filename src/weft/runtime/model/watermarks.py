@@ -52,10 +52,14 @@ class Watermarks:
 
 
 def connected_streams(graphs: Iterable[PhysicalGraph]) -> list[list[Stream]]:
-    """The streams of graphs, grouped so that streams which a query joins, directly or by others, are together."""
+    """The streams of graphs, grouped so that streams which a query joins, directly or by others, are together.
+
+    Tables have no watermarks, and connect nothing.
+    """
     queries = [member.query for graph in graphs for member in graph.members]
-    streams = {input_.stream.name: input_.stream for query in queries for input_ in query.inputs}
-    edges = [frozenset(input_.stream.name for input_ in query.inputs) for query in queries]
+    joined = [[query.input(alias).stream for alias in query.driving] for query in queries]
+    streams = {stream.name: stream for some in joined for stream in some}
+    edges = [frozenset(stream.name for stream in some) for some in joined]
     found: list[list[Stream]] = []
     left = sorted(streams)
     while left:
@@ -77,7 +81,8 @@ def clocks(
     found: dict[str, Clock] = {}
     held = [member.name for member in graph.members if member.held]
     for query in (*(sweep.query for sweep in graph.sweeps), *held):
-        streams = {input_.stream.name: input_.stream for input_ in graph.member(query).query.inputs}
+        asked = graph.member(query).query
+        streams = {stream.name: stream for stream in (asked.input(one).stream for one in asked.driving)}
         marks = [
             ENDED if ended and not stream.definition else watermarks.mark_of(name)
             for name, stream in streams.items()

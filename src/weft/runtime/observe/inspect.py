@@ -21,6 +21,7 @@ from weft.plan.join_plan import store_name
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.log.values import Manifest
+from weft.runtime.observe.table_progress import TableProgress, table_states
 from weft.runtime.queries.request import QueryRequest
 from weft.stats.known import Known
 from weft.stats.report import StatisticsRow, observed_rows
@@ -95,7 +96,8 @@ class CheckpointState:
     ``partitions`` is None if it has not been claimed by a session yet. ``last_batch`` is the last committed batch, -1
     if there is none. ``stopped`` are the queries that ran before, and why they stopped. ``live`` are the files of state
     that manifests name, ``unnamed`` all others; ``dead_letters`` counts the records that were set aside. ``statistics``
-    are the figures that batches have told, as of when they were last written down.
+    are the figures that batches have told, as of when they were last written down. ``tables`` are those that queries
+    look up, in the version that was in force.
     """
 
     directory: str
@@ -110,6 +112,7 @@ class CheckpointState:
     unnamed: Files
     dead_letters: int
     statistics: tuple[StatisticsRow, ...] = ()
+    tables: tuple[TableProgress, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -138,6 +141,10 @@ class _Sketch:
         window = None if self.graph is None else self.graph.input(node.aliases[0]).window
         return len(node.aliases) == 1 and isinstance(window, Rows) and not window.per
 
+    def is_table(self, node: StoreNode) -> bool:
+        """Whether a store holds the rows of a table, which have no times."""
+        return self.graph is not None and self.graph.input(node.aliases[0]).stream.table
+
     def first(self, name: str) -> int:
         """The first batch that a query is in."""
         members = () if self.graph is None else self.graph.members
@@ -155,7 +162,11 @@ def inspect(root: Path) -> CheckpointState:
         format=identity["format"],
         partitions=identity.get("partitions"),
         last_batch=now.number,
-        streams=tuple(_stream(name, now, found) for name, found in identity.get("streams", {}).items()),
+        streams=tuple(
+            _stream(name, now, found)
+            for name, found in identity.get("streams", {}).items()
+            if not _is_table(found)
+        ),
         stores=stores,
         queries=tuple(
             _query(name, one, sketch, now, stores) for name, one in sorted(sketch.requests.items())
@@ -165,6 +176,7 @@ def inspect(root: Path) -> CheckpointState:
         unnamed=_sum(size for name, size in files.items() if name not in named),
         dead_letters=_dead_letters(root / "dead_letters"),
         statistics=_statistics(root),
+        tables=tuple(table_states(now.cursors).values()),
     )
 
 
@@ -179,6 +191,10 @@ def _identity(root: Path) -> dict[str, Any]:
 
 def _stream(name: str, manifest: Manifest, found: Any) -> StreamState:
     return StreamState(name, _columns(found), manifest.arrived.get(name, 0), manifest.marks.get(name))
+
+
+def _is_table(found: Any) -> bool:
+    return isinstance(found, list) and found[2:] == ["table"]
 
 
 def _columns(found: Any) -> str:
@@ -265,6 +281,7 @@ def _rank(store: str) -> tuple[int, str]:
 def _store(identity: str, manifest: Manifest, sketch: _Sketch) -> StoreState:
     node = sketch.node(identity)
     totals = manifest.stores.get(identity, StoreTotals())
+    spans = () if node is not None and sketch.is_table(node) else totals.spans
     return StoreState(
         identity,
         identity if node is None else store_name(node.aliases),
@@ -273,8 +290,8 @@ def _store(identity: str, manifest: Manifest, sketch: _Sketch) -> StoreState:
         totals.bytes,
         totals.runs,
         totals.partitions,
-        totals.spans[0][0] if totals.spans else None,
-        totals.spans[-1][1] if totals.spans else None,
+        spans[0][0] if spans else None,
+        spans[-1][1] if spans else None,
         node is not None and sketch.is_counted(node),
         () if node is None else node.users,
     )

@@ -150,7 +150,7 @@ class BatchMetrics:
     watermarks. ``functions`` are users' functions by name, ``conditions`` those that call them by `predicate_name`, and
     ``heavy`` the shares of common values of keys, as far as they are known by now. ``rows_per_byte`` is by stream, of
     the parts that it is read in. ``latencies`` are those of the results that left, by query, once the batch is
-    committed; none before.
+    committed; none before. ``tables`` are the versions of tables that were in force.
     """
 
     number: int
@@ -176,6 +176,7 @@ class BatchMetrics:
     held: Mapping[str, int] = field(default_factory=dict)
     rows_per_byte: Mapping[str, float] = field(default_factory=dict)
     latencies: Mapping[str, Latency] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def latency(self) -> Latency:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.logical.punctuation import Punctuation
 from weft.plan.graph import Member, PhysicalGraph
@@ -235,7 +235,7 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
     If ``part`` is None, because the graph is no longer remembered, only the results and the times are known.
     """
     if part is None:
-        known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={})
+        known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={}, tables={})
         return replace(
             known, order=(), results=metrics.answers.get(name, 0), latencies=_own(metrics.latencies, name)
         )
@@ -248,7 +248,8 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
         stores=_renamed(metrics.stores, part.stores),
         results=metrics.answers.get(name, 0),
         answers={},
-        watermarks=_streams(metrics, part),
+        watermarks=_streams(metrics.watermarks, part),
+        tables=_streams(metrics.tables, part),
         closed=_own(metrics.closed, name),
         keys=_own(metrics.keys, name),
         punctuated=_own(metrics.punctuated, name),
@@ -265,9 +266,12 @@ def _renamed(figures: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, 
     return {names[old]: one for old, one in figures.items() if old in names}
 
 
-def _streams(metrics: BatchMetrics, part: QueryPart) -> dict[str, int]:
+Figure = TypeVar("Figure", int, str)
+
+
+def _streams(figures: Mapping[str, Figure], part: QueryPart) -> dict[str, Figure]:
     streams = {input_.stream.name for input_ in part.graph.query.inputs}
-    return {name: mark for name, mark in metrics.watermarks.items() if name in streams}
+    return {name: one for name, one in figures.items() if name in streams}
 
 
 def state_of(program: ExecutableGraph, manifest: Manifest, name: str) -> float:

@@ -160,7 +160,7 @@ class _Watcher:
         return WatchedQuery(
             self._name,
             query,
-            tuple(self._input(alias) for alias in query.aliases),
+            tuple(self._input(alias) for alias in query.driving),
             tuple(
                 WatchedFilters(alias, self._names(found), self._passed(alias))
                 for alias, found in filters.items()
@@ -197,7 +197,7 @@ class _Watcher:
 
     def _step(self, rule: ProbeRule, checked: Sequence[Expr]) -> WatchedStep:
         inside, both = self._graph.store(rule.store).aliases, self._joins(rule)
-        is_whole = len(both) > 2 and self._starts[both] == set(both)
+        is_whole = len(both) > 2 and self._starts[both] == set(both) & set(self._query.driving)
         return WatchedStep(
             self._probes(rule),
             rule.start,

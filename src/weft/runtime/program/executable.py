@@ -238,6 +238,7 @@ class ExecutableGraph(GraphIndex):
             self.sets,
             self.view_of(store.users),
             self._lifetimes(store),
+            self.graph.input(store.aliases[0]).stream.table,
         )
 
     def _kept_columns(self, store: StoreNode) -> tuple[str, ...]:
@@ -268,7 +269,7 @@ class ExecutableGraph(GraphIndex):
         return [by_hash(*window[1]) for window in found if window is not None]
 
     def _lifetimes(self, store: StoreNode) -> tuple[Lifetime, ...]:
-        walked = [m for name in store.users if (m := self.members[name]).walked]
+        walked = [m for name in store.users if (m := self.members[name]).walked and _is_probed(m, store)]
         found = [lifetime(member.query, store.aliases) for member in walked]
         closed = [closed_lifetime(member, store.aliases) for member in self._closed_from(store)]
         return tuple(dict.fromkeys([*found, *(life for life in closed if life is not None)]))
@@ -303,6 +304,11 @@ class ExecutableGraph(GraphIndex):
         names = {name for _, name in _about(_items(exprs), rule.known)}
         times = (self.view.times[rule.known[0]],) if len(rule.known) == 1 else (MAX, UNTIL)
         return tuple(sorted(names | set(times)))
+
+
+def _is_probed(member: Member, store: StoreNode) -> bool:
+    """Whether tuples of another input look a store up for a query; those of tables look up nothing."""
+    return bool(set(member.query.driving) - set(store.aliases))
 
 
 def _items(exprs: Iterable[Expr]) -> frozenset[Item]:

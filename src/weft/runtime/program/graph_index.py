@@ -91,7 +91,7 @@ class GraphIndex:
             alias
             for member in self.graph.members
             if member.ordering is not None and member.ordering.by_arrival
-            for alias in member.query.aliases
+            for alias in member.query.driving
         }
         aliases = self.graph.aliases
         return tuple(a for a in aliases if a in ordered or counts(self.view, a) is not None)

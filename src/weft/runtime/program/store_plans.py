@@ -52,8 +52,9 @@ class StorePlan:
     time of a row. ``clock`` is the column that decides how long a row lives: the same one or, for an input with a
     `ROWS` window, the one with the number of the tuple; buckets have its bounds as those of their event time. ``sets``
     are the columns with query-sets, none if tuples carry none. ``view`` is what the users of the store see together,
-    and ``lifetimes`` say how long each of them needs a row. ``identity`` is the name under which manifests have its
-    runs, the same in every graph that keeps the store.
+    and ``lifetimes`` say how long each of them needs a row. A store of a table (``is_table``) is filled anew whenever
+    the table becomes another. ``identity`` is the name under which manifests have its runs, the same in every graph
+    that keeps the store.
     """
 
     node: StoreNode
@@ -65,6 +66,7 @@ class StorePlan:
     sets: tuple[str, ...]
     view: View
     lifetimes: tuple[Lifetime, ...]
+    is_table: bool = False
     identity: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -144,6 +146,10 @@ class SweepPlan:
     entries: Mapping[str, str]
     completing: frozenset[str]
 
+    def is_table(self, alias: str) -> bool:
+        """Whether an input is a table, all rows of which are there before any tuple."""
+        return self.member.query.input(alias).stream.table
+
     def has_to_do(self, clock: Clock) -> bool:
         """Whether a batch can close rows: a wait may end, the input has ended, or new rows may not have to wait."""
         if clock.now >= ENDED or self.completing or not self.closing.walked:
@@ -191,5 +197,5 @@ def _span(span: timedelta | None) -> int | None:
 def lifetime(query: Query, names: Names) -> Lifetime:
     """How long a query needs the stored tuples, or matches, of some of its inputs for its results."""
     spans = [micros(span) for span in retention_of(query, names) if span is not None]
-    others = {query.input(alias).stream.name for alias in query.aliases if alias not in names}
+    others = {query.input(alias).stream.name for alias in query.driving if alias not in names}
     return Lifetime(min(spans, default=None), tuple(sorted(others)))

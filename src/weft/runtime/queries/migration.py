@@ -82,7 +82,8 @@ def migration_between(
     had = {store.identity: store for store in old.stores.values()}
     beside = any(store.node.filling for store in new.stores.values())
     stays = (_stays(old, store, had, filled=filled, beside=beside) for store in new.stores.values())
-    fills = [store for store, kept in zip(new.stores.values(), stays, strict=True) if not kept]
+    every = zip(new.stores.values(), stays, strict=True)
+    fills = [store for store, kept in every if not kept and not store.is_table]
     wanted = _wanted(new, fills, tuple(backfill))
     reads: dict[tuple[str, str], list[str]] = {}
     for alias, users in sorted(wanted.items()):

@@ -75,6 +75,8 @@ def _waiting_for(plan: WorkloadPlan) -> set[str]:
 def _ends(query: Query, alias: str) -> bool:
     """Whether a tuple of an input ceases to be of use for later results."""
     window = query.input(alias).window
+    if query.input(alias).stream.table:  # its stores are filled as a whole when the transition begins
+        return True
     if isinstance(window, Rows):
         return not window.per
     return lifetime(query, (alias,)).span is not None
@@ -95,7 +97,8 @@ def is_filled(transition: Transition, graph: PhysicalGraph, facts: StateFacts) -
 
 def _is_past(transition: Transition, member: Member, alias: str, facts: StateFacts) -> bool:
     """Whether no tuple of an input from before a transition can be part of a later result of a query."""
-    return any(_ended(transition, member.query, alias, facts))
+    is_table = member.query.input(alias).stream.table
+    return is_table or any(_ended(transition, member.query, alias, facts))
 
 
 def _ended(transition: Transition, query: Query, alias: str, facts: StateFacts) -> Iterator[bool]:

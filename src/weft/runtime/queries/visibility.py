@@ -78,7 +78,9 @@ def members_of_plan(
             newcomer = _Newcomer(queries[name], name in backfill, closing, orders.get(name))
             visibilities = _visibilities(old, plan, name, newcomer, facts) if facts.number else ()
             past = (facts.number, visibilities, closing, name in backfill)
-            began = sum(facts.arrived.get(i.stream.name, 0) for i in queries[name].inputs)
+            began = sum(
+                facts.arrived.get(i.stream.name, 0) for i in queries[name].inputs if not i.stream.table
+            )
             members[name] = Member(name, queries[name], free.pop(0), *past, orders.get(name), began)
     return tuple(members[name] for name in sorted(members))
 
@@ -115,6 +117,9 @@ def _visibilities(
 ) -> tuple[Visibility, ...]:
     found = []
     for alias in newcomer.query.aliases:
+        if newcomer.query.input(alias).stream.table:  # it is read again for the newcomer, as a whole
+            found.append(Visibility(alias))
+            continue
         wanted = {store.identity for store in plan.stores_of(name) if store.aliases == (alias,)}
         stores = stores_of(old, alias)
         mine = [store for store in stores if store.identity in wanted]
@@ -245,4 +250,4 @@ def _needed(newcomer: _Newcomer, alias: str) -> tuple[int | None, Collection[str
     (span,) = closed_retention(newcomer.query, newcomer.closing, (alias,))
     spans = [None if span is None else micros(span), *((life.span,) if newcomer.closing.walked else ())]
     longest = None if None in spans else max(one for one in spans if one is not None)
-    return longest, {input_.stream.name for input_ in newcomer.query.inputs}
+    return longest, {input_.stream.name for input_ in newcomer.query.inputs if not input_.stream.table}

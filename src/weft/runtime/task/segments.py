@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.bucket.bucket import Bucket
-from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun
+from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun, moment_of
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.stores import Forget, is_settled, settle
@@ -122,7 +122,8 @@ class PartitionState:
         old = [(since, file) for since, file in self.before.retired if since + LAG > self.number]
         gone = [(self.number, file) for file in known if file not in live]
         sizes = {file: bytes_ for file, bytes_ in known.items() if file in live}
-        return PartitionManifest(self.number, runs, sizes, (*old, *gone))
+        moment = moment_of(self.number, boundary=self.fills is not None)
+        return PartitionManifest(moment, runs, sizes, (*old, *gone))
 
     def _given_up(self, lists: Iterable[Iterable[Run]]) -> list[StoredRun]:
         """The runs in segments of which too little is of use, so that they are copied to a new one."""

@@ -58,6 +58,7 @@ from weft.runtime.task.reports import (
     ValuesSampled,
 )
 from weft.runtime.task.shelf import shelf_of
+from weft.runtime.task.table_parts import is_table_part, read_table_part
 from weft.stats.histogram import ZERO
 
 __all__ = ["hop_task", "past_task", "read_task", "spare_the_collector"]
@@ -104,6 +105,9 @@ class _Reading:
         for stream, part in pieces:
             if stream not in columns:
                 continue  # nobody reads it
+            if is_table_part(part):
+                tables.setdefault(stream, []).append(read_table_part(setup.storage, part, columns[stream]))
+                continue
             event_time = setup.streams[stream].event_time
             found = setup.sources[stream].read(stream, part, event_time, columns[stream])
             tables.setdefault(stream, []).append(found.batch)

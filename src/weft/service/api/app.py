@@ -6,14 +6,12 @@ Guarantees: it says what `SessionHub` says. Every error is a problem document. I
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
-from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute, Match
 
 import weft
 from weft.service.api.guard import Guard, GuardSettings
@@ -51,13 +49,14 @@ class _App(FastAPI):
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 
 
-def _allowed(routes: Iterable[BaseRoute], request: Request) -> set[str]:
-    """The methods by which the path of a request can be asked for."""
+def _allowed(app: FastAPI, path: str) -> set[str]:
+    """The methods by which a path can be asked for."""
+    found = app.openapi()["paths"].items()
     return {
-        method
-        for route in routes
-        if isinstance(route, APIRoute) and route.matches(request.scope)[0] is Match.PARTIAL
-        for method in route.methods or ()
+        method.upper()
+        for template, methods in found
+        if re.fullmatch(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(template)), path)
+        for method in methods
     }
 
 
@@ -97,7 +96,7 @@ def make_service(hub: SessionHub, settings: GuardSettings | None = None) -> Serv
     @app.api_route("/api/{rest:path}", methods=_METHODS, include_in_schema=False)
     def unknown(request: Request) -> Response:
         """What is not there, or not by this method; a page that is mounted would answer else."""
-        allowed = sorted(_allowed(every.routes, request))
+        allowed = sorted(_allowed(app, request.url.path))
         if not allowed:
             return problem_response(404, f"{request.method} {request.url.path}: there is nothing")
         return problem_response(

@@ -148,7 +148,8 @@ class Guard:
         most = self._settings.body_bytes
         too_large = problem_response(413, f"the body has more than {most:,} bytes")
         length = headers.get("content-length")
-        if length and (not length.isdigit() or int(length) > most):
+        is_number = length.isascii() and length.isdecimal() and len(length) < 20
+        if length and (not is_number or int(length) > most):
             return b"", too_large
         parts, size, more, until = list[bytes](), 0, True, time.monotonic() + BODY_SECONDS
         try:
@@ -209,9 +210,11 @@ class _Headers:
 
     def is_same_site(self) -> bool:
         """Whether a browser says that a request comes from a page of this service; others say nothing."""
-        origin = self.get("origin")
-        if self.get("sec-fetch-site") in ("cross-site", "same-site"):
+        origin, site = self.get("origin"), self.get("sec-fetch-site")
+        if site in ("cross-site", "same-site"):
             return False
+        if site == "same-origin":  # a form of a page that is sent without a referrer has the origin "null"
+            return True
         return not origin or urlsplit(origin).netloc.lower() == self.get("host").lower()
 
     def is_json(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
-from weft.errors import CatalogError, QueryError, StateError
+from weft.errors import CatalogError, QueryError
 from weft.plan.graph import CODEC
 from weft.service.document import Node
 from weft.service.hub.added_streams import AddedStreams
@@ -156,10 +156,7 @@ class SessionHub(HubViews):
         with self._change():
             if new.name in self.session.catalog.names:
                 raise ConflictError(f"there is already a stream {new.name!r}", hint="choose another name")
-            try:
-                self._added.add(self._register(new))
-            except StateError as error:
-                raise ConflictError(error.message, hint=error.hint) from None
+            self._added.add(self._register(new))
         return self.stream(new.name)
 
     def _register(self, new: NewStream) -> NewStream:

@@ -34,7 +34,8 @@ allow:
   sinks: [{parquet: out/*}]
 """
 JOIN = "SELECT a.k, b.ts FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"
-MINUTE = 60.0
+MINUTE = 120.0
+HEADS = {"a": "k,x,ts", "b": "k,ts", "more": "k,ts"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Place:
         folder = self.root / "in" / stream
         number = len(list(folder.iterdir()))
         partial = self.root / f"{stream}.partial"
-        partial.write_text("".join(f"{line}\n" for line in lines))
+        partial.write_text("".join(f"{line}\n" for line in (HEADS[stream], *lines)))
         partial.rename(folder / f"{number:04}.csv")
 
     def pair(self, key: int, text: str = "x") -> None:
