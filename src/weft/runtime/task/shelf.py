@@ -24,7 +24,7 @@ from weft.runtime.log.segment_files import padded, read_manifest, write_segment
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.upgrade import upgrade_run
-from weft.storage.storage import LocalDisk, Memory, Storage
+from weft.storage.storage import Memory, Storage
 
 __all__ = ["Shelf", "Underway", "shelf_of"]
 
@@ -203,16 +203,14 @@ def _stamp(path: Path | None) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-_SHELVES: dict[LocalDisk, Shelf] = {}
+_SHELVES: dict[Storage, Shelf] = {}
 
 
 def shelf_of(storage: Storage) -> Shelf:
-    """The shelf of a storage in this process, which keeps one shelf of a disk: those of other disks are dropped."""
+    """The shelf of a storage in this process, which keeps one: that of another storage is dropped."""
     if isinstance(storage, Memory):
         found: Shelf = storage.objects.setdefault("shelf", Shelf(storage))
         return found
-    if not isinstance(storage, LocalDisk):
-        return Shelf(storage)
     if storage not in _SHELVES:
         _SHELVES.clear()
         _SHELVES[storage] = Shelf(storage)
