@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.errors import ConfigError
 from weft.logical.flatten import Note
@@ -50,6 +50,9 @@ class Owner(Protocol):
 
     def query_progress(self, name: str) -> QueryProgress:
         """How a query is getting on."""
+
+    def frame_of(self, name: str) -> Any:
+        """A streaming DataFrame over the results of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,14 @@ class PlannedQuery:
                 f"query {self.name} does not keep its results", hint="use sink=weft.to_memory()"
             )
         return self.sink.results()
+
+    def dataframe(self) -> Any:
+        """A streaming DataFrame of Spark's over the results, for what Weft leaves to Spark.
+
+        As in ``query.dataframe().withWatermark("ts", "1 minute").groupBy(window("ts", "1 minute")).count()``. The
+        query has a Parquet sink, or none: then it gets one, in the checkpoint, and runs with the session.
+        """
+        return self.session.frame_of(self.name)
 
     def punctuations(self) -> Punctuations:
         """Up to where the results in the query's memory sink are complete: a sequence of `weft.Punctuation`.

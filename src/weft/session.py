@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.errors import ConfigError, QueryError, nearest
 from weft.logical.catalog import Catalog
@@ -25,7 +25,8 @@ from weft.ports.sink import Sink
 from weft.previewing import Preview, preview_query
 from weft.progress_bar import progress_bar
 from weft.query_graphs import QueryGraphs
-from weft.registered import Registered
+from weft.registered import Registered, request_of
+from weft.result_frames import frame_sink, result_frame
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # only running needs Spark, and kernels
     from pyspark.sql import SparkSession
 
     from weft.runtime.loop.handle import Running
+    from weft.runtime.queries.request import QueryRequest
 
 __all__ = ["PlannedQuery", "Session"]
 
@@ -156,17 +158,27 @@ class Session(SessionRelations, SessionViews):
         a window, ``emit_unmatched_after`` is how long they wait: as if their inputs had a window of that length.
         Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event" (`weft.logical.ordering`).
         """
-        run, registered = self._last_run, self._registered
         wishes = Wishes(sink, strategy, backfill, emit_unmatched_after, order, precision)
         planned, request = self._request(name, text, wishes, cross)
-        chosen = planned.name
-        alone = self._planner.start_plan({chosen: request})  # a query that cannot be planned is refused here
-        if self._current_run is not None and planned.sink is not None:
-            registered.check_runnable({chosen: request}, ends=self._ends)
-            self._current_run.loop.add(chosen, request, planned.sink)
-        starts = planned.sink is not None and run is None
-        registered.add(planned, request, None if starts else alone)
+        self._register(planned, request)
         return planned
+
+    def _register(self, planned: PlannedQuery, request: QueryRequest) -> None:
+        """Plan a query and take it in; a query that cannot be planned, or cannot run, is refused here."""
+        alone = self._planner.start_plan({planned.name: request})
+        if self._current_run is not None and planned.sink is not None:
+            self._registered.check_runnable({planned.name: request}, ends=self._ends)
+            self._current_run.loop.add(planned.name, request, planned.sink)
+        starts = planned.sink is not None and self._last_run is None
+        self._registered.add(planned, request, None if starts else alone)
+
+    def frame_of(self, name: str) -> Any:
+        """A streaming DataFrame over the results of a query; see `PlannedQuery.dataframe`."""
+        planned = self._registered.queries[name]
+        if planned.sink is None:
+            planned = replace(planned, sink=frame_sink(self._settings, name, planned.ordering))
+            self._register(planned, request_of(planned, None, False))
+        return result_frame(self._settings, name, planned.query, planned.sink)
 
     def _request(
         self, name: str | None, text: str | Builder, wishes: Wishes, cross: bool

@@ -15,7 +15,7 @@ from datetime import timedelta
 from itertools import permutations
 
 from weft.logical.conversion import literal
-from weft.logical.expr import Column, Expr, columns
+from weft.logical.expr import BOOLEAN, Column, Expr, Literal, aliases, columns
 from weft.logical.flatten_tree import joined_leaf, rebuild_tree, why_not_in_tree
 from weft.logical.functions import call
 from weft.logical.horizon import TimeBounds, time_bounds
@@ -186,6 +186,8 @@ def _why_not(query: Query, input_: Input) -> str:
         return "its time is asked for, and some of its streams have no event time"
     if ROW_TIME in mentioned and len(inner.inputs) > 1 < len(query.inputs):
         return "its time is compared with others, and that is the latest of several"
+    if any(_is_decided(term, part) for term in _conditions(query)):
+        return "a condition is about a constant that it selects"
     if len(query.inputs) == 1:
         return ""
     if inner.outer is not None:
@@ -202,6 +204,17 @@ def _why_not(query: Query, input_: Input) -> str:
     if query.outer is not None and (ranged or input_.window != UNBOUNDED):
         return "a window is below an outer, semi or anti join"
     return why_not_in_tree(query, input_.alias, part.query, part.given)
+
+
+def _conditions(query: Query) -> Iterator[Expr]:
+    yield from query.terms()
+    yield from query.outer.conditions if query.outer is not None else ()
+
+
+def _is_decided(term: Expr, part: _Part) -> bool:
+    """Whether a condition mentions no stream any more, once the columns of a sub-select are replaced."""
+    flat = substituted(term, {part.input_.alias: part.given})
+    return not aliases(flat) and flat != Literal(True, BOOLEAN)
 
 
 def _why_not_counted(input_: Input, inner: Query, given: Mapping[str, Expr]) -> str:

@@ -9,6 +9,7 @@ options that could do harm only if the same entry names them too. Paths are comp
         - {files: parquet, path: in/**}           # ** is any depth, * one name
         - {files: csv, path: drop/*, clean: delete}
         - {rate: "*"}
+        - {kafka: views-*, servers: "host:9092"}
       sinks:
         - {parquet: out/*}
         - {postgres: "public.*", dsn: "env:WAREHOUSE"}
@@ -40,12 +41,13 @@ from weft.service.document import Node
 __all__ = ["Allowed", "ServeSettings", "read_allowed", "read_serving"]
 
 # Entries whose values are paths.
-_PATHS = ("path", "archive", "parquet", "delta")
+_PATHS = ("path", "archive", "parquet", "delta", "avro_schema")
 # Options that do no harm, so that an entry need not name them.
 _HARMLESS = (
     *("max_files_per_batch", "recursive", "unfinished_after", "missing"),
     *("delimiter", "quote", "encoding", "null", "seed", "columns"),
     *("compression", "batch_column", "partition_by", "key"),
+    *("format", "starting", "max_records_per_batch", "subject", "expired", "timeout"),
 )
 
 

@@ -107,6 +107,7 @@ def _shown(host: str) -> str:
 
 
 def _listen(host: str, port: int, *, any_port: bool = False) -> socket.socket:
+    found: socket.socket | None = None
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, socket.SOCK_STREAM)
@@ -114,6 +115,8 @@ def _listen(host: str, port: int, *, any_port: bool = False) -> socket.socket:
         found.bind(address)
         found.listen(2048)
     except (OSError, UnicodeError) as error:
+        if found is not None:
+            found.close()
         if any_port and port:
             return _listen(host, 0)
         reason = getattr(error, "strerror", None) or str(error)

@@ -20,7 +20,7 @@ sources:
   - {files: csv, path: in/**}
   - {files: json, path: drop/*, clean: delete}
   - {rate: "*"}
-  - {kafka: "localhost:9092", topic: "views-*"}
+  - {kafka: "views-*", servers: "localhost:9092"}
 sinks:
   - {parquet: out/*}
   - {postgres: "public.*", dsn: "env:WAREHOUSE"}
@@ -49,7 +49,7 @@ def allowed(root: Path, text: str = FILE) -> Allowed:
         {"files": "csv", "path": "in/new/deeper", "glob": "*.csv"},
         {"files": "json", "path": "drop/one", "clean": "delete"},
         {"rate": 1000, "columns": {"k": {"uniform": 3}}, "seed": 1},
-        {"kafka": "localhost:9092", "topic": "views-1"},
+        {"kafka": "views-1", "servers": "localhost:9092", "format": "json", "starting": "latest"},
     ],
 )
 def test_sources_that_are_allowed(root: Path, asked: dict[str, Any]) -> None:
@@ -85,10 +85,12 @@ def test_sources_that_are_allowed(root: Path, asked: dict[str, Any]) -> None:
         {"files": "json", "path": "drop", "clean": "delete"},
         {"files": "json", "path": "drop/one", "clean": "archive"},
         {"files": "parquet", "path": "in"},
-        {"kafka": "localhost:9092", "topic": "orders"},
-        {"kafka": "evil:9092", "topic": "views-1"},
-        {"kafka": "localhost:9092", "topic": "views-1", "security": {"sasl.password": "file:/etc/passwd"}},
-        {"kafka": ["localhost:9092", "evil:1"], "topic": "views-1"},
+        {"kafka": "orders", "servers": "localhost:9092"},
+        {"kafka": "views-1", "servers": "evil:9092"},
+        {"kafka": "views-1", "servers": "localhost:9092,evil:9092"},
+        {"kafka": "views-1", "servers": "localhost:9092", "options": {"sasl.password": "file:/etc/passwd"}},
+        {"kafka": "views-1", "servers": "localhost:9092", "registry": "http://evil"},
+        {"kafka": "views-1", "servers": ["localhost:9092", "evil:1"]},
     ],
 )
 def test_sources_that_are_not(root: Path, asked: dict[str, Any]) -> None:

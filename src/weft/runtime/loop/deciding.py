@@ -132,6 +132,16 @@ class Decider:
             ended=ended,
         )
 
+    def take_back(self, plan: BatchPlan, before: Manifest) -> None:
+        """Take the input out of the plan of a batch that failed by an error such as a file that cannot be read.
+
+        None of its results has reached a sink, so the next start may take the input as it is then: the file may have
+        been repaired. The queries that begin or stop with the batch, and the tables that it takes up, stay in the plan.
+        """
+        if before.number >= plan.number:
+            before = self.log.manifest(plan.number - 1) or Manifest()
+        self.log.write_plan(plan.without_streams(before.cursors))
+
     def next_queries(
         self, changes: Changes, before: Manifest
     ) -> tuple[ActiveQueries, StateMigration, str] | None:

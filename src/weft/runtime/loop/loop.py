@@ -174,7 +174,7 @@ class Loop:
             self.ended = ended = self.end(plan, before, reports, began)
         except WeftError:
             if is_new:
-                self._take_back(plan)
+                self.decider.take_back(plan, self.before)
             raise
         self.committer.begin(ended, self._committed)
         return True
@@ -246,17 +246,6 @@ class Loop:
             bad, seen = known.get("bad", 0) + len(lines), known.get("seen", 0) + ran.reports.read.seen
             self.config.set_aside(ran.number, b"\n".join(lines), bad, seen)
 
-    def _take_back(self, plan: BatchPlan) -> None:
-        """Take the input out of the plan of a batch that failed by an error such as a file that cannot be read.
-
-        None of its results has reached a sink, so the next start may take the input as it is then: the file may have
-        been repaired. The queries that begin or stop with the batch, and the tables that it takes up, stay in the plan.
-        """
-        before = self.before
-        if before.number >= plan.number:
-            before = self.log.manifest(plan.number - 1) or Manifest()
-        self.log.write_plan(plan.without_streams(before.cursors))
-
     def _committed(self, ended: Ended) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
         self.intake.release(ended.ran.plan)
@@ -286,9 +275,8 @@ class Loop:
         self.committer.wait()
 
     def _release_marks(self) -> None:
-        self.marks.release(
-            self.before.number, self.committer.last, lambda: self.derived.has_more(self.before)
-        )
+        before = self.before
+        self.marks.release(before.number, self.committer.last, lambda: self.derived.has_more(before))
 
     def mark(self) -> Mark:
         """A new mark, which is reached when all input that is there now has been processed."""

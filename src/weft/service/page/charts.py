@@ -55,6 +55,8 @@ def chart_options(name: str) -> dict[str, Any]:
             "top": 0,
             "right": 0,
             "itemWidth": 14,
+            "itemHeight": 4,
+            "icon": "rect",
             "textStyle": {"color": _GREY},
             "show": len(lines) > 1,
         },

@@ -1,0 +1,126 @@
+"""What the page shows, worked out without a browser: trends, charts, versions of plans, details, the demo's balance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.plan.test_drawing import QUERIES, seen_graph, session, shared_graph
+from weft.plan.rules import ProbeRule
+from weft.runtime.loop.handle import Running
+from weft.service.demo import PIPELINE
+from weft.service.demo_controls import QUERIES as DEMO_QUERIES
+from weft.service.demo_controls import Balance, balance_of
+from weft.service.figures import BatchFigures, StoreFigures, StreamCounts
+from weft.service.page.charts import CHARTS, chart_data, chart_options
+from weft.service.page.demo import balance_text
+from weft.service.page.details import details
+from weft.service.page.plans import PlanVersions, what_happened
+from weft.service.pipeline import load_pipeline
+from weft.service.trends import Trend
+from weft.sinks import to_memory
+from weft.stats.histogram import Histogram
+from weft.stats.latency import Latency
+from weft.testing import LocalRun
+
+
+def batch(number: int, started: float, rows: int, **more: object) -> BatchFigures:
+    streams = {"a": StreamCounts(rows)}
+    stores = (StoreFigures("", "a", rows, 10 * rows),)
+    return replace(BatchFigures(number, started, 0.25, streams, {"q": 2 * rows}, stores), **more)  # type: ignore[arg-type]
+
+
+def test_a_trend_sums_up_seconds() -> None:
+    """Quick batches would fill the chart with the last moments alone."""
+    trend = Trend(kept=3)
+    for number in range(20):
+        trend.add(batch(number, 100 + number * 0.25, 3))
+    seconds = trend.seconds()
+    assert [one.at for one in seconds] == [103, 104, 105]
+    assert (seconds[1].batches, seconds[1].rows, seconds[1].results, seconds[1].state) == (4, 12, 24, 30)
+
+
+def test_a_chart_has_gaps_where_nothing_ran() -> None:
+    trend = Trend()
+    trend.add(batch(0, 100.0, 3))
+    trend.add(batch(1, 160.0, 5))
+    for name in CHARTS:
+        lines = chart_data(name, trend.seconds())
+        assert len(lines) == len(chart_options(name)["series"])
+    rows = chart_data("Throughput", trend.seconds())[0]
+    assert rows == [[100_000, 3], [101_000, None], [160_000, 5]]
+
+
+def test_latency_is_shown_where_it_is_measured() -> None:
+    trend = Trend()
+    trend.add(batch(0, 100.0, 3))
+    assert chart_data("Latency", trend.seconds())[0] == [[100_000, None]]
+    trend.add(batch(1, 101.0, 3, latency={"q": Latency(processing=Histogram.of([20_000] * 10))}))
+    p50 = chart_data("Latency", trend.seconds())[0]
+    assert p50[1][1] == pytest.approx(20, rel=0.1)
+
+
+def test_versions_of_a_plan_say_what_happened() -> None:
+    made = session({"pairs": QUERIES["pairs"]})
+    run = LocalRun(made)
+    made._last_run = Running(run._loop)
+    versions = PlanVersions(made)
+    run.batch({})
+    made.query(QUERIES["chain"], name="chain", sink=to_memory())
+    run.batch({})
+    run.batch({})
+    first, second = versions.look()
+    assert (first.title, first.first, first.last) == ("the first plan", 0, 0)
+    assert (second.title, second.first, second.last) == ("+ chain", 1, 2)
+    assert len(second.batches) == 2
+    run.stop_query("pairs")
+    run.batch({})
+    assert versions.look()[-1].title == "− pairs"
+    assert second.observation() is not None
+
+
+def test_queries_and_orders_are_told_apart() -> None:
+    graph, _ = seen_graph()
+    assert what_happened(graph, graph) == "another order of probes"
+    others = seen_graph()[0]
+    assert what_happened(others, shared_graph({"pairs": QUERIES["pairs"]})) == "− chain, − star"
+
+
+def test_details_compare_what_was_expected() -> None:
+    graph, seen = seen_graph()
+    rule = next(rule for rule in graph.rules if isinstance(rule, ProbeRule))
+    shown = details(graph, f"step:{rule.edge}", seen, {})
+    assert shown is not None
+    assert shown.users == rule.users
+    assert shown.rows[0] == ("tuples in/s", "?", "10.5")
+    store = details(graph, f"store:{graph.stores[0].name}", seen, {})
+    assert store is not None
+    assert ("rows", "?", "20") in store.rows
+    for part in ("input:a", f"result:{graph.rules[-1].edge}"):
+        assert details(graph, part, seen, {}) is not None
+    for part in ("step:nothing", "store:nothing", "input:nothing", "result:nothing", "", "x:y"):
+        assert details(graph, part, seen, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "found"),
+    [
+        ([], None),
+        ([4, 3, 5], Balance(3, 3, 0, 0)),
+        ([1, 2, 4, 4], Balance(4, 4, 1, 1)),
+    ],
+)
+def test_what_is_lost_or_repeated_is_counted(numbers: list[int], found: Balance | None) -> None:
+    balance = balance_of(pa.chunked_array([numbers], pa.int64()))
+    assert balance == found
+    if balance is not None:
+        assert ("exactly once" in balance_text(balance)) == (not balance.missing and not balance.twice)
+
+
+def test_the_demo_s_queries_can_be_planned() -> None:
+    """A click would give an error."""
+    pipeline = load_pipeline(PIPELINE)
+    for name, text in {**DEMO_QUERIES, "audit": "SELECT v.n FROM videos AS v"}.items():
+        assert pipeline.session.query(text, name=name).graph.members
