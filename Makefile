@@ -88,6 +88,9 @@ delta: $(READY) # Fetch Spark's reader of Delta tables by Maven into .venv, for 
 iceberg: $(READY) # The same of Iceberg tables, with the Spark that it works with, 500 MB
 	@$(BIN)/python -m tests.lakes.spark_readers fetch iceberg
 
+s3: $(READY) # Install the server of moto into .venv/cache, an S3 interface on loopback for the tests
+	@$(BIN)/python -m tests.storage.s3_server fetch
+
 bench: $(READY) ## List the benchmarks; run one with `.venv/bin/weft bench NAME`
 	$(BIN)/weft bench
 

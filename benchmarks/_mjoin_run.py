@@ -18,7 +18,7 @@ from benchmarks._mjoin_data import STREAMS
 
 import weft
 from weft.ports.sink import Rows
-from weft.runtime.task.segments import FileState
+from weft.runtime.task.segments import PartitionState
 from weft.sources.tables import TableSource
 from weft.testing.local import LocalRunner
 
@@ -133,13 +133,13 @@ class _Clocked:
 @contextmanager
 def _watching(done: dict[str, float]) -> Iterator[None]:
     """A context in which it is noted when the tuples of each input have been stored, which comes after its probes."""
-    add = FileState.add
+    add = PartitionState.add
 
-    def noted(self: FileState, plan: object, start: str, run: object) -> None:
+    def noted(self: PartitionState, plan: object, start: str, run: object) -> None:
         done[start] = time.process_time()
         add(self, plan, start, run)  # type: ignore[arg-type]
 
-    with patch.object(FileState, "add", noted):
+    with patch.object(PartitionState, "add", noted):
         yield
 
 

@@ -14,7 +14,8 @@ from weft.runtime.loop.committing import Committer
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.intake import Intake
 from weft.runtime.loop.loop import Loop
-from weft.runtime.spark.resident import ResidentExecutor, _Stage
+from weft.runtime.spark.resident import ResidentExecutor
+from weft.runtime.spark.resident_stage import Stage
 from weft.sinks.parquet import ParquetSink
 
 __all__ = ["Phases"]
@@ -26,7 +27,7 @@ _TIMED: tuple[tuple[type, str, str], ...] = (
     (Checkpoint, "write_plan", "write the plan"),
     (Loop, "execute", "execute"),
     (ResidentExecutor, "run", "  all steps of the tasks"),
-    (_Stage, "step", "    one step"),
+    (Stage, "step", "    one step"),
     (Loop, "end", "work out what is left"),
     (Committer, "_commit", "commit (while the next batch runs)"),
     (ParquetSink, "commit_parts", "  results in place"),

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow import csv
 
 __all__ = ["Feed", "Judgement", "Window", "find_highest", "judge", "latencies"]
 
@@ -103,12 +104,21 @@ def latencies(
     times, came, took = np.array(arrived), [np.empty(0)], [np.empty(0)]
     for moment, files in visible:
         for file in files:
-            table = pq.read_table(file, columns=[f"{name}_n" for name in streams], partitioning=None)
-            numbers = [table.column(name).to_numpy() // file_rows for name in table.column_names]
-            last = np.maximum.reduce(numbers) if table.num_rows else np.empty(0, np.int64)
+            numbers = [each // file_rows for each in _row_numbers(file, streams)]
+            last = np.maximum.reduce(numbers)
             came.append(times[last])
             took.append(moment - times[last])
     return np.concatenate(came), np.concatenate(took)
+
+
+def _row_numbers(file: Path, streams: Sequence[str]) -> list[NDArray[np.int64]]:
+    """The numbers of the rows that results are made of, for every stream; what is not Parquet is CSV."""
+    names = [f"{name}_n" for name in streams]
+    if file.suffix == ".parquet":
+        table = pq.read_table(file, columns=names, partitioning=None)
+    else:
+        table = csv.read_csv(file, csv.ReadOptions(column_names=[*names, "price"]))
+    return [table.column(name).to_numpy() for name in names]
 
 
 def judge(rate: int, came: Floats, took: Floats, window: Window, left: int = 0) -> Judgement:

@@ -11,13 +11,14 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlparse
 
 from benchmarks._data import Shape, write_streams
+from benchmarks._flink import STATES, Flink, write_csv
 from benchmarks._joins import JOINS, Join, Task
 from benchmarks._process import say
 from benchmarks._spark_peers import plain_spark, streaming_query, streaming_settings
@@ -51,6 +52,7 @@ class SustainableTask:
     bound: float
     cores: int
     memory: str
+    flink: str | None = None  # the interpreter that has Flink's package
     launched: float = 0.0
 
 
@@ -129,7 +131,8 @@ class Trials:
     """The trials of a contender, with their judgements so far."""
 
     task: SustainableTask
-    done: list[dict[str, Any]]
+    start: Callable[[Join, Task], Run]
+    done: list[dict[str, Any]] = field(default_factory=list)
 
     def sustains(self, rate: int) -> bool:
         """Try a rate."""
@@ -151,9 +154,11 @@ class Trials:
         files = 1 + round((warm_up + seconds) / task.interval)
         shape = Shape(files * file_rows, file_rows, rate, KEYS_PER_RATE * rate)
         write_streams(work / "data", join.streams, shape)
+        if task.contender in STATES:
+            write_csv(work / "data")
         for name in join.streams:
             (work / "in" / name).mkdir(parents=True)  # there must be a folder when a contender begins
-        run = _start(join, self._for_contender(work, shape))
+        run = self.start(join, self._for_contender(work, shape))
         try:
             feed = Feed(work / "data", work / "in", join.streams, task.interval)
             feed.give_first()
@@ -185,8 +190,11 @@ class Trials:
         )
 
 
-def _start(join: Join, task: Task) -> Run:
-    return WeftRun(join, task) if task.contender == "weft" else SparkRun(join, task)
+def _starter(task: SustainableTask) -> Callable[[Join, Task], Run]:
+    """What starts a join by the contender, again and again."""
+    if task.flink is not None:
+        return Flink(task.flink, task.contender, task.cores, task.memory, task.bound).start
+    return WeftRun if task.contender == "weft" else SparkRun
 
 
 def _drain(run: Run, rows: int, seconds: float) -> int:
@@ -200,11 +208,11 @@ def _drain(run: Run, rows: int, seconds: float) -> int:
 def main(question: str, answer: str) -> None:
     """Find the highest rate that the contender sustains."""
     task = SustainableTask(**json.loads(Path(question).read_text(encoding="utf-8")))
-    Trials(replace(task, bound=30.0), []).attempt(
-        task.first, task.warm_up, 0.0
-    )  # loads and compiles all there is
+    start = _starter(task)
+    # Loads and compiles all there is.
+    Trials(replace(task, bound=30.0), start).attempt(task.first, task.warm_up, 0.0)
     say(f"{task.join}: {task.contender} is warm")
-    trials = Trials(task, [])
+    trials = Trials(task, start)
     best = find_highest(trials.sustains, task.first, task.steps, task.most)
     found = {"best": best, "trials": trials.done}
     Path(answer).write_text(json.dumps(found), encoding="utf-8")

@@ -2,8 +2,9 @@
 
 One `weft serve` runs a join of two generated streams. Windows without and with clients follow each other in turns
 (quiet, busy, busy, quiet, …), so that a drift of the machine falls on both alike. The time of a batch is what the
-service says of it; the ratio is that of the medians. Idle clients follow a query that has no results; a busy one asks
-for the overview, the queries, a page of results, metrics or batches, by turns, twice a second by default.
+service says of it; neither the median nor the mean may be more than a tenth longer with clients. Idle clients follow a
+query that has no results; a busy one asks for the overview, the queries, a page of results, metrics or batches, by
+turns, twice a second by default.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks._process import say
 from benchmarks._report import percentile
@@ -30,7 +32,7 @@ from weft.service.client import Client
 
 __all__ = ["main"]
 
-MOST = 1.10  # the median batch with clients may take so many times that without
+MOST = 1.10  # so many times as long may a batch take with clients, in the median and in the mean
 
 PIPELINE = """
 streams:
@@ -140,17 +142,20 @@ def _busy_window(client: Client, port: int, options: argparse.Namespace) -> tupl
 
 def _report(taken: dict[str, list[float]], load: Load, options: argparse.Namespace) -> int:
     table = Table(title=f"{options.idle} idle and {options.busy} busy clients")
-    for head in ("", "batches", "median, ms", "95th percentile, ms"):
+    for head in ("", "batches", "mean, ms", "median, ms", "95th percentile, ms"):
         table.add_column(head, justify="left" if not head else "right")
     for kind, seconds in taken.items():
         ordered = sorted(seconds)
-        figures = (f"{1e3 * percentile(ordered, part):.1f}" for part in (0.5, 0.95))
-        table.add_row(kind, str(len(ordered)), *figures)
+        figures = (fmean(ordered), percentile(ordered, 0.5), percentile(ordered, 0.95))
+        table.add_row(kind, str(len(ordered)), *(f"{1e3 * one:.1f}" for one in figures))
     console = Console()
     console.print(table)
-    medians = {kind: percentile(sorted(seconds), 0.5) for kind, seconds in taken.items()}
-    ratio = medians["with clients"] / medians["without clients"]
+    without, others = sorted(taken["without clients"]), sorted(taken["with clients"])
+    median, mean = percentile(others, 0.5) / percentile(without, 0.5), fmean(others) / fmean(without)
     wrong = sum(count for status, count in load.answers.items() if status != 200)
-    console.print(f"with clients, the median batch takes {ratio:.2f} times as long (at most {MOST:.2f})")
+    console.print(
+        f"with clients, a batch takes {median:.2f} times as long in the median and {mean:.2f} times in the mean "
+        f"(at most {MOST:.2f})"
+    )
     console.print(f"answers in the last busy window: {load.answers}, live readers: {load.open}")
-    return 0 if ratio <= MOST and not wrong else 1
+    return 0 if max(median, mean) <= MOST and not wrong else 1

@@ -1,4 +1,4 @@
-"""The highest rate of input that is sustained within a latency: Weft and Spark's own stream-stream join.
+"""The highest rate of input that is sustained within a latency: Weft, Spark's own stream-stream join, and Flink's.
 
 Files of every stream appear by the clock, at a rate. A rate is sustained if 95 of 100 results are in the sink within
 `--bound` seconds after their last tuple came, if results do not come later and later, and if nothing is left to be read
@@ -9,14 +9,15 @@ measured alike, by the files that their sinks make visible; what Weft says of it
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
+import os
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks._flink import STATES, find_flink
 from benchmarks._joins import JOINS
 from benchmarks._process import ContenderError, run_alone, say
 from benchmarks._sustainable_run import SustainableTask
@@ -25,7 +26,7 @@ from rich.table import Table
 
 __all__ = ["main"]
 
-CONTENDERS = ("weft", "rocksdb", "hdfs")
+CONTENDERS = ("weft", "rocksdb", "hdfs", *STATES)
 
 
 def sustainable_table(join: str, found: dict[str, dict[str, Any]], options: argparse.Namespace) -> Table:
@@ -55,8 +56,8 @@ def sustainable_table(join: str, found: dict[str, dict[str, Any]], options: argp
 def run_join(join: str, root: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Try all contenders on a join; one that fails is left out, with the reason on standard error."""
     found: dict[str, dict[str, Any]] = {}
-    for contender in options.contenders.split(","):
-        first = options.first if contender == "weft" else options.spark_first
+    for contender in options.contenders:
+        first = options.first if contender == "weft" else options.peers_first
         task = SustainableTask(
             join,
             contender,
@@ -70,6 +71,7 @@ def run_join(join: str, root: Path, options: argparse.Namespace) -> dict[str, di
             options.bound,
             options.cores,
             options.memory,
+            options.flink if contender in STATES else None,
         )
         try:
             found[contender] = run_alone("benchmarks._sustainable_run", asdict(task), options.timeout)
@@ -78,14 +80,32 @@ def run_join(join: str, root: Path, options: argparse.Namespace) -> dict[str, di
     return found
 
 
+def _leave_out_flink(options: argparse.Namespace) -> None:
+    """Find Flink, and leave it out with a sentence where its package is not installed."""
+    given, options.flink = options.flink, find_flink(options.flink)
+    asked = [name for name in options.contenders if name in STATES]
+    if asked and options.flink is None:
+        say(
+            f"Flink is not measured: {given or sys.executable} has no package apache-flink; --flink names one that has"
+        )
+        options.contenders = [name for name in options.contenders if name not in STATES]
+
+
 def main(arguments: list[str]) -> int:
     """Print a table for each join; 1 if a contender sustained no rate at all, or failed."""
     parser = argparse.ArgumentParser(prog="weft bench sustainable", description=__doc__)
     parser.add_argument("--joins", default="pair,chain3", help=f"some of {', '.join(JOINS)}")
-    parser.add_argument("--contenders", default="weft,rocksdb", help=f"some of {', '.join(CONTENDERS)}")
+    parser.add_argument("--contenders", default="weft,rocksdb,flink", help=f"some of {', '.join(CONTENDERS)}")
+    parser.add_argument(
+        "--flink",
+        default=os.environ.get("WEFT_FLINK_PYTHON"),
+        help="the Python that has the package apache-flink; by default this one, if it has, or WEFT_FLINK_PYTHON",
+    )
     parser.add_argument("--bound", type=float, default=1.0, help="seconds that 95 of 100 results may take")
     parser.add_argument("--first", type=int, default=200_000, help="Weft's first rate, rows/s of each stream")
-    parser.add_argument("--spark-first", type=int, default=5_000, help="the first rate of Spark's own join")
+    parser.add_argument(
+        "--peers-first", type=int, default=5_000, help="the first rate of Spark's own join and of Flink's"
+    )
     parser.add_argument("--most", type=int, default=4_000_000, help="no higher rate is tried")
     parser.add_argument("--steps", type=int, default=3, help="of bisection, after doubling")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a trial, after its warm-up")
@@ -100,23 +120,21 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--json", help="also write all trials to this file")
     options = parser.parse_args(arguments)
+    options.joins, options.contenders = options.joins.split(","), options.contenders.split(",")
     for given, known in ((options.joins, JOINS), (options.contenders, CONTENDERS)):
-        unknown = sorted(set(given.split(",")) - set(known))
+        unknown = sorted(set(given) - set(known))
         if unknown:
             parser.error(f"{unknown[0]} is none of {', '.join(known)}")
+    _leave_out_flink(options)
     console = Console(width=None if sys.stdout.isatty() else 120)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
-        for join in options.joins.split(","):
+        for join in options.joins:
             found[join] = run_join(join, Path(folder), options)
             console.print(sustainable_table(join, found[join], options))
-    there = importlib.util.find_spec("pyflink") is not None
-    console.print(
-        f"Flink: not measured: {'no contender is written for it' if there else 'pyflink is not installed'}"
-    )
     if options.json:
         Path(options.json).write_text(json.dumps(found, indent=2), encoding="utf-8")
-    wanted = len(options.contenders.split(","))
+    wanted = len(options.contenders)
     return int(
         any(len(one) < wanted or not all(each["best"] for each in one.values()) for one in found.values())
     )

@@ -12,14 +12,18 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import shares
+from tests import executing, shares
 from tests.shares import Share
 from weft.java import use_own_java
 
 os.environ.setdefault("WEFT_CLASS_ARCHIVE", "0")  # tests leave nothing in the user's cache
 use_own_java()  # also for the programs that tests start
 
-_ON_SPARK = ("tests/spark/", "tests/service/")  # all tests of these folders are marked spark
+_ON_SPARK = (
+    "tests/spark/",
+    "tests/service/",
+    "tests/cluster/",
+)  # all tests of these folders are marked spark
 _OF_BENCHMARKS = ("tests/unit/benchmarks/",)  # and of these, bench
 
 
@@ -39,6 +43,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="which random cases; a campaign takes others each time",
     )
     parser.addoption(
+        "--master",
+        default="local[2]",
+        metavar="URL",
+        help="the Spark master that tests on Spark run on; tests/cluster runs some of them on a cluster",
+    )
+    parser.addoption(
+        "--execution",
+        default="auto",
+        metavar="NAME",
+        help="how batches of random workloads on Spark run: resident, jobs, or as there is room for it",
+    )
+    parser.addoption(
         "--regenerate-golden", action="store_true", help="write the golden plans anew instead of comparing"
     )
 
@@ -47,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     share = Share(config.getoption("--scale"), config.getoption("--seed"))
     shares.use(share)
+    executing.use(config.getoption("--execution"))
     settings.register_profile(
         "weft",
         derandomize=share.seed == 0,
@@ -83,11 +100,11 @@ def _rank(item: pytest.Item) -> int:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
     """One Spark for all tests of a process, which must not stop it."""
     from weft.runtime.spark.session import create_spark  # most tests need no Spark
 
-    session = create_spark("local[2]")
+    session = create_spark(request.config.getoption("--master"))
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -63,12 +63,13 @@ class KafkaOptions:
 
         ``fixed`` are further options, with underscores for the dots of their names. Where an option was also given by
         the user, the user's counts. No client begins anew with the given servers when it has lost all brokers: a
-        transactional producer of librdkafka 2.16 would wait for its coordinator forever after that.
+        transactional producer of librdkafka 2.16 would wait for its coordinator forever after that. Brokers that are
+        back are found within a second.
         """
         own = {name.replace("_", "."): value for name, value in fixed.items()}
         given = {name: _value(name, value, error) for name, value in self.given}
         basis = {"bootstrap.servers": self.servers, "log_level": 2, "metadata.recovery.strategy": "none"}
-        return {**basis, **own, **given}
+        return {**basis, "reconnect.backoff.max.ms": 1000, **own, **given}
 
     def without_secrets(self, text: object, error: type[WeftError]) -> str:
         """A text, for example of an error of the client's, in which no secret of these options stands."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.errors import CatalogError
 from weft.logical.canonical import canonical
+from weft.logical.nested import defined_streams, read_streams
 from weft.logical.query import Query
 from weft.logical.waiting import check_closing
 from weft.planned import Owner, PlannedQuery
@@ -90,8 +91,16 @@ class Registered:
     def check_unread(self, stream: str, stopped: Collection[str]) -> None:
         """Refuse to let go of a stream that a query reads which has not stopped."""
         for name, planned in list(self.queries.items()):
-            if name not in stopped and any(one.stream.name == stream for one in planned.query.inputs):
+            if name not in stopped and any(one.name == stream for one in read_streams(planned.query)):
                 raise CatalogError(f"query {name} reads stream {stream}", hint=f"stop query {name} first")
+
+    def check_undefined(self, stream: str) -> None:
+        """Refuse a stream under the name that the sub-select of a query has."""
+        for name, planned in list(self.queries.items()):
+            if stream in defined_streams(planned.query):
+                raise CatalogError(
+                    f"a sub-select of query {name} is already called {stream}", hint="choose another name"
+                )
 
     def restore(self, loop: Loop, session: Owner, strategy: str) -> None:
         """Take in the queries that were added while an earlier run went on, and that run again now."""

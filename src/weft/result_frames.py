@@ -1,8 +1,9 @@
 """The results of a query as a streaming DataFrame of Spark's, for what Weft leaves to Spark: aggregates, DISTINCT.
 
 Guarantees: the DataFrame has the columns of the query, with their types, and shows a batch of results as a whole or not
-at all. Spark knows files by their names: if a session is killed between the commit of a batch's results and of the
-batch itself, the batch is run again, and Spark, if it had read the files already, reads them once more.
+at all, and every result once. Spark knows files by their names: if a session is killed between the commit of a batch's
+results and of the batch itself, the batch is run again, and the sink keeps the files that Spark may have read, since
+they hold the same rows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from weft.ports.sink import Sink
 from weft.settings import Settings
 from weft.sinks.describe import sink_for
 from weft.sinks.parquet import ParquetSink, to_parquet
+from weft.storage.uris import is_object_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +32,11 @@ def frame_sink(settings: Settings, name: str, ordering: Ordering | None) -> Sink
     if settings.checkpoint is None:
         raise ConfigError(
             "a query's results as a DataFrame need a checkpoint", hint='Session(checkpoint="ck")'
+        )
+    if is_object_uri(settings.checkpoint):
+        raise ConfigError(
+            f"a query's results as a DataFrame are files in the checkpoint, which is {settings.checkpoint}",
+            hint="give the query a sink, or the session a directory as its checkpoint",
         )
     return sink_for(to_parquet(Path(settings.checkpoint) / "frames" / name), ordering)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from weft.adapting.adapter import AdaptivePlan
@@ -26,7 +25,7 @@ from weft.registered import Registered
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.adapter import Adapter
-from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
@@ -35,6 +34,11 @@ from weft.settings import Settings
 from weft.sinks.describe import make_sink, portable_description
 from weft.sources.dead_letter import DeadLetterBox
 from weft.sources.derived import DerivedSource
+from weft.sources.frames import DataFrameSource
+from weft.storage.objects import ObjectStorage
+from weft.storage.places import storage_at
+from weft.storage.storage import Storage
+from weft.storage.uris import is_object_uri
 from weft.validation import dead_letters_of
 
 if TYPE_CHECKING:
@@ -49,9 +53,11 @@ Queries: TypeAlias = "Mapping[str, tuple[QueryRequest, Sink]]"
 
 def run(config: RunConfig, settings: Settings, queries: Queries, *, available_now: bool = False) -> Running:
     """Start queries, each with its sink; what is done is kept in the checkpoint that the settings name."""
-    tasks = resident_tasks(settings.options)
+    tasks = resident_tasks(settings.options, config.spark)
     executor = executor_for(config.spark, settings.execution, config.partitions, tasks)
-    loop = Loop(config, Checkpoint.at(_root(settings)), executor)
+    _check_frames(config, settings)
+    log = Checkpoint(_storage(settings), flush=settings.durability == MACHINE)
+    loop = Loop(config, log, executor)
     return launch(loop, queries, available_now=available_now)
 
 
@@ -63,7 +69,7 @@ def run_config(
     planner: Planner,
 ) -> RunConfig:
     """What the loop and its tasks are given of a session: its settings, streams, tables, functions and planner."""
-    options, tasks = settings.options, resident_tasks(settings.options)
+    options, tasks = settings.options, resident_tasks(settings.options, spark)
     sources, tables = registered.sources, registered.tables
     return RunConfig(
         streams={name: catalog.stream(name) for name in sorted({*sources, *tables})},
@@ -82,6 +88,7 @@ def run_config(
         functions=registered.functions,
         adapter=adapter_for(settings, planner),
         spark=spark,
+        durability=settings.durability,
         derive_source=_derive_source,
         tables=dict(tables),
     )
@@ -104,18 +111,46 @@ def adapter_for(settings: Settings, planner: Planner, *, foreground: bool = Fals
 
 
 def _dead_letter_box(settings: Settings) -> DeadLetterBox:
-    return DeadLetterBox(_root(settings) / "dead_letters", dead_letters_of(settings.dead_letter_limit))
+    return DeadLetterBox(_place(settings, "dead_letters"), dead_letters_of(settings.dead_letter_limit))
 
 
-def _root(settings: Settings) -> Path:
+def _check_frames(config: RunConfig, settings: Settings) -> None:
+    """Refuse streaming DataFrames where their rows cannot be put down: Spark writes them into the checkpoint."""
+    frames = [name for name, source in config.sources.items() if isinstance(source, DataFrameSource)]
+    if frames and is_object_uri(_place(settings)):
+        raise ConfigError(
+            f"stream {frames[0]} is a DataFrame, whose rows are put down in the checkpoint, {settings.checkpoint}",
+            hint="use a directory as the checkpoint, or another source than a DataFrame",
+        )
+
+
+def _storage(settings: Settings) -> Storage:
+    """The storage of the checkpoint; an object store that cannot be used is refused."""
+    storage = storage_at(_place(settings))
+    if isinstance(storage, ObjectStorage):
+        storage.check()
+    return storage
+
+
+def _place(settings: Settings, *names: str) -> str:
     if settings.checkpoint is None:
         raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
-    return Path(settings.checkpoint)
+    return "/".join((str(settings.checkpoint), *names))
 
 
-def resident_tasks(options: Options) -> int:
-    """How many tasks stay: one per core, but no more than there are partitions."""
-    return min(options.partitions, options.tasks or os.cpu_count() or 1)
+def resident_tasks(options: Options, spark: SparkSession | None = None) -> int:
+    """How many tasks run hops: one per core, but no more than there are partitions; each has some of them."""
+    return min(options.partitions, options.tasks or _cores(spark))
+
+
+def _cores(spark: SparkSession | None) -> int:
+    """How many cores tasks have: those of this machine, or those that executors of a cluster have now."""
+    if spark is not None:
+        from weft.runtime.spark.session import is_on_one_machine
+
+        if not is_on_one_machine(spark):
+            return int(spark.sparkContext.defaultParallelism)
+    return os.cpu_count() or 1
 
 
 def executor_for(spark: SparkSession | None, execution: str, partitions: int, tasks: int) -> Executor:
@@ -123,14 +158,17 @@ def executor_for(spark: SparkSession | None, execution: str, partitions: int, ta
     if execution == "local" or spark is None:
         return LocalExecutor(partitions)
     from weft.runtime.spark.jobs import JobsExecutor  # loaded while Java starts, this module needs no Spark
-    from weft.runtime.spark.resident import ResidentExecutor, fits
+    from weft.runtime.spark.resident import Place, ResidentExecutor, fits, place_on_cluster
     from weft.runtime.spark.session import is_on_one_machine, own_session
 
-    why = fits(spark, tasks) if is_on_one_machine(spark) else "Spark's tasks run on several machines"
+    alone, why = is_on_one_machine(spark), fits(spark, tasks)
+    if execution == "auto" and not alone:
+        why = "Spark's tasks run on several machines"
     if execution == "resident" and why:
         raise ConfigError(f"batches cannot run in resident tasks: {why}", hint='use execution="jobs"')
     if execution == "jobs" or why:
         if execution == "auto":
             _LOG.info("batches run as jobs of Spark: %s", why)
-        return JobsExecutor(own_session(spark), partitions)
-    return ResidentExecutor(own_session(spark), partitions, tasks, portable_description)
+        return JobsExecutor(own_session(spark), tasks)
+    place = Place() if alone else place_on_cluster(spark)
+    return ResidentExecutor(own_session(spark), tasks, portable_description, place)

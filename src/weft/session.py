@@ -64,7 +64,9 @@ class Session(SessionRelations, SessionViews):
     has. Plans follow the data as ``adaptation`` says (``adapt="auto"``), stay as they are ("off"), or become others at
     the end of every epoch at which others seem better ("always"). Batches run in tasks that stay
     (``execution="resident"``), as jobs of Spark ("jobs"), as there is room ("auto"), or in this process, without Spark
-    ("local").
+    ("local"). With ``ship``, Weft is sent to the executors of a cluster, which need not have it installed. What is
+    committed survives the end of all processes (``durability="process"``) or also that of the machine ("machine"), for
+    which it is flushed to the disk.
     """
 
     def __init__(
@@ -87,6 +89,8 @@ class Session(SessionRelations, SessionViews):
         result_limit: int | None = None,
         adapt: str = "auto",
         adaptation: Adaptation | None = None,
+        ship: bool = False,
+        durability: str = "process",
     ) -> None:
         check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
         self._settings = Settings(
@@ -106,6 +110,8 @@ class Session(SessionRelations, SessionViews):
             result_limit=result_limit,
             adapt=adapt,
             adaptation=Adaptation() if adaptation is None else adaptation,
+            ship=ship,
+            durability=durability,
         )
         self.catalog = Catalog()
         self.statistics = statistics or Statistics()

@@ -131,6 +131,7 @@ class SessionRelations:
         """The catalog with one more stream or table, whose name no query has."""
         if self._catalog_with_queries().find_query(stream.name) is not None:
             raise CatalogError(f"there is already a query {stream.name!r}", hint="choose another name")
+        self._registered.check_undefined(stream.name)
         return self.catalog.add(stream)
 
     def _catalog_with_queries(self) -> Catalog:

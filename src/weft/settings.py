@@ -15,9 +15,17 @@ from weft.memory import task_memory
 from weft.optimizer.adaptation import Adaptation
 from weft.optimizer.joint.methods import METHODS
 from weft.optimizer.space import Options
+from weft.runtime.loop.config import DURABILITIES, PROCESS
 from weft.runtime.loop.driver import DEFAULT, POLICIES
 from weft.sources.dead_letter import DeadLetterLimit
-from weft.validation import check, check_one_of, checkpoint_path, dead_letters_of, tasks_of
+from weft.validation import (
+    check,
+    check_one_of,
+    checkpoint_path,
+    dead_letters_of,
+    refuse_connect,
+    tasks_of,
+)
 
 if TYPE_CHECKING:  # only running needs Spark
     from pyspark.sql import SparkSession
@@ -56,6 +64,8 @@ class Settings:
     result_limit: int | None = None  # results of one query in one batch
     adapt: str = "auto"
     adaptation: Adaptation = field(default_factory=Adaptation)
+    ship: bool = False  # whether Weft is sent to the executors
+    durability: str = PROCESS  # what a committed batch survives
 
     def __post_init__(self) -> None:
         check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
@@ -64,16 +74,20 @@ class Settings:
         object.__setattr__(self, "dead_letter_limit", dead_letters_of(self.dead_letter_limit))
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", checkpoint_path(self.checkpoint))
+        refuse_connect(self.master, self.spark)
         if self.options.tasks is None:
             tasks = tasks_of(self.master, self.spark)
             object.__setattr__(self, "options", replace(self.options, tasks=tasks))
         self._check_limits()
+        if not isinstance(self.ship, bool):
+            raise ConfigError(f"ship cannot be {self.ship!r}", hint="use True or False")
         check_one_of(self.execution, EXECUTIONS, "execution")
         if self.memory is not None:
             task_memory(self.memory, 1)
         check_one_of(self.joint, METHODS, "joint optimiser")
         check_one_of(self.driver, POLICIES, "driver policy")
         check_one_of(self.adapt, ADAPT, "way to adapt")
+        check_one_of(self.durability, DURABILITIES, "durability")
         check(self.adaptation, Adaptation, ConfigError, "adaptation", "use weft.Adaptation")
 
     def _check_limits(self) -> None:

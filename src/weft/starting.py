@@ -56,12 +56,14 @@ def _spark_for(settings: Settings) -> SparkSession | None:
     if settings.execution == "local":
         return None
     from weft.runtime.spark.session import create_spark  # only running needs Spark
+    from weft.runtime.spark.shipping import ship_weft
     from weft.runtime.spark.workers import check_workers, start_workers
 
     with _loading_modules():
-        spark = settings.spark or create_spark(settings.master)
+        spark = settings.spark or create_spark(settings.master, preload=not settings.ship)
+    shipped = ship_weft(spark) if settings.ship else ""
     start_workers(spark)  # which takes as long as all that follows
-    check_workers(spark)
+    check_workers(spark, shipped)
     return spark
 
 

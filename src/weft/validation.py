@@ -27,7 +27,6 @@ from weft.logical.schema import Schema, Stream
 from weft.logical.window import Rows, parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
-from weft.paths import local_path
 from weft.ports.sink import Sink
 from weft.ports.table import RegisteredTable, TableReader
 from weft.runtime.queries.request import QueryRequest
@@ -42,6 +41,7 @@ from weft.sources.tables import TableSource
 from weft.sql.bind import input_order, parse_predicate
 from weft.sql.builder import Builder
 from weft.stats.statistics import Statistics
+from weft.storage.uris import is_object_uri, normal_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,6 +118,16 @@ def tasks_of(master: str, spark: SparkSession | None) -> int | None:
     return os.cpu_count() if found[1] == "*" else max(1, int(found[1] or 1))
 
 
+def refuse_connect(master: str, spark: SparkSession | None) -> None:
+    """Refuse sessions of Spark Connect, which cannot say what Weft must know: see `docs/clusters.md`."""
+    if type(spark).__module__.startswith("pyspark.sql.connect") or master.strip().startswith("sc://"):
+        raise ConfigError(
+            "Weft does not run on Spark Connect: such a session has no SparkContext, which says on which machines "
+            "and in how many slots tasks run",
+            hint='run the driver on the cluster with Session(master="spark://…"), spark-submit, or Kubernetes',
+        )
+
+
 def stream_of(
     name: str,
     source: StreamSource,
@@ -148,15 +158,12 @@ def table_of(
 ) -> tuple[Stream, RegisteredTable | None]:
     """A table, and what it is read from; None: it can be planned with, but not run."""
     check(name, str, CatalogError, "a table's name", "use a text")
+    span = None if refresh is None else duration_of(refresh, "refresh").total_seconds()
+    if span is not None and span <= 0:
+        raise CatalogError(f"table {name}: it cannot be refreshed every {refresh}", hint="use a longer time")
     if isinstance(source, str | Schema):
         return Stream(name, Schema.parse(source) if isinstance(source, str) else source, table=True), None
-    reader, span = reader_of(name, source), None
-    if refresh is not None:
-        span = duration_of(refresh, "refresh").total_seconds()
-        if span <= 0:
-            raise CatalogError(
-                f"table {name}: it cannot be refreshed every {refresh}", hint="use a longer time"
-            )
+    reader = reader_of(name, source)
     columns = reader.columns()
     if columns is None:
         raise CatalogError(f"table {name} has no schema", hint="give one to weft.files")
@@ -214,17 +221,12 @@ def check_one_of(value: str, known: Collection[str], what: str) -> None:
         raise ConfigError(f"there is no {what} {value!r}", hint=nearest(str(value), known))
 
 
-def checkpoint_path(path: str | Path) -> Path:
-    """Where a checkpoint is kept: an absolute path of this machine's file system."""
+def checkpoint_path(path: str | Path) -> Path | str:
+    """Where a checkpoint is kept: an absolute path of this machine's file system, or the URI of an object store."""
     if not str(path).strip():
-        raise ConfigError("a checkpoint's path is empty", hint="name a directory")
-    found = local_path(path)
-    if found is None:
-        raise ConfigError(
-            f"a checkpoint cannot be kept in {path}, which is not a path of this machine's file system",
-            hint="name a directory, or mount it",
-        )
-    return found
+        raise ConfigError("a checkpoint's path is empty", hint="name a directory, or s3://bucket/folder")
+    place = normal_place(path)
+    return place if is_object_uri(place) else Path(place)
 
 
 def with_selectivity(known: Statistics, catalog: Catalog, predicate: str, value: float) -> Statistics:

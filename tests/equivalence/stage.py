@@ -15,6 +15,7 @@ import pytest
 
 import weft
 import weft.running
+from tests import executing
 from tests.equivalence.files import Layout, write
 from tests.equivalence.options import random_options
 from tests.equivalence.oracle import rows_of
@@ -159,6 +160,7 @@ class Stage:
             options=self.options,
             joint=self.method,
             driver=self.driver,
+            execution=executing.current(),
             **(restless(self.rng, epochs=(3, 5, 8)) if self.restless else {}),
         )
         for case in self.cases:

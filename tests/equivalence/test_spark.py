@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import executing
 from tests.equivalence.files import Layout, random_layouts, write
 from tests.equivalence.options import random_options
 from tests.equivalence.oracle import Oracle, differs
@@ -151,7 +152,8 @@ def test_random_joins_answer_like_the_definition(spark: Any, tmp_path: Path, blo
     partitions, policy = 1 + block % 3, list(POLICIES)[block % len(POLICIES)]
     taken = numbers(CASES, block)[: 1 if block % RUNS == LONE else CASES]
     cases = [make_case(number, partitions, tmp_path) for number in taken]
-    loop = run(spark, cases, tmp_path, partitions, policy, ("resident", "jobs")[block % 2])
+    execution = executing.current(("resident", "jobs")[block % 2])
+    loop = run(spark, cases, tmp_path, partitions, policy, execution)
     for case in cases:
         metrics = metrics_of(case, loop)
         assert len(metrics) >= len(case.join.batches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import weft
 from tests.kafka.reading import SCHEMA, opened, taken
 from tests.kafka.topics import Topics, json_values
 from weft.errors import SourceError
+from weft.sources import kafka_offsets
 from weft.sources.records import Decoded
 
 
@@ -249,3 +251,31 @@ def test_secrets_do_not_leave_their_place(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.delenv("WEFT_TEST_PASSWORD")
     with pytest.raises(SourceError, match="WEFT_TEST_PASSWORD"):
         source.options.config(SourceError)
+
+
+def look_for_a_while(cursor: Any) -> None:
+    for _ in range(600):
+        time.sleep(0.05)
+        cursor.look(0.0)
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_stops_the_session(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at once, for brokers that are just starting know no topics either."""
+    monkeypatch.setattr(kafka_offsets, "_MISSING_FOR", 0.3)
+    topic = topics.make(1)
+    with opened(topics, topic) as (_, cursor):
+        assert not cursor.look(0.0).parts
+        topics.delete(topic)
+        with pytest.raises(SourceError, match=f"topic {topic} at .*UNKNOWN_TOPIC"):
+            look_for_a_while(cursor)
+
+
+def test_servers_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_offsets, "_ANSWER", 0.5)
+    with (
+        pytest.raises(SourceError, match=r"(?s)topic t at 127.0.0.1:1: .*hint: are the servers right"),
+        opened(Topics("127.0.0.1:1"), "t"),
+    ):
+        pass

@@ -46,7 +46,9 @@ class Service:
     def __init__(self, file: Path) -> None:
         self._log = (file.parent / f"life-{time.monotonic_ns()}.log").open("w+b")
         command = [_WEFT, "serve", str(file), "--port", "0"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True
+        )
         assert self.process.stdout is not None
         said = self.process.stdout.readline().decode()
         while said and "serving on " not in said:
@@ -162,9 +164,17 @@ def write(topics: Topics, names: dict[str, str], rows: dict[str, list[dict[str, 
             topics.write(topic, json_values(rows[stream][partition::2]), partition)
 
 
+@pytest.mark.parametrize(
+    "execution",
+    [
+        "local",
+        pytest.param("resident", marks=[pytest.mark.spark, pytest.mark.slow]),
+        pytest.param("jobs", marks=[pytest.mark.spark, pytest.mark.slow]),
+    ],
+)
 @pytest.mark.parametrize("seed", seeds(1))
 def test_the_whole_of_it_is_right_whatever_is_killed(
-    seed: int, topics: Topics, broker: Broker, tmp_path: Path
+    seed: int, execution: str, topics: Topics, broker: Broker, tmp_path: Path
 ) -> None:
     """A query comes while others run, the broker restarts, the session is killed twice; each result is there once."""
     rng = random.Random(seed)
@@ -178,7 +188,7 @@ def test_the_whole_of_it_is_right_whatever_is_killed(
         ("kafka: orders", f"kafka: {names['orders']}"),
         ("kafka: payments", f"kafka: {names['payments']}"),
         ("kafka: paid", f"kafka: {paid}"),
-        ("execution: auto", "execution: local"),
+        ("execution: auto", f"execution: {execution}\nmaster: local[2]"),
     ):
         assert old in text
         text = text.replace(old, new)

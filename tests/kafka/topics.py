@@ -40,6 +40,11 @@ class Topics:
         admin = self._admin()
         self._done(admin.create_partitions([NewPartitions(topic, partitions)]))
 
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        admin = self._admin()
+        self._done(admin.delete_topics([topic]))
+
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Have the first records of a partition expire."""
         admin = self._admin()

@@ -33,8 +33,7 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.progress import complete_from
-from weft.runtime.task import job
-from weft.runtime.task import segments as file_state
+from weft.runtime.task import job, shelf
 from weft.runtime.task.messages import Message
 from weft.sinks.describe import make_sink, portable_description
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
@@ -175,7 +174,7 @@ class World:
     def start(self, *, as_new_process: bool = True) -> None:
         """A session that goes on where the log ends."""
         if as_new_process:
-            file_state._SHELVES.clear()
+            shelf._SHELVES.clear()
             job._program.cache_clear()
         session = self.session
         config = RunConfig(

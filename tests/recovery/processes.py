@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,10 +62,10 @@ def until(done: Callable[[], bool], why: Callable[[], str], patience: float = PA
         time.sleep(POLL)
 
 
-def _spark_home(root: Path, master: str) -> Path:
+def _spark_home(root: Path, arguments: Sequence[str]) -> Path:
     """Spark as it is installed; for a local cluster in a place of its own, as its executors keep files there."""
     installed, home = Path(pyspark.__file__).parent, root / "spark"
-    if not master.startswith("local-cluster"):
+    if not any(one.startswith("local-cluster") for one in arguments):
         return installed
     if not home.exists():
         home.mkdir()
@@ -76,23 +76,33 @@ def _spark_home(root: Path, master: str) -> Path:
 
 
 class Run:
-    """The program on a case, started anew from wherever its checkpoint stands; its last argument is the master."""
+    """A program on a case, started anew from wherever its checkpoint stands; one of its arguments is the master.
 
-    def __init__(self, root: Path, arguments: list[str]) -> None:
+    ``settings`` are Spark's own, and ``host`` is where its driver listens.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        arguments: list[str],
+        program: str = "tests.recovery.program",
+        settings: Sequence[str] = (),
+        host: str = "127.0.0.1",
+    ) -> None:
         here = Path(__file__).parents[2]
         places = [str(here), str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, places)),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_HOME": str(_spark_home(root, arguments[-1])),
+            "SPARK_LOCAL_IP": host,
+            "SPARK_HOME": str(_spark_home(root, arguments)),
             "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": _SUBMIT,
+            "PYSPARK_SUBMIT_ARGS": " ".join([*(f"--conf {one}" for one in settings), _SUBMIT]),
         }
         self.log = root / "log"
         with self.log.open("ab") as log:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "tests.recovery.program", str(root), *arguments],
+                [sys.executable, "-m", program, str(root), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

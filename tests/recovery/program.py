@@ -1,4 +1,4 @@
-"""The program that is killed: `python -m tests.recovery.program ROOT SEED FILES KIND MASTER`.
+"""The program that is killed: `python -m tests.recovery.program ROOT SEED FILES KIND MASTER [EXECUTION]`.
 
 It runs a case from where its checkpoint stands until all input is processed, and ends with 0; on any error, with 1. On
 its way it asks for queries and stops some, each at its batch or, if that has passed and the query does not know of it,
@@ -100,12 +100,12 @@ def _run_available(session: weft.Session, changing: Changing) -> None:
     session.run_available()
 
 
-def main(root: str, seed: str, files: str, kind: str, master: str) -> None:
+def main(root: str, seed: str, files: str, kind: str, master: str, execution: str = "auto") -> None:
     """Run to the end of the input."""
     setattr(weft.running, "Checkpoint", Recorded)  # noqa: B010
     setattr(weft.running, "Loop", RecordedLoop)  # noqa: B010
     case = Case(int(seed), int(files), kind)
-    run_case(case.session(Path(root), master=master), case, Path(root))
+    run_case(case.session(Path(root), master=master, execution=execution), case, Path(root))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weft.plan.graph import Member
+from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.loop import Loop
 from weft.runtime.model.batch_order import ENDED
 from weft.runtime.program.executable import program_of
+from weft.runtime.queries.request import QueryRequest, is_inner
+from weft.runtime.task.table_parts import read_table_part
 
 FOLDER = "records"
 
@@ -40,8 +43,14 @@ class Recorded(Checkpoint):
             "migration": plan.migration,
             "batch_order": plan.batch_order or {},
             "files": {
-                name: [Path(part.what["file"]).name for part in parts] for name, parts in plan.inputs.items()
+                name: [Path(part.what["file"]).name for part in parts if "file" in part.what]
+                for name, parts in plan.inputs.items()
             },
+            "taken": {  # of derived streams, the batches that gave the tuples
+                name: sorted({part.what["batch"] for part in parts if "batch" in part.what})
+                for name, parts in plan.inputs.items()
+            },
+            "tables": {name: self._rows(state) for name, state in plan.cursors.items() if "digest" in state},
         }
         assert self.root is not None
         file = self.root.parent / FOLDER / f"{plan.number}.json"
@@ -50,6 +59,18 @@ class Recorded(Checkpoint):
         partial.write_text(json.dumps(record), encoding="utf-8")
         partial.replace(file)
         super().write_plan(plan)
+
+    def _rows(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows of a table's version in force."""
+        parts = [Part.from_dict(part) for part in state["parts"]]
+        return [row for part in parts for row in read_table_part(self.storage, part, _Every()).to_pylist()]
+
+
+class _Every(frozenset[str]):
+    """All columns."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
 
 
 class RecordedLoop(Loop):
@@ -64,7 +85,8 @@ class RecordedLoop(Loop):
 
 def record_stop(root: Path, name: str) -> None:
     """Write down that a query has been stopped, and the last batch that was planned by then."""
-    planned = max(int(file.stem) for file in (root / FOLDER).glob("*.json"))
+    planned = max((int(file.stem) for file in (root / FOLDER).glob("*.json")), default=-1)
+    (root / FOLDER).mkdir(exist_ok=True)
     (root / FOLDER / f"{name}.stopped").write_text(str(planned), encoding="utf-8")
 
 
@@ -136,12 +158,14 @@ def batches_of(root: Path, stream: str, files: int) -> list[int]:
 
 
 def lives(root: Path) -> dict[str, Life]:
-    """The queries that were in some of the batches; none comes back once it has gone, or changes what it sees."""
+    """The queries of users that were in some batches; none comes back once it has gone, or changes what it sees."""
     found: dict[str, Life] = {}
     batches = len(list((root / FOLDER).glob("*.json")))
     for number in range(batches):
         record = recorded(root, number)
         for name, member in _members(record).items():
+            if is_inner(QueryRequest.from_dict(record["blueprint"]["requests"][name])):
+                continue
             names = {old: new for new, old in record["blueprint"]["requests"][name]["names"]}
             known = found.get(name) or Life(name, number, number - 1, member, names, record["evicted"])
             assert known.last == number - 1, f"{known}: it comes back in batch {number}"

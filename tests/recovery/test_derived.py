@@ -16,6 +16,7 @@ import weft
 from tests.recovery.derived_world import ARROW, SCHEMA, expected, results, session_over, write_files
 from tests.shares import seeds
 from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.values import BatchPlan
 from weft.sinks.derived import DerivedSink
 from weft.sinks.parquet import ParquetSink
 from weft.sources.derived import DerivedCursor
@@ -126,3 +127,40 @@ def _add_file(folder: Path, streams: Sequence[str] = ("a", "b", "c")) -> None:
         time = datetime(2024, 1, 1, 1, number, tzinfo=timezone.utc)
         rows = [{"k": key, "x": key, "ts": time} for key in range(4)]
         pq.write_table(pa.Table.from_pylist(rows, schema=ARROW), folder / name / f"{number:03d}.parquet")
+
+
+def test_nothing_is_waited_for_between_two_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each level of derived streams would cost a pause of the loop beside its batch."""
+    write_files(tmp_path, 3)
+    plans, paused = dict[int, BatchPlan](), set[int]()
+    write_plan = Checkpoint.write_plan
+
+    def planned(self: Checkpoint, plan: BatchPlan) -> None:
+        plans[plan.number] = plan
+        write_plan(self, plan)
+
+    monkeypatch.setattr(Checkpoint, "write_plan", planned)
+    session = session_over(tmp_path)
+    session.start(ends=True)
+    loop = session._run_under_way().loop
+    wait = loop.wake.wait
+
+    def pause(timeout: float | None = None) -> bool:
+        paused.add(loop.before.number)
+        return wait(timeout)
+
+    monkeypatch.setattr(loop.wake, "wait", pause)
+    try:
+        session.end()
+    finally:
+        session.stop()
+    given = {
+        (int(part.what["batch"]), number)
+        for number, plan in plans.items()
+        for parts in plan.inputs.values()
+        for part in parts
+        if "batch" in part.what
+    }
+    assert len(given) > 2
+    assert all(taken == before + 1 for before, taken in given)
+    assert not {before for before, _ in given} & paused

@@ -18,7 +18,9 @@ from weft.logical.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.ports.sink import Sink
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.log.segment_files import read_manifest
 from weft.runtime.observe.inspect import inspect
+from weft.runtime.task.segments import LAG
 from weft.sinks import to_memory, to_parquet
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing import reference_join
@@ -118,9 +120,12 @@ def test_state_is_forgotten(spark: Any, tmp_path: Path) -> None:
     held = [sum(store.rows for store in batch.stores.values()) for batch in progress]
     assert max(held) < 0.8 * sum(sum(i.rows for i in batch.inputs.values()) for batch in progress)
     checkpoint = Checkpoint.at(tmp_path / "ck")
-    named = checkpoint.manifest(5), checkpoint.manifest(4)
-    files_left = len(checkpoint.storage.list(BUCKETS))
-    assert files_left == len(set().union(*(m.files() for m in named if m)))
+    kept = [manifest for number in (4, 5) if (manifest := checkpoint.manifest(number))]
+    named = set().union(*map(checkpoint.files_of, kept))
+    lists = [read_manifest(checkpoint.storage, file).retired for file in kept[-1].partitions.values()]
+    retired = {name: since for listed in lists for since, name in listed}
+    assert set(checkpoint.storage.list(BUCKETS)) == named | set(retired)
+    assert all(5 - LAG < since <= 5 for since in retired.values()), "others were to be deleted by now"
 
 
 def test_two_sessions_cannot_share_a_checkpoint(spark: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import weft
 import weft.running
 from tests.spark.files import START, definition, read_files, rows_of, run, session_of, write
+from tests.spark.sessions import jobs_of
 from weft.errors import CatalogError, ConfigError, QueryError, SinkError, SourceError, StateError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
@@ -278,11 +279,11 @@ def test_a_batch_is_one_job_or_none_and_silence_is_none(
     read_files(session, tmp_path, "a", "b")
     planned = session.query(PAIR, name="q", sink=weft.to_parquet(tmp_path / "out"))
     tracker = spark.sparkContext.statusTracker()
-    before = set(tracker.getJobIdsForGroup(None))
+    before = jobs_of(spark)
     session.start()
     session.process_all_available()
     time.sleep(1)
-    found = set(tracker.getJobIdsForGroup(None)) - before
+    found = jobs_of(spark) - before
     stages = [stage for job in found for stage in tracker.getJobInfo(job).stageIds]
     session.stop()
     assert len(found) == jobs

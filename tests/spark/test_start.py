@@ -157,14 +157,27 @@ def test_workers_without_weft_are_refused_at_the_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        ({"python": "/p", "version": "0.0.1"}, "have Weft 0.0.1, and this is"),
-        ({"python": "/p", "error": "ImportError: numba"}, "cannot load Weft: ImportError: numba"),
+        ({"version": "0.0.1"}, r"have Weft 0.0.1, and this is .* \(/p on h\)"),
+        ({"error": "ImportError: x"}, r"cannot load Weft: ImportError: x \(/p on h\)"),
+        ({"error": "ImportError: x", "missing": "numba"}, r"There is no numba\."),
+        ({"version": __version__, "shipped": "weft-1"}, "had loaded another Weft before"),
     ],
 )
 def test_workers_with_another_weft_are_refused(report: dict[str, str], said: str) -> None:
+    host = {"python": "/p", "host": "h"}
     with pytest.raises(ConfigError, match=said):
-        workers._check(report)
-    workers._check({"python": "/p", "version": __version__})
+        workers._check({**host, **report}, "weft-2" if "shipped" in report else "")
+    workers._check({**host, "version": __version__})
+    workers._check({**host, "version": __version__, "shipped": "weft-2"}, "weft-2")
+
+
+def test_the_host_of_a_task_that_failed_is_named() -> None:
+    """Of a hundred machines, the one that lacks something would have to be found by looking at each."""
+    told = (
+        "Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.5 executor 1): ModuleNotFoundError: No module named 'x'"
+    )
+    assert workers._place(Exception(told)) == " on 10.0.0.5"
+    assert workers._place(Exception("no")) == ""
 
 
 def test_the_workers_of_this_python_need_no_check(spark: Any) -> None:

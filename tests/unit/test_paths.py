@@ -14,7 +14,7 @@ from weft.errors import ConfigError, SinkError
 from weft.sinks import files
 
 SCHEMA = pa.schema({"k": pa.int64()})
-URIS = ["s3://bucket/ck", "hdfs://name/ck", "abfss://a@b/ck", "file://other-host/ck"]
+URIS = ["hdfs://name/ck", "ftp://name/ck", "file://other-host/ck"]
 
 
 def test_relative_paths_stay_where_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +29,7 @@ def test_relative_paths_stay_where_they_were(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("uri", URIS)
 def test_other_storage_is_refused_at_once(uri: str) -> None:
-    with pytest.raises(ConfigError, match="not a path of this machine's file system"):
+    with pytest.raises(ConfigError, match="names no storage that Weft knows"):
         weft.Session(checkpoint=uri)
     with pytest.raises(SinkError, match="not a path of this machine's file system"):
         weft.to_parquet(uri)

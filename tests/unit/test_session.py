@@ -138,3 +138,21 @@ def test_a_query_of_very_many_inputs_is_refused_at_once() -> None:
     where = " AND ".join(f"x0.k = x{i}.k" for i in range(1, 64))
     with pytest.raises(PlanError, match="64 inputs, more than most_inputs=32"):
         many.query(f"SELECT x0.k FROM {inputs} WHERE {where}")
+
+
+class _ConnectSession:
+    """What a session of Spark Connect is known by, which needs packages that are not installed here."""
+
+    __module__ = "pyspark.sql.connect.session"
+
+
+@pytest.mark.parametrize("arguments", [{"master": "sc://host:15002"}, {"spark": _ConnectSession()}])
+def test_spark_connect_is_refused_at_once(arguments: dict[str, Any]) -> None:
+    """The first batch would fail with an error of Spark's about an attribute that users have never used."""
+    with pytest.raises(ConfigError, match=r"Weft does not run on Spark Connect: .* no SparkContext"):
+        weft.Session(**arguments)
+
+
+def test_ship_is_true_or_false() -> None:
+    with pytest.raises(ConfigError, match="ship cannot be 'yes'"):
+        weft.Session(ship="yes")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-from weft.errors import CatalogError, QueryError, SourceError, SqlError, StateError
+from weft.errors import CatalogError, QueryError, SourceError, SqlError, StateError, WeftError
 from weft.optimizer.space import Options
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.inspect import inspect
@@ -208,6 +208,11 @@ REFUSED = {
     "SELECT c.id FROM customers c SEMI JOIN orders o ON o.customer = c.id": "its rows start no result",
     "SELECT o.id FROM orders o LEFT JOIN (orders p JOIN customers c ON p.customer = c.id) ON o.id = p.id": "cannot "
     "decide here",
+    "SELECT o.id, c.one FROM orders o LEFT JOIN (SELECT id, 1 AS one FROM customers) c ON o.customer = c.id": "c reads "
+    "tables alone, and cannot be united with the join around it",
+    "SELECT u.id FROM (SELECT id FROM orders UNION ALL SELECT id FROM customers) u": "UNION ALL takes streams, and "
+    "customers is a table",
+    "SELECT c.id FROM (SELECT id FROM customers) AS c": "needs a stream",
 }
 
 
@@ -223,6 +228,9 @@ def test_that_a_table_is_refused_where_it_cannot_stand(text: str) -> None:
 
 def test_what_else_of_tables_is_refused(tmp_path: Path) -> None:
     session = weft.Session()
+    for refresh in ("soon", "0 seconds", timedelta(seconds=-1)):
+        with pytest.raises(WeftError, match=r"refreshed every|cannot read 'soon'"):
+            session.table("planned", "id long", refresh=refresh)
     session.stream("orders", "id long, customer long, ts timestamp", event_time="ts")
     session.table("customers", customers(ann=1))
     text = "SELECT o.id FROM orders o JOIN customers c ON o.customer = c.id"
@@ -296,3 +304,48 @@ def test_that_a_pipeline_file_has_tables(tmp_path: Path) -> None:
     session = load_pipeline(tmp_path / "p.yaml").session
     assert session.statistics.rows("customers") == 2
     assert session._registered.tables["customers"].refresh == 300
+
+
+INSIDE = """
+    SELECT d.id, d.name, o.id AS other FROM (SELECT o.id, o.customer, c.name FROM orders o LEFT JOIN customers c
+    ON o.customer = c.id) [RANGE 1 HOUR] AS d, orders [RANGE 1 HOUR] AS o WHERE d.id = o.id
+"""
+
+
+def test_that_a_table_inside_a_derived_stream_is_read_and_taken_up(tmp_path: Path) -> None:
+    write(tmp_path / "dim", "a.parquet", customers(ann=1))
+    write(tmp_path / "orders", "1.parquet", orders((1, 1)))
+    session = made(tmp_path, weft.files("parquet", str(tmp_path / "dim")), refresh="20 ms", text=INSIDE)
+    for name in ("orders", "customers"):
+        with pytest.raises(CatalogError, match="query named reads"):
+            session.remove_stream(name)
+    (inner,) = (i.stream.name for i in session.parse(INSIDE).inputs if i.stream.definition)
+    with pytest.raises(CatalogError, match="a sub-select of query named is already called"):
+        session.stream(inner, "k long")
+    session.start(ends=True)
+    try:
+        session.process_all_available()
+        first = session.tables["customers"]
+        write(tmp_path / "dim", "a.parquet", customers(bob=1))
+        wait_for(lambda: session.tables["customers"].version not in (None, first.version))
+        write(tmp_path / "orders", "2.parquet", orders((2, 1)))
+        session.end()
+    finally:
+        session.stop()
+    assert given(tmp_path) == [(1, "ann", 1), (2, "bob", 2)]
+
+
+def test_that_no_row_is_late_behind_a_table_inside_a_derived_stream() -> None:
+    session = weft.Session(options=Options(partitions=2))
+    session.stream("orders", "id long, customer long, ts timestamp", event_time="ts")
+    session.table("customers", "id long, name string")
+    session.query(INSIDE, name="named", sink=weft.to_memory())
+    run = LocalRun(session)
+    for number in range(6):
+        rows = [{"id": number, "customer": number % 2, "ts": NOON + timedelta(seconds=number)}]
+        version = {"customers": [{"id": 1, "name": f"ann {number}"}]} if number % 3 == 0 else {}
+        run.batch({"orders": rows, **version})
+    run.end()
+    found = sorted(tuple(row.values()) for row in run.results("named").to_pylist())
+    names = [None, "ann 0", None, "ann 3", None, "ann 3"]
+    assert found == [(number, name, number) for number, name in enumerate(names)]

@@ -90,7 +90,8 @@ def misplaced_versions(query: Query) -> Misplaced | None:
 def _wrong(query: Query, join: Join) -> Misplaced | None:
     right = join.right
     if not isinstance(right, str):
-        return Misplaced(visible(right)[0], "the right side of an ASOF JOIN is one stream of versions", _HINT)
+        hint = f"{_HINT}; of a sub-select of several streams, d._time is the event time"
+        return Misplaced(visible(right)[0], "the right side of an ASOF JOIN is one stream of versions", hint)
     stream = query.input(right).stream
     if stream.table:
         return Misplaced(right, f"{right} is a table, which has no versions by time", "use JOIN")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import permutations
 
+from weft.errors import QueryError
 from weft.logical.conversion import literal
 from weft.logical.expr import BOOLEAN, Column, Expr, Literal, aliases, columns
 from weft.logical.flatten_tree import joined_leaf, rebuild_tree, why_not_in_tree
@@ -49,13 +50,27 @@ class Note:
 
 
 def flatten(query: Query) -> tuple[Query, tuple[Note, ...]]:
-    """The query with the derived streams among its inputs united with it, as far as that can be done."""
+    """The query with the derived streams among its inputs united with it, as far as that can be done.
+
+    A sub-select of tables alone has to be: its rows are no stream.
+    """
     every: dict[str, Note] = {}
     while True:
         query, notes, is_done = _flattened_once(query)
         every |= {note.alias: note for note in notes}
         if is_done:  # else what was inside may have become an input that can be flattened
+            _check_tables_united(query, every)
             return settled(query), tuple(every.values())
+
+
+def _check_tables_united(query: Query, notes: Mapping[str, Note]) -> None:
+    for input_ in query.inputs:
+        if input_.stream.table and input_.stream.is_derived:
+            raise QueryError(
+                f"{input_.alias} reads tables alone, and cannot be united with the join around it: "
+                f"{notes[input_.alias].reason}",
+                hint="join the tables themselves, and compute expressions of them in the outer SELECT",
+            )
 
 
 def _flattened_once(query: Query) -> tuple[Query, tuple[Note, ...], bool]:

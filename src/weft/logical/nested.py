@@ -37,7 +37,7 @@ _TIMESTAMP = DataType("timestamp")
 
 
 def derived_stream(query: Query) -> Stream:
-    """The stream of a query's results; `settled` gives equal definitions equal names.
+    """The stream of a query's results, a table if it reads tables alone; `settled` gives equal definitions equal names.
 
     >>> from weft.logical.query import Input, Output, make_query
     >>> a = Input("a", Stream("a", Schema.parse("k long, ts timestamp"), "ts"))
@@ -45,6 +45,9 @@ def derived_stream(query: Query) -> Stream:
     >>> print(stream.schema, stream.event_time, stream.hidden, sep="; ")
     k long, _time timestamp; _time; _time
     """
+    if not query.driving:
+        schema = _schema(query.projection, hidden=False)
+        return Stream(f"derived_{_digest([query])}", schema, definition=(query,), table=True)
     if len(query.inputs) == 1:  # whose window says nothing
         query = make_query([Input(i.alias, i.stream) for i in query.inputs], query.terms(), query.projection)
     shown = _latest_output(query)
@@ -70,6 +73,12 @@ def union_stream(branches: Sequence[Query]) -> Stream:
     """The stream of the results of several queries together; the columns have the names that the first gives them."""
     if len(branches) < 2:
         raise QueryError("a union has two branches or more")
+    for branch in branches:
+        if not branch.driving:
+            raise QueryError(
+                f"UNION ALL takes streams, and {', '.join(branch.aliases)} is a table",
+                hint="make one table of both, or join the stream with each and unite the results",
+            )
     flat = [_under_names_of(branches[0], query) for branch in branches for query in _members(branch)]
     common = tuple(sorted((canonical(query).query for query in flat), key=str))
     inputs = [query.inputs[0] for query in common]
@@ -104,7 +113,7 @@ def inner_queries(stream: Stream) -> dict[str, Query]:
     found: dict[str, Query] = {}
     for number, query in enumerate(stream.definition):
         name = stream.name if stream.is_derived else f"{stream.name}_{number}"
-        time = (Output(ROW_TIME, _latest([query.input(a) for a in query.visible])),) if stream.hidden else ()
+        time = (Output(ROW_TIME, _latest(_timed(query))),) if stream.hidden else ()
         outputs = (*query.projection, *time)
         found[name] = make_query(query.inputs, query.terms(), outputs, outer=query.outer, cross=True)
     return found
@@ -112,10 +121,15 @@ def inner_queries(stream: Stream) -> dict[str, Query]:
 
 def latest_time(query: Query) -> Expr | None:
     """The latest of the event times of a result's tuples, those that it has; None if some input has none."""
-    inputs = [query.input(alias) for alias in query.visible]
+    inputs = _timed(query)
     if any(input_.event_time is None for input_ in inputs):
         return None
     return _latest(inputs)
+
+
+def _timed(query: Query) -> list[Input]:
+    """The inputs that a result has tuples of, but for tables, whose rows have no time."""
+    return [query.input(alias) for alias in query.visible if alias in query.driving]
 
 
 def _latest(inputs: Sequence[Input]) -> Expr:

@@ -47,11 +47,6 @@ class Query:
         names = [input_.alias for input_ in self.inputs]
         if names != sorted(names) or len({name.lower() for name in names}) < len(names) or "" in names:
             raise QueryError(f"inputs must have distinct names and be sorted: {', '.join(names)}")
-        if not self.driving:
-            raise QueryError(
-                f"{', '.join(names)}: a query needs a stream, since rows of tables never start a result",
-                hint="join a stream with it, or read it with Spark",
-            )
         if self.outer is not None and sorted(self.outer.aliases) != names:
             raise QueryError("the outer joins do not cover the inputs")
         for input_ in self.inputs:

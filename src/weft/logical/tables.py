@@ -1,4 +1,4 @@
-"""Where a table may stand among the joins of a query.
+"""Where a table may stand among the joins of a query, and that there is a stream beside it.
 
 Guarantees: in a query that passes, every row of every join that keeps rows without a partner has a tuple of a stream,
 and whether a row of streams has a partner among streams does not depend on a table. A row that waits for a partner
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from weft.errors import QueryError
 from weft.logical.join import Join
 from weft.logical.outer import Side, visible
 from weft.logical.query import Query
 
-__all__ = ["Misplaced", "misplaced_table"]
+__all__ = ["Misplaced", "check_driven", "misplaced_table"]
 
 
 class Misplaced(NamedTuple):
@@ -22,6 +23,15 @@ class Misplaced(NamedTuple):
     alias: str
     message: str
     hint: str
+
+
+def check_driven(query: Query) -> None:
+    """Refuse a query that would never give a result, since it reads tables alone; a sub-select may."""
+    if not query.driving:
+        raise QueryError(
+            f"{', '.join(query.aliases)}: a query needs a stream, since rows of tables never start a result",
+            hint="join a stream with it, or read it with Spark",
+        )
 
 
 def misplaced_table(query: Query) -> Misplaced | None:

@@ -1,6 +1,7 @@
 """The executor `local`, which runs all tasks in this process, without a JVM (design, D10).
 
-Guarantees: the same tasks as on Spark run one after the other; a parcel is the batch itself and never becomes bytes.
+Guarantees: the same tasks as on Spark run one after the other; a parcel is the batch itself and never becomes bytes, if
+the log is in memory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from weft.runtime.task.worker import hop_task, past_task, read_task
 
 __all__ = ["LocalExecutor"]
 
+TASKS = 2  # so that tasks, each with some of the partitions, send each other something
+
 
 @dataclass
 class LocalExecutor:
@@ -22,6 +25,12 @@ class LocalExecutor:
     partitions: int
     readers: int = 1
     name: str = field(default="local", init=False)
+    stays: bool = field(default=True, init=False)
+
+    @property
+    def tasks(self) -> int:
+        """Two, if there are as many partitions."""
+        return min(self.partitions, TASKS)
 
     def start(self, setup: Setup) -> None:
         """Do nothing: there is nothing to get ready."""
@@ -29,19 +38,18 @@ class LocalExecutor:
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch, or the job at its boundary, and return the messages for the driver."""
         if job.boundary:
-            sent = [message for task in range(self.partitions) for message in past_task(job, task)]
+            sent = [message for task in range(self.tasks) for message in past_task(job, task)]
         else:
             sent = [message for task, mine in enumerate(pieces) for message in read_task(job, task, mine)]
+        reports: list[Message] = []
         for hop in range(1, 1 + hops):
-            arrived: list[list[Message]] = [[] for _ in range(self.partitions)]
+            arrived: list[list[Message]] = [[] for _ in range(self.tasks)]
             for message in sent:
-                arrived[message.partition].append(message)
+                (reports if message.is_for_driver else arrived[message.task]).append(message)
             sent = [
-                message
-                for partition, mine in enumerate(arrived)
-                for message in hop_task(job, hop, partition, mine)
+                message for task, mine in enumerate(arrived) for message in hop_task(job, hop, task, mine)
             ]
-        return sent
+        return [*reports, *sent]
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

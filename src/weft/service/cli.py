@@ -23,20 +23,22 @@ from weft.plan.graph import CODEC
 from weft.plan.shared import shared_text
 from weft.planned import PlannedQuery
 from weft.service.bench import benchmark_titles, load_benchmark
+from weft.service.checkpoint_commands import checkpoint_app, local_checkpoint
 from weft.service.client.commands import query_app
 from weft.service.demo import run_demo, run_kafka_demo
 from weft.service.get_java import get_java
 from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
+from weft.service.pipeline.unused import unused_statistics
 from weft.service.run import RunOptions, run_pipeline
 from weft.service.serving import ServeOptions, serve_pipeline
 from weft.service.state_view import StateFormat, show_state
-from weft.service.unused import unused_statistics
 from weft.session import Session
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(help=(weft.__doc__ or "").split("\n")[0], no_args_is_help=True, add_completion=False)
 app.add_typer(query_app, name="query")
+app.add_typer(checkpoint_app, name="checkpoint")
 
 
 class Format(str, Enum):
@@ -185,7 +187,7 @@ def run(
         raise ConfigError(
             "--once is the end of the input, and --available-now is not", hint="leave out one of them"
         )
-    state = None if checkpoint is None else checkpoint.absolute()
+    state = local_checkpoint(checkpoint)
     options = RunOptions(
         f"weft run {file.name}", available_now, _seconds(seconds), log, json_lines, once=once
     )
@@ -203,7 +205,8 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="8080 by default; 0 takes any that is free.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="Tokens, one a line; WEFT_TOKEN and WEFT_READ_TOKEN count too.")
+        list[Path] | None,
+        typer.Option(help="Tokens, one a line, of as many files; WEFT_TOKEN and WEFT_READ_TOKEN count too."),
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="Serve HTTPS by this certificate.")] = None,
     key: Annotated[Path | None, typer.Option(help="The key of the certificate.")] = None,
@@ -217,9 +220,9 @@ def serve(
 
     The Python modules that the file names under "functions" are imported, which runs their code.
     """
-    state = None if checkpoint is None else checkpoint.absolute()
+    state = local_checkpoint(checkpoint)
     pipeline = load_pipeline(file, functions=not no_functions, idle=True, checkpoint=state, master=master)
-    serve_pipeline(pipeline, ServeOptions(host, port, token_file, certificate, key))
+    serve_pipeline(pipeline, ServeOptions(host, port, tuple(token_file or ()), certificate, key))
 
 
 @app.command()
@@ -280,7 +283,9 @@ def bench(
 
 @app.command()
 def state(
-    directory: Annotated[Path, typer.Argument(help="A checkpoint directory.")],
+    directory: Annotated[
+        str, typer.Argument(help="A checkpoint: a directory, or a URI such as s3://bucket/ck.")
+    ],
     format: Annotated[StateFormat, typer.Option(help="How to show it.")] = StateFormat.TEXT,  # noqa: A002
 ) -> None:
     """Show what a checkpoint holds, also while a session runs: queries, watermarks, stores, files."""

@@ -109,7 +109,7 @@ class DemoControls:
             newest = self._hub.results(AUDIT, -1, 1)
             numbers, after = [], max(0, newest.newest - KEPT)
             while after < newest.newest:
-                page = self._hub.results(AUDIT, after, 1000, origin=newest.origin)
+                page = self._hub.results(AUDIT, after, min(1000, newest.newest - after), origin=newest.origin)
                 if page.restarted or not page.table.num_rows:
                     return None
                 numbers.append(page.table.column(0))

@@ -20,8 +20,8 @@ import yaml
 
 from weft.errors import ConfigError
 from weft.kafka_options import load_client
-from weft.service.document import read_document
-from weft.service.pipeline_sources import read_source
+from weft.service.pipeline.document import read_document
+from weft.service.pipeline.sources import read_source
 from weft.sinks.kafka_values import json_values
 from weft.sources.rate import RateSource
 from weft.testing.kafka_broker import Broker, why_missing

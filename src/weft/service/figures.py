@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from weft.plan.graph import PhysicalGraph
 from weft.planned import PlannedQuery
@@ -31,12 +31,14 @@ __all__ = [
     "latency_of",
     "percentiles",
     "rate_of",
+    "watermark_delay",
 ]
 
 Progress: TypeAlias = Mapping[str, Sequence[BatchMetrics]]
 
 _RECENT = 5.0
 _TREND = 24
+_LIVE = 3600.0  # seconds that event times of live data may be away from the clock
 _MEASURED = 100  # so many batches' latencies are shown while a run goes on
 
 
@@ -193,12 +195,16 @@ def _end(batch: BatchMetrics | BatchFigures) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StreamCounts:
-    """How many tuples a stream brought: ``rows`` took part, the others were set aside."""
+    """How many tuples a stream brought: ``rows`` took part, the others were set aside.
+
+    ``newest`` is the last event time among those that took part, in microseconds since 1970.
+    """
 
     rows: int = 0
     late: int = 0
     untimed: int = 0
     malformed: int = 0
+    newest: int | None = None
 
     def __add__(self, other: StreamCounts) -> StreamCounts:
         return StreamCounts(
@@ -206,6 +212,7 @@ class StreamCounts:
             self.late + other.late,
             self.untimed + other.untimed,
             self.malformed + other.malformed,
+            max((one for one in (self.newest, other.newest) if one is not None), default=None),
         )
 
 
@@ -242,7 +249,7 @@ def batch_figures(graph: PhysicalGraph | None, metrics: BatchMetrics) -> BatchFi
         if graph is not None and alias in graph.aliases:
             name, counts = (
                 graph.input(alias).stream.name,
-                StreamCounts(one.rows, one.late, one.untimed, one.malformed),
+                StreamCounts(one.rows, one.late, one.untimed, one.malformed, one.newest),
             )
             streams[name] = max(streams.get(name, counts), counts, key=lambda one: one.rows)
     by_size = sorted(metrics.stores, key=lambda name: (name.count("⋈"), name))
@@ -261,6 +268,22 @@ def batch_figures(graph: PhysicalGraph | None, metrics: BatchMetrics) -> BatchFi
         {name: one.seconds for name, one in metrics.backlog.items()},
         metrics.latencies,
     )
+
+
+def watermark_delay(watermark: int, newest: int | None, now: float) -> tuple[float, Literal["clock", "data"]]:
+    """How many seconds a watermark is behind, and behind what: the clock, or the newest event time of old data.
+
+    Data is old, a file of last year for instance, if its newest event time is more than an hour away from the clock.
+
+    >>> watermark_delay(97_000_000, 99_000_000, 100.0)
+    (3.0, 'clock')
+    >>> watermark_delay(97_000_000, 99_000_000, 1_700_000_000.0)
+    (2.0, 'data')
+    """
+    clock = now * 1e6
+    last = watermark if newest is None else newest
+    live = abs(clock - last) <= _LIVE * 1e6
+    return max(0.0, ((clock if live else last) - watermark) / 1e6), "clock" if live else "data"
 
 
 def rate_of(

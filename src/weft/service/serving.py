@@ -9,7 +9,6 @@ time, at once.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import math
 import os
@@ -28,6 +27,7 @@ from typing import Any
 from rich.console import Console
 
 from weft.errors import ConfigError, WeftError
+from weft.service.listening import allow_many_files, listen
 from weft.service.pipeline import Pipeline
 from weft.service.run import check_runnable
 from weft.service.startup import prepare
@@ -49,7 +49,7 @@ class ServeOptions:
 
     host: str | None = None
     port: int | None = None
-    token_file: Path | None = None
+    token_files: tuple[Path, ...] = ()
     certificate: Path | None = None
     key: Path | None = None
     demo: bool = False
@@ -68,7 +68,8 @@ def serve_pipeline(pipeline: Pipeline, options: ServeOptions) -> None:
     given = {name: one for name in ("host", "port") if (one := getattr(options, name)) is not None}
     pipeline = replace(pipeline, serving=replace(pipeline.serving, **given))
     guard = _guard_settings(pipeline, options)
-    listening = _listen(pipeline.serving.host, pipeline.serving.port, any_port=options.demo)
+    listening = listen(pipeline.serving.host, pipeline.serving.port, any_port=options.demo)
+    allow_many_files()
     sys.setswitchinterval(SWITCH)
     with listening:
         _Process(pipeline, guard, options).run(listening)
@@ -80,7 +81,7 @@ def _guard_settings(pipeline: Pipeline, options: ServeOptions) -> Any:
     from weft.service.api.tokens import read_tokens
 
     serving = pipeline.serving
-    tokens = read_tokens(options.token_file, os.environ)
+    tokens = read_tokens(options.token_files, os.environ)
     local = _is_local(serving.host)
     if tokens is None and not local:
         raise ConfigError(
@@ -104,26 +105,6 @@ def _is_local(host: str) -> bool:
 def _shown(host: str) -> str:
     """A host as it stands in a URL."""
     return f"[{host}]" if ":" in host else host
-
-
-def _listen(host: str, port: int, *, any_port: bool = False) -> socket.socket:
-    found: socket.socket | None = None
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(2048)
-    except (OSError, UnicodeError) as error:
-        if found is not None:
-            found.close()
-        if any_port and port:
-            return _listen(host, 0)
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {reason}", hint="choose another --host or --port; 0 takes any"
-        ) from None
-    return found
 
 
 class _Process:
@@ -159,9 +140,7 @@ class _Process:
         )
         server = uvicorn.Server(config)
         stopping = threading.Event()
-        answering = threading.Thread(
-            target=lambda: asyncio.run(server.serve([listening])), name="weft-http", daemon=True
-        )
+        answering = threading.Thread(target=server.run, args=[[listening]], name="weft-http", daemon=True)
         host, port = listening.getsockname()[:2]
         with stop_signals(stopping):
             answering.start()

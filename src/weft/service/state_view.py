@@ -53,7 +53,7 @@ class StateFormat(str, Enum):
     JSON = "json"
 
 
-def show_state(directory: Path, shown: StateFormat) -> None:
+def show_state(directory: Path | str, shown: StateFormat) -> None:
     """Show what a checkpoint directory holds on the standard output."""
     from weft.runtime.observe.inspect import inspect  # other commands need not load it
 

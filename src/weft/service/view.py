@@ -19,7 +19,7 @@ from weft.runtime.observe.metrics import Backlog
 from weft.service.figures import Figures, StoreFigures
 from weft.stats.histogram import Histogram
 
-__all__ = ["bytes_text", "duration_text", "line", "probe_orders", "screen", "sparkline", "summary"]
+__all__ = ["bytes_text", "counted", "duration_text", "line", "probe_orders", "screen", "sparkline", "summary"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -205,6 +205,15 @@ def sparkline(values: Sequence[int]) -> str:
     """
     most = max(values, default=0) or 1
     return "".join(_BARS[min(len(_BARS) - 1, value * len(_BARS) // most)] for value in values)
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number of things, in words.
+
+    >>> counted(1, "result"), counted(1200, "result"), counted(2, "batch", "batches")
+    ('1 result', '1,200 results', '2 batches')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def duration_text(seconds: float) -> str:

@@ -21,8 +21,10 @@ from weft.sinks.iceberg import to_iceberg
 from weft.sinks.kafka import kafka_sink
 from weft.sinks.memory import to_memory
 from weft.sinks.parquet import ParquetSink
+from weft.sinks.parquet_objects import ObjectParquetSink
 from weft.sinks.postgres import to_postgres
 from weft.sinks.recent import to_recent
+from weft.storage.uris import is_object_uri
 
 __all__ = ["describe_sink", "make_sink", "place_of", "portable_description", "same_place", "sink_for"]
 
@@ -68,7 +70,8 @@ def same_place(one: Sink, other: Sink) -> bool:
 def _place(description: Mapping[str, object]) -> object:
     """What two descriptions of one directory or one table have in common; None if results go to no such place."""
     if "path" in description:
-        return Path(str(description["path"])).resolve()
+        path = str(description["path"])
+        return path if is_object_uri(path) else Path(path).resolve()
     if "table" in description:
         tabled = {name: one for name, one in description.items() if name != "key"}
         return sorted((name, str(one)) for name, one in tabled.items())
@@ -102,6 +105,8 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
         case "parquet":
             place = Path(description["path"])
             form = (description["compression"], description["batch_column"], description["digits"])
+            if is_object_uri(description["path"]):
+                return ObjectParquetSink(description["path"], *form)
             return ParquetSink(place, *form)
         case "delta":
             columns = tuple(description["partition_by"])

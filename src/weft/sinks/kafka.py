@@ -19,8 +19,9 @@ from weft.kafka_options import KafkaOptions, kafka_options
 from weft.ports.sink import Rows
 from weft.schema_registry import RegistryOptions, registry_options, schema_text
 from weft.sinks.kafka_format import Values, WrittenFormat
-from weft.sinks.kafka_transactions import Records, TransactionalTopic
+from weft.sinks.kafka_transactions import TransactionalTopic
 from weft.sinks.kafka_values import key_values
+from weft.sinks.kafka_view import Records
 from weft.sinks.rows import as_table
 
 __all__ = ["KafkaSink", "kafka_sink", "to_kafka"]

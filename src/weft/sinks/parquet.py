@@ -1,10 +1,11 @@
 """Results as Parquet files.
 
 Guarantees: the rows of batch N are the directory `batch=N`, which one rename puts in place: a reader sees all of a
-batch or nothing of it. Committing N again replaces it, so every batch is there once, whatever crashed before. Tasks
-that nobody waits for any more, such as the slower of two attempts, may still write while their batch is committed: its
-files are first taken out of their reach. A directory that belongs to another checkpoint, or is ahead of its own by more
-than the batch that was interrupted, is refused rather than changed.
+batch or nothing of it. Committing N again leaves its files as they are if they hold the same rows, so that who knows
+files by their names (Spark) sees each row once; otherwise it replaces them. So every batch is there once, whatever
+crashed before. Tasks that nobody waits for any more, such as the slower of two attempts, may still write while their
+batch is committed: its files are first taken out of their reach. A directory that belongs to another checkpoint, or is
+ahead of its own by more than the batch that was interrupted, is refused rather than changed.
 
     out/batch=0/part-00000-….parquet        what readers see (pyarrow.dataset, spark.read.parquet)
     out/_weft/owner.json                    whose results these are
@@ -27,6 +28,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
 import pyarrow as pa
 
@@ -34,14 +36,29 @@ from weft.errors import SinkError, nearest
 from weft.paths import local_path
 from weft.ports.sink import Rows
 from weft.sinks import files
+from weft.sinks.equal_rows import hold_equal_rows
 from weft.sinks.rows import as_table
+from weft.storage.uris import is_object_uri, normal_place
 
-__all__ = ["ParquetPart", "ParquetSink", "to_parquet"]
+if TYPE_CHECKING:
+    from weft.sinks.parquet_objects import ObjectParquetSink
+
+__all__ = ["ParquetPart", "ParquetSink", "check_form", "to_parquet"]
 
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _FORMAT = 1
 _DIGITS = 10
 _LEFTOVERS = ("pending", "ready", "replaced")
+
+
+def check_form(compression: str, batch_column: str) -> None:
+    """Refuse a compression that there is not, and a name that no folder can have."""
+    if compression not in _COMPRESSIONS:
+        raise SinkError(
+            f"to_parquet: unknown compression {compression!r}", hint=nearest(compression, _COMPRESSIONS)
+        )
+    if not re.fullmatch(r"[A-Za-z]\w*", batch_column):
+        raise SinkError(f"to_parquet: {batch_column!r} cannot be the name of the batches' column")
 
 
 class ParquetPart:
@@ -74,15 +91,11 @@ class ParquetSink:
     digits: int = 1  # the least digits of a batch's number in the name of its directory
 
     def __post_init__(self) -> None:
-        if self.compression not in _COMPRESSIONS:
-            known = nearest(self.compression, _COMPRESSIONS)
-            raise SinkError(f"to_parquet: unknown compression {self.compression!r}", hint=known)
-        if not re.fullmatch(r"[A-Za-z]\w*", self.batch_column):
-            raise SinkError(f"to_parquet: {self.batch_column!r} cannot be the name of the batches' column")
+        check_form(self.compression, self.batch_column)
 
     @property
     def exactly_once(self) -> bool:
-        """True: a replayed batch replaces what was there."""
+        """True: a replayed batch leaves or replaces what was there."""
         return True
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
@@ -170,6 +183,9 @@ class ParquetSink:
                 )
         for other in there.difference(names):  # of attempts that were lost
             files.remove(ready / other)
+        if names and place.exists() and self._is_repeated(place, ready):
+            files.remove(ready)
+            return
         for name in names:
             files.flush(ready / name)
         replaced = self._own("replaced", str(batch_id)) if place.exists() else None
@@ -183,6 +199,11 @@ class ParquetSink:
             files.remove(ready)
         if replaced is not None:
             files.remove(replaced)
+
+    def _is_repeated(self, place: Path, ready: Path) -> bool:
+        """Whether the files of a batch that is committed again hold what is in place already."""
+        there, again = ([one / name for name in files.names_in(one)] for one in (place, ready))
+        return hold_equal_rows(there, again, ordered=self.digits > 1)
 
     def _take_from_tasks(self, batch_id: int) -> Path:
         """Move the files of a batch into a directory that no task writes to, so that late tasks cannot add any."""
@@ -232,16 +253,35 @@ def _read_owner(marker: Path) -> dict[str, object]:
 _ELSEWHERE = "write to another directory, or continue with the checkpoint this one belongs to"
 
 
-def to_parquet(path: str | Path, *, compression: str = "snappy", batch_column: str = "batch") -> ParquetSink:
-    """Results as Parquet files in a directory, each exactly once.
+@overload
+def to_parquet(path: Path, *, compression: str = "snappy", batch_column: str = "batch") -> ParquetSink: ...
 
-    A relative path is resolved now: it stays the same if the process changes its working directory.
+
+@overload
+def to_parquet(
+    path: str | Path, *, compression: str = "snappy", batch_column: str = "batch"
+) -> ParquetSink | ObjectParquetSink: ...
+
+
+def to_parquet(
+    path: str | Path, *, compression: str = "snappy", batch_column: str = "batch"
+) -> ParquetSink | ObjectParquetSink:
+    """Results as Parquet files in a directory, each exactly once; or in an object store, as in "s3://bucket/out".
+
+    A relative path is resolved now: it stays the same if the process changes its working directory. In an object store,
+    `committed_files` of what this gives names the files of whole batches.
 
     >>> to_parquet("/data/trolls").batch_directory(3).as_posix()
     '/data/trolls/batch=3'
     """
     if not str(path).strip():
         raise SinkError("to_parquet: the path is empty")
+    if is_object_uri(path):
+        from weft.sinks.parquet_objects import (
+            ObjectParquetSink,
+        )  # which is a sink like this one, in another place
+
+        return ObjectParquetSink(normal_place(path), compression, batch_column)
     local = local_path(path)
     if local is None:
         raise SinkError(

@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from weft.errors import SinkError
@@ -49,6 +51,7 @@ class _Kept:
     batch: int
     table: pa.Table
     last: int
+    size: int
 
     @property
     def first(self) -> int:
@@ -70,6 +73,7 @@ class RecentSink:
         self.origin = secrets.token_hex(4)
         self._schema: pa.Schema | None = None
         self._kept: deque[_Kept] = deque()
+        self._size = 0
         self._newest = 0
         self._last_batch = -1
         self._lock = threading.Lock()
@@ -88,7 +92,7 @@ class RecentSink:
         with self._lock:
             while self._kept and self._kept[-1].batch > last_committed:
                 gone = self._kept.pop()
-                self._newest = gone.first - 1
+                self._newest, self._size = gone.first - 1, self._size - gone.size
             self._last_batch = min(self._last_batch, last_committed)
 
     def begin(self, batch_id: int) -> None:
@@ -104,7 +108,14 @@ class RecentSink:
             if not table.num_rows:
                 return
             self._newest += table.num_rows
-            self._kept.append(_Kept(batch_id, self._newest_of(table), self._newest))
+            last = self._newest_of(table)
+            if (
+                last.num_rows < table.num_rows
+            ):  # numbers have no gap: what was before the part that is gone goes too
+                self._kept.clear()
+                self._size = 0
+            self._kept.append(_Kept(batch_id, last, self._newest, last.nbytes))
+            self._size += last.nbytes
             self._let_go()
             told = list(self._told.values())
         for tell in told:
@@ -120,34 +131,37 @@ class RecentSink:
         if table.num_rows <= fit:
             return table
         last = table.slice(table.num_rows - fit)
-        return last.take(pa.array(range(fit), pa.int64()))
+        return last.take(pa.array(np.arange(fit)))
 
     def _let_go(self) -> None:
-        rows = sum(one.table.num_rows for one in self._kept)
-        size = sum(one.table.nbytes for one in self._kept)
-        while len(self._kept) > 1 and (rows > self.rows or size > self.bytes):
-            gone = self._kept.popleft()
-            rows, size = rows - gone.table.num_rows, size - gone.table.nbytes
+        """Let go of the oldest batches; what that takes does not grow with how many are kept."""
+        while len(self._kept) > 1 and (
+            self._newest - self._kept[0].first + 1 > self.rows or self._size > self.bytes
+        ):
+            self._size -= self._kept.popleft().size
 
     def describe(self) -> dict[str, object]:
         """What is needed to make it again, empty."""
         return {"kind": "recent", "rows": self.rows, "bytes": self.bytes}
 
-    def page(self, after: int = 0, most: int = 1000) -> RecentPage:
-        """At most so many results after a number, the oldest first; a negative number means none but the newest."""
+    def page(self, after: int = 0, most: int = 1000, size: int | None = None) -> RecentPage:
+        """At most so many results after a number, the oldest first; a negative number means none but those to come.
+
+        If they have more than ``size`` bytes, there are about as many as have so many, and one at least.
+        """
         with self._lock:
             kept, newest = list(self._kept), self._newest
         after = min(newest, after if after >= 0 else newest)
         oldest = kept[0].first if kept else newest + 1
         start = max(after + 1, oldest)
-        parts, room = [], most
-        for one in kept:
-            skip = max(0, start - one.first)
-            part = one.table.slice(skip, room)
-            if part.num_rows and room > 0:
-                parts.append(part)
-                room -= part.num_rows
+        parts, room, place = [], most, bisect_left(kept, start, key=lambda one: one.last)
+        while room > 0 and place < len(kept):
+            part = kept[place].table.slice(max(0, start - kept[place].first), room)
+            parts.append(part)
+            room, place = room - part.num_rows, place + 1
         table = pa.concat_tables(parts) if parts else self._nothing()
+        if size is not None and table.nbytes > size:
+            table = table.slice(0, max(1, table.num_rows * size // table.nbytes))
         return RecentPage(table, start - 1 + table.num_rows, start - 1 - after, newest, self.origin)
 
     def results(self) -> pa.Table:
@@ -158,6 +172,7 @@ class RecentSink:
         """Let go of all rows; their numbers stay taken."""
         with self._lock:
             self._kept.clear()
+            self._size = 0
 
     def _nothing(self) -> pa.Table:
         return pa.table({}) if self._schema is None else self._schema.empty_table()

@@ -7,50 +7,56 @@ limit stops the run with an error that says how much was bad and quotes the firs
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from weft.errors import SourceError
 from weft.sources.records import BadRecord, decode_records, encode_records
+from weft.storage.places import storage_at
+from weft.storage.storage import Storage
 
 __all__ = ["DeadLetterBox", "DeadLetterLimit", "DeadLetters"]
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """A directory of bad records, one file for each batch that had some."""
+    """A folder of bad records, one entry for each batch that had some; on a disk or in an object store."""
 
-    directory: Path
+    directory: Path | str
+
+    @property
+    def _storage(self) -> Storage:
+        return storage_at(str(self.directory))
 
     def file(self, batch_id: int) -> Path:
-        """The file of a batch."""
-        return self.directory / f"batch-{batch_id:012d}.jsonl"
+        """The file of a batch, where the folder is a directory."""
+        return Path(self.directory) / _name(batch_id)
+
+    def locate(self, batch_id: int) -> str:
+        """Where people find the records of a batch."""
+        return self._storage.locate(_name(batch_id))
 
     def write(self, batch_id: int, records: Sequence[BadRecord]) -> None:
         """Keep the bad records of a batch instead of what an earlier attempt kept."""
-        path = self.file(batch_id)
-        if not records:
-            path.unlink(missing_ok=True)
-            return
-        self.directory.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.tmp")
-        with partial.open("wb") as out:
-            out.write(encode_records(records))
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(path)
+        if records:
+            self._storage.put(_name(batch_id), encode_records(records))
+        else:
+            self._storage.delete(_name(batch_id))
 
     def read(self, batch_id: int) -> tuple[BadRecord, ...]:
         """The bad records of a batch."""
-        path = self.file(batch_id)
-        return decode_records(path.read_bytes()) if path.exists() else ()
+        return decode_records(self._storage.get(_name(batch_id)) or b"")
 
     def batches(self) -> Iterator[int]:
         """The batches that had bad records, in order."""
-        for path in sorted(self.directory.glob("batch-*.jsonl")):
-            yield int(path.stem.removeprefix("batch-"))
+        for name in sorted(self._storage.list("")):
+            if name.startswith("batch-") and name.endswith(".jsonl"):
+                yield int(name.removeprefix("batch-").removesuffix(".jsonl"))
+
+
+def _name(batch_id: int) -> str:
+    return f"batch-{batch_id:012d}.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class DeadLetterLimit:
             )
 
     def check(
-        self, bad: int, seen: int, examples: Sequence[BadRecord] = (), where: Path | None = None
+        self, bad: int, seen: int, examples: Sequence[BadRecord] = (), where: Path | str | None = None
     ) -> None:
         """Stop the run if `bad` of `seen` records, over the whole run, are too many."""
         too_many = self.records is not None and bad > self.records
@@ -89,11 +95,11 @@ class DeadLetterLimit:
 class DeadLetterBox:
     """Where a running session puts its bad records."""
 
-    directory: Path
+    directory: Path | str
     limit: DeadLetterLimit
 
     def take(self, batch_id: int, lines: bytes, bad: int, seen: int) -> None:
         """Keep a batch's records, given as JSON lines; stop the run if, with them, too many of all are bad."""
         records, letters = decode_records(lines), DeadLetters(self.directory)
         letters.write(batch_id, records)
-        self.limit.check(bad, seen, records, letters.file(batch_id))
+        self.limit.check(bad, seen, records, letters.locate(batch_id))

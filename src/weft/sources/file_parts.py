@@ -28,7 +28,7 @@ from weft.sources.parquet import DAMAGE, decode_parquet_file
 from weft.sources.records import Decoded, SourceFile, Target
 from weft.sources.row_facts import RowFacts, arrow_facts, parquet_facts, parquet_footer
 
-__all__ = ["FileStatus", "estimate_bytes", "parts_of", "read_part", "remaining_parts"]
+__all__ = ["FileStatus", "estimate_bytes", "parts_of", "read_part", "remaining_parts", "rows_of"]
 
 _TAIL = 1024
 _FOOTER = 8192  # bytes at the end of a Parquet file that mostly hold its metadata
@@ -175,8 +175,12 @@ def read_part(
             f"{stream}: file {path} cannot be read: {error.strerror or error}",
             hint="make it readable: its batch is not done",
         ) from None
-    file = SourceFile(stream, path, content)
-    if not content:
+    return rows_of(SourceFile(stream, path, content), format_, target, csv)
+
+
+def rows_of(file: SourceFile, format_: str, target: Target, csv: CsvOptions | None) -> Decoded:
+    """The rows of a file's content, which may be compressed; an empty file is set aside."""
+    if not file.content:
         return _nothing(file, format_, target, "empty file")
     return _decode(file, format_, target, csv)
 

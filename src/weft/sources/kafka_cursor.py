@@ -84,6 +84,7 @@ class KafkaCursor:
 
     def look(self, now: float) -> Offer:
         """The offsets that were not taken, as far as the brokers have told."""
+        self._watch.check_topic()
         ends, begins = self._watch.ends, self._watch.begins
         for number in ends:
             self._positions.setdefault(number, begins.get(number, 0))

@@ -23,8 +23,14 @@ __all__ = ["OffsetWatch", "TopicOffsets"]
 _INTERVAL = 0.03  # seconds between two questions for ends
 _RARELY = 5.0  # seconds between two questions for partitions and their beginnings
 _ANSWER = 10.0  # seconds that an answer may take
+_MISSING_FOR = 15.0  # seconds after which a topic that is not there is gone, and no broker is just starting
+_NOWHERE = -1  # what brokers say where no record is as new as asked for
 
 Offsets = Mapping[int, int]
+
+
+class _MissingTopicError(SourceError):
+    """There is no such topic."""
 
 
 class TopicOffsets:
@@ -50,7 +56,7 @@ class TopicOffsets:
         try:  # by the consumer, which never creates a topic
             found = self._consumer.list_topics(self._topic, timeout=_ANSWER).topics[self._topic]
             if found.error is not None:
-                raise self._failure(found.error)
+                raise self._failure(found.error, missing=self._is_missing(found.error))
             if (
                 len(found.partitions) != self._partitions
             ):  # which the other client would not know of for minutes
@@ -78,9 +84,23 @@ class TopicOffsets:
         asked = {self._kafka.TopicPartition(self._topic, number): spec for number in partitions}
         try:
             told = self._admin.list_offsets(asked, isolation_level=self._level, request_timeout=_ANSWER)
-            return {place.partition: int(future.result().offset) for place, future in told.items()}
+            found = {place.partition: int(future.result().offset) for place, future in told.items()}
+            if min(found.values()) < _NOWHERE:  # the client's answer while no broker leads a partition
+                raise self._kafka.KafkaException(
+                    self._kafka.KafkaError(self._kafka.KafkaError.LEADER_NOT_AVAILABLE)
+                )
         except self._kafka.KafkaException as error:
+            self._forget_leaders()
             raise self._failure(error) from None
+        return found
+
+    def _forget_leaders(self) -> None:
+        """Have the client ask who leads partitions: one that has led before is refused by a broker that was away.
+
+        It asks for all topics: asked for one that was deleted, a broker may create it again.
+        """
+        with suppress(self._kafka.KafkaException):
+            self._admin.list_topics(timeout=_ANSWER)
 
     def commit(self, positions: Offsets) -> None:
         """Tell the consumer group how far the topic has been read; do nothing without a group."""
@@ -90,9 +110,12 @@ class TopicOffsets:
         with suppress(self._kafka.KafkaException):
             self._consumer.commit(offsets=places, asynchronous=False)
 
-    def _failure(self, error: object) -> SourceError:
+    def _is_missing(self, error: Any) -> bool:
+        return bool(error.code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def _failure(self, error: object, *, missing: bool = False) -> SourceError:
         told = self._options.without_secrets(error, SourceError)
-        return SourceError(
+        return (_MissingTopicError if missing else SourceError)(
             f"kafka: topic {self._topic} at {self._options.servers}: {told}",
             hint="are the servers right and running, does the topic exist, and may it be read?",
         )
@@ -115,6 +138,8 @@ class OffsetWatch:
         self._asked_all = time.monotonic()
         self._to_commit: Offsets = {}
         self._closed = self._wanted = False
+        self._trouble: SourceError | None = None  # why the last question was not answered
+        self._missing_since: float | None = None  # since when brokers say that there is no such topic
         self._thread = threading.Thread(target=self._watch, name="weft-kafka-offsets", daemon=True)
         self._thread.start()
 
@@ -130,7 +155,16 @@ class OffsetWatch:
             target = self._asked + 1
             self._turn.notify_all()
             if not self._turn.wait_for(lambda: self._answered >= target or self._closed, timeout):
-                raise SourceError(f"kafka: the brokers have not answered for {timeout:g} seconds")
+                raise self._trouble or SourceError(
+                    f"kafka: the brokers have not answered for {timeout:g} seconds",
+                    hint="are they running, and can they be reached from here?",
+                )
+
+    def check_topic(self) -> None:
+        """Raise an error if the brokers have said for a while that there is no such topic: it was deleted."""
+        since, trouble = self._missing_since, self._trouble
+        if since is not None and trouble is not None and time.monotonic() > since + _MISSING_FOR:
+            raise trouble
 
     def close(self) -> None:
         """Stop watching, with the last offsets committed."""
@@ -152,11 +186,21 @@ class OffsetWatch:
                 self._asked += 1
                 number, positions, self._to_commit = self._asked, self._to_commit, {}
             self._topic.commit(positions)
-            with suppress(SourceError):  # it is asked again
+            try:
                 self._ask(everything=everything)
-                with self._turn:
-                    self._answered = number
-                    self._turn.notify_all()
+            except SourceError as error:  # it is asked again, for everything
+                self._note(error)
+                continue
+            self._trouble = self._missing_since = None
+            with self._turn:
+                self._answered = number
+                self._turn.notify_all()
+
+    def _note(self, error: SourceError) -> None:
+        """Keep why a question was not answered."""
+        missing = isinstance(error, _MissingTopicError)
+        self._missing_since = (self._missing_since or time.monotonic()) if missing else None
+        self._trouble, self._asked_all = error, -_RARELY
 
     def _ask(self, *, everything: bool) -> None:
         if everything:

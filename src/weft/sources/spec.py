@@ -21,7 +21,7 @@ import pyarrow as pa
 from weft.errors import SourceError, nearest
 from weft.logical.schema import DataType, Field, Schema
 from weft.logical.window import parse_duration
-from weft.ports.source import Part, Place
+from weft.ports.source import Cursor, Part, Place
 from weft.sources.cleaning import check_archive
 from weft.sources.conform import weft_type
 from weft.sources.csv_records import CsvOptions
@@ -31,10 +31,12 @@ from weft.sources.file_parts import read_part
 from weft.sources.frames import DataFrameSource
 from weft.sources.kafka import KafkaSource
 from weft.sources.listing import Listing, name_matcher
+from weft.sources.object_files import ObjectCursor, ObjectFolder
 from weft.sources.parquet import DAMAGE, arrow_file_schema, parquet_schema
 from weft.sources.rate import RateSource
 from weft.sources.records import Decoded, Target
 from weft.sources.tables import TableSource
+from weft.storage.uris import is_object_uri, normal_place
 
 __all__ = ["FilesSource", "Source", "files", "is_local", "local_path"]
 
@@ -63,10 +65,15 @@ class FilesSource:
             raise SourceError(
                 "files: the path is empty", hint='name a directory, as in files("parquet", "in")'
             )
-        if not is_local(self.path):
+        if not is_local(self.path) and not is_object_uri(self.path):
             raise SourceError(
-                f"files: {self.path} is not a path of this machine",
-                hint="name a folder that the driver and all tasks see under the same path",
+                f"files: {self.path} is neither a path of this machine nor in an object store",
+                hint="name a folder that the driver and all tasks see under the same path, or s3://bucket/folder",
+            )
+        if is_object_uri(self.path) and self.rules.clean is not None:
+            raise SourceError(
+                f"files: objects in {self.path} cannot be cleaned up",
+                hint="leave clean out, and let the store delete old objects by a rule of its own",
             )
         if self.schema is None and self.format in ("json", "csv"):
             raise SourceError(
@@ -81,10 +88,18 @@ class FilesSource:
     @property
     def root(self) -> str:
         """The folder (or the file) that is read, as an absolute path."""
-        return local_path(self.path)
+        return self.path if self._objects is not None else local_path(self.path)
 
-    def open(self, place: Place) -> FileCursor:
+    @property
+    def _objects(self) -> ObjectFolder | None:
+        if not is_object_uri(self.path):
+            return None
+        return ObjectFolder(normal_place(self.path), self.format, self.glob, self.recursive)
+
+    def open(self, place: Place) -> Cursor:
         """The files of the folder that have been taken, and those that wait; the folder need not be there yet."""
+        if (objects := self._objects) is not None:
+            return ObjectCursor(place, objects, self.max_files_per_batch)
         listing, root = self._listing(), self.root
         if not os.path.exists(root) and re.search(r"[*?[{]", root):
             raise SourceError(
@@ -108,6 +123,8 @@ class FilesSource:
                 f"{stream}: the schema of {self.path} is not known yet", hint="call resolve() first"
             )
         target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
+        if (objects := self._objects) is not None:
+            return objects.read(stream, part, target, self.csv, self.rules.missing)
         return read_part(stream, part, self.format, target, self.csv, self.rules.missing)
 
     def count(self) -> int:
@@ -116,6 +133,8 @@ class FilesSource:
 
     def paths(self) -> list[str]:
         """The paths of all files that are there now, sorted."""
+        if (objects := self._objects) is not None:
+            return [objects.locate(one.name) for one in objects.look()]
         listing = self._listing()
         listing.refresh()
         return sorted(os.path.join(listing.root, name) for name in listing.names)
@@ -130,7 +149,7 @@ class FilesSource:
     def first_files(self) -> Iterator[tuple[str, bytes]]:
         """The files that are not empty, by name, and their content."""
         for path in self.paths():
-            content = Path(path).read_bytes()
+            content = Path(path).read_bytes() if self._objects is None else self._objects.content(path)
             if content:
                 yield path, content
 
@@ -168,7 +187,9 @@ def files(
     columns = Schema.parse(schema) if isinstance(schema, str) else schema
     common = {name: options[name] for name in ("glob", "recursive") if name in options}
     place = str(path)
-    if place.strip() and is_local(place):
+    if is_object_uri(place):
+        place = normal_place(place)
+    elif place.strip() and is_local(place):
         place = local_path(place)
     return FilesSource(format, place, columns, max_files_per_batch, csv, rules=_rules(options), **common)
 

@@ -24,6 +24,7 @@ from weft.sources.frames import frame_schema
 from weft.sources.parquet import decode_table
 from weft.sources.records import Decoded, SourceFile, Target
 from weft.sources.spec import FilesSource
+from weft.storage.uris import is_object_uri
 
 __all__ = ["ArrowTable", "FilesTable", "FrameTable", "arrow_schema", "conformed"]
 
@@ -77,6 +78,10 @@ class FilesTable:
         return _digest(self._files())
 
     def _files(self) -> dict[str, FileStatus]:
+        if is_object_uri(self.files.root):
+            raise SourceError(
+                f"tables cannot be read from {self.files.root}", hint="use a directory, or weft.delta"
+            )
         if not os.path.exists(self.files.root):
             raise SourceError(
                 f"files: there is no {self.files.root} to read a table from", hint="make it, or name another"

@@ -18,6 +18,7 @@ from weft.logical.horizon import check_times
 from weft.logical.join import TESTS, Join
 from weft.logical.query import Input, Query, connected, make_query
 from weft.logical.query_limits import DEFAULT_LIMITS, UNLIMITED, Limits, count_terms
+from weft.logical.tables import check_driven
 from weft.logical.user_functions import UserFunction
 from weft.sql.expressions import bind_conditions
 from weft.sql.inputs import InputBinder, check_tables, not_after, refs
@@ -113,6 +114,10 @@ def bind_with_notes(
     """As `bind`, with what became of every sub-select."""
     binding = _Binding(catalog, cross, crossing, limits)
     query = binding.query(statement)
+    try:
+        check_driven(query)
+    except QueryError as error:
+        raise statement.source.error(statement.source.whole, error.message, error.hint) from None
     return query, tuple(dict.fromkeys(binding.notes))
 
 

@@ -90,11 +90,17 @@ class Histogram:
 
     @classmethod
     def sum(cls, some: Iterable[Histogram]) -> Histogram:
-        """What all of them count."""
-        found = cls()
-        for one in some:
-            found += one
-        return found
+        """What all of them count, in one pass over their classes."""
+        used = [one for one in some if one.counts]
+        if len(used) < 2:
+            return used[0] if used else cls()
+        first = min(one.first for one in used)
+        last = max(one.first + len(one.counts) for one in used)
+        aligned = (
+            (0,) * (one.first - first) + one.counts + (0,) * (last - one.first - len(one.counts))
+            for one in used
+        )
+        return cls(first, tuple(map(sum, zip(*aligned, strict=True))))
 
     @property
     def count(self) -> int:

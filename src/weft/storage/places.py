@@ -1,6 +1,7 @@
 """Storage by a text that names its place, so that tasks find what the driver means.
 
-Guarantees: a path names a directory; a place in memory is known in the process that made it alone.
+Guarantees: a path names a directory, and a URI such as ``s3://bucket/ck`` a place in an object store;
+a place in memory is known in the process that made it alone.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 
+from weft.storage.objects import ObjectStorage
 from weft.storage.storage import LocalDisk, Memory, Storage
+from weft.storage.uris import is_object_uri, normal_place
 
 __all__ = ["new_memory", "storage_at"]
 
@@ -26,4 +29,6 @@ def storage_at(place: str) -> Storage:
     """The storage at a place."""
     if place.startswith(_MEMORY):
         return _MEMORIES.setdefault(place, Memory())
-    return LocalDisk(Path(place))
+    if is_object_uri(place):
+        return ObjectStorage(normal_place(place))
+    return LocalDisk(Path(normal_place(place)))

@@ -1,36 +1,62 @@
 """What the log asks of a storage, and the two there are (design, D3).
 
 Guarantees: an entry is there completely or not at all, whenever the process ends; reading one that is not there gives
-None. One that cannot be read or written is a `StateError` that names it. Names are relative paths with `/` between
-their parts.
+None. Of all who put an entry if it is absent, one succeeds. One that cannot be read or written is a `StateError` that
+names it. Names are relative paths with `/` between their parts. Nothing needs a rename or a lock of the storage; how a
+disk writes an entry is its own affair. `weft.storage.objects` has the third storage, an object store.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+import pyarrow as pa
 
 from weft.errors import StateError
 
 __all__ = ["LocalDisk", "Memory", "Storage"]
 
+# What file systems say that have no hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
 
 class Storage(Protocol):
     """A place for named bytes."""
 
+    def __hash__(self) -> int: ...
+
     def put(self, name: str, data: bytes, *, flush: bool = True) -> None:
         """Keep bytes under a name, in place of earlier ones; with ``flush``, they survive a crash of the machine."""
+        ...
+
+    def put_if_absent(self, name: str, data: bytes, *, flush: bool = True) -> bool:
+        """Keep bytes under a name that has none; False if there are others, which stay.
+
+        True if just these bytes are there already: a request whose answer was lost is repeated, and finds its own
+        entry. So callers that must not be taken for each other put something of their own into the bytes.
+        """
         ...
 
     def get(self, name: str) -> bytes | None:
         """The bytes of that name; None if there are none."""
         ...
 
+    def open_local(self, name: str) -> pa.Buffer | None:
+        """The bytes of an entry that never changes, mapped from a file of this machine where there is one."""
+        ...
+
     def list(self, folder: str) -> list[str]:
         """The names of the entries right below a folder, without its own name; nothing if there is no such folder."""
+        ...
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The names of the entries right below a folder with their bytes, in the order of the names."""
         ...
 
     def delete(self, name: str) -> None:
@@ -69,9 +95,42 @@ class LocalDisk:
                 hint="make room or give permission there; a session that is started again goes on where it was",
             ) from error
 
+    def put_if_absent(self, name: str, data: bytes, *, flush: bool = True) -> bool:
+        """Write a file, and give it its name only if no file has that."""
+        folder, _, last = f"{self.root}/{name}".rpartition("/")
+        partial = f"{folder}/.{last}.{uuid.uuid4().hex}.tmp"
+        try:
+            try:
+                try:
+                    self._write(partial, data, flush)
+                except FileNotFoundError:  # the first entry of its folder
+                    os.makedirs(folder, exist_ok=True)
+                    self._write(partial, data, flush)
+                self._name(partial, f"{folder}/{last}", data, flush)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(partial)
+        except FileExistsError:
+            return self.get(name) == data
+        except OSError as error:
+            raise StateError(
+                f"{folder}/{last} cannot be written: {error.strerror or error}",
+                hint="make room or give permission there; a session that is started again goes on where it was",
+            ) from error
+        return True
+
+    def _name(self, partial: str, file: str, data: bytes, flush: bool) -> None:
+        """Give a complete file a name that none has; where files cannot be linked, write one under that name."""
+        try:
+            os.link(partial, file)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            self._write(file, data, flush, os.O_EXCL)
+
     @staticmethod
-    def _write(file: str, data: bytes, flush: bool) -> None:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    def _write(file: str, data: bytes, flush: bool, how: int = os.O_TRUNC) -> None:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | how, 0o666)
         try:
             view = memoryview(data)
             while view:
@@ -93,12 +152,36 @@ class LocalDisk:
                 hint="make it a file that this user can read",
             ) from error
 
+    def open_local(self, name: str) -> pa.Buffer | None:
+        """The content of a file, mapped; an empty file cannot be mapped."""
+        try:
+            if not os.path.getsize(self.root / name):
+                return pa.py_buffer(b"")
+            with pa.memory_map(str(self.root / name)) as file:
+                return file.read_buffer()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StateError(
+                f"{self.root / name} cannot be read: {error.strerror or error}",
+                hint="make it a file that this user can read",
+            ) from error
+
     def list(self, folder: str) -> list[str]:
         """The files of a directory, without those that are still being written."""
         try:
             return [name for name in os.listdir(self.root / folder) if not name.startswith(".")]
         except FileNotFoundError:
             return []
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The files of a directory and their sizes, without those that are deleted meanwhile."""
+        found = {}
+        for name in sorted(self.list(folder)):
+            with contextlib.suppress(FileNotFoundError):
+                if (self.root / folder / name).is_file():
+                    found[name] = os.path.getsize(self.root / folder / name)
+        return found
 
     def delete(self, name: str) -> None:
         """Delete a file."""
@@ -125,14 +208,27 @@ class Memory:
         """Keep bytes."""
         self.entries[name] = data
 
+    def put_if_absent(self, name: str, data: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002
+        """Keep bytes under a name that has none; `setdefault` is one step, whatever other threads do."""
+        return self.entries.setdefault(name, data) == data
+
     def get(self, name: str) -> bytes | None:
         """The bytes of that name."""
         return self.entries.get(name)
+
+    def open_local(self, name: str) -> pa.Buffer | None:
+        """The bytes of that name, as they are."""
+        found = self.entries.get(name)
+        return None if found is None else pa.py_buffer(found)
 
     def list(self, folder: str) -> list[str]:
         """The entries and objects of a folder."""
         found = [*self.entries, *self.objects]
         return [name.rpartition("/")[2] for name in found if name.rpartition("/")[0] == folder]
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The entries of a folder; objects have no bytes."""
+        return {name: len(self.entries.get(f"{folder}/{name}", b"")) for name in sorted(self.list(folder))}
 
     def delete(self, name: str) -> None:
         """Forget an entry or an object."""

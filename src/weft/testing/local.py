@@ -41,7 +41,7 @@ from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.task.functions import PackedFunction
-from weft.runtime.task.segments import shelf_of
+from weft.runtime.task.shelf import shelf_of
 from weft.sinks.memory import MemorySink
 from weft.sources.tables import TableSource
 
@@ -76,10 +76,12 @@ class _Partition:
 
     def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of a store, oldest first."""
-        runs = self.loop.before.runs_of(plan.identity, self.number)
+        before = self.loop.before
         shelf, program = shelf_of(self.loop.log.storage), self.loop.active_queries.program
         assert program is not None
-        return [shelf.open_for(run.name, program, plan) for run in runs]
+        manifest = shelf.manifest(self.number, before.partitions.get(self.number))
+        runs = manifest.since(before.begun).get(plan.identity, ())
+        return [shelf.open_for(self.number, run, program, plan) for run in runs]
 
 
 class LocalRunner:
@@ -177,7 +179,8 @@ class LocalRunner:
         Its stores are empty; what the manifest knows of the streams is kept.
         """
         last = self.loop.before
-        before = replace(last, number=number - 1, runs={}, kept={}, evicted={}, held={}, dealt={}, metrics={})
+        state = dict[str, Any](partitions={}, stores={}, begun={}, kept={}, evicted={}, held={}, dealt={})
+        before = replace(last, number=number - 1, metrics={}, **state)
         runner = LocalRunner(
             graph,
             partitions=self.partitions,

@@ -20,7 +20,7 @@ from weft.kernels.probe.materialise import stored_column
 from weft.kernels.probe.ranges import Matches
 from weft.kernels.probe.verify import equal_values
 from weft.kernels.route.partition import by_hash as split_by_hash
-from weft.kernels.route.partition import everywhere, partitions, round_robin
+from weft.kernels.route.partition import dealt, group, partitions, split
 
 
 @given(st.sampled_from(KEY_TYPES).flatmap(lambda kind: columns(kind, 12)))
@@ -118,14 +118,16 @@ def test_keys_spread_evenly_over_partitions_and_slots() -> None:
     assert (np.diff(directory) == 0).mean() < 0.5
 
 
-def test_round_robin_and_everywhere() -> None:
+def test_rows_are_dealt_out_in_turn() -> None:
     batch = pa.record_batch({"k": list(range(7))})
-    dealt = [part.column("k").to_pylist() for part in round_robin(batch, 3, first=2)]
-    assert dealt == [[1, 4], [2, 5], [0, 3, 6]]
-    assert [part.num_rows for part in everywhere(batch, 2)] == [7, 7]
+    parts = [part.column("k").to_pylist() for part in split(batch, dealt(7, 3, first=2), 3)]
+    assert parts == [[1, 4], [2, 5], [0, 3, 6]]
+    grouped, starts = group(batch, dealt(7, 3, first=2), 3)
+    assert grouped.column("k").to_pylist() == [1, 4, 2, 5, 0, 3, 6]
+    assert starts.tolist() == [0, 2, 4, 7]
     assert partitions([batch.column("k")], 1).tolist() == [0] * 7
     with pytest.raises(StateError, match="0 partitions"):
-        round_robin(batch, 0)
+        dealt(7, 0)
 
 
 def bucket(values: list[int]) -> Bucket:

@@ -99,7 +99,8 @@ def test_rows_go_to_every_partition_of_their_cells_once(partitions: int) -> None
     rows = pa.RecordBatch.from_pydict({"i": [0, 1, 2, 3, 4]})
     first = pa.array([0, -1, 5, None, 7])
     last = pa.array([0, 1, 500, 3, 6])
-    parts = route.split_by_cells(rows, first, last, partitions)
+    targets, owners = route.in_cells(first, last, partitions)
+    parts = route.split(rows, targets, partitions, owners)
     found = Counter((p, i) for p, part in enumerate(parts) for i in part.column("i").to_pylist())
     wanted = {0: [0], 1: [-1, 0, 1], 2: range(5, 501), 3: [], 4: []}
     assert found == Counter({(c % partitions, i): 1 for i, cells in wanted.items() for c in cells})

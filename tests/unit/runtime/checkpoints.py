@@ -14,7 +14,9 @@ from weft.plan.graph import CODEC
 from weft.plan.lower import lower_workload
 from weft.plan.workload import share
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
-from weft.runtime.log.values import BatchPlan, Blueprint, Manifest, RunFile, Runs
+from weft.runtime.log.partitions import PartitionManifest, StoredRun, StoreTotals
+from weft.runtime.log.segment_files import write_segment
+from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.queries.request import QueryRequest
 
 COUNTED = "SELECT a.x AS x, b.uid AS uid FROM v [RANGE 5 SECONDS] AS a, w [ROWS 10] AS b WHERE a.vid = b.vid"
@@ -48,6 +50,7 @@ def checkpoint(root: Path) -> Checkpoint:
     for number in range(3):
         _write_plan(made, number)
         made.commit(left := _manifest(made, number))
+        made.list_files(number)
         made.tidy(left)
     return made
 
@@ -58,14 +61,28 @@ def _write_plan(made: Checkpoint, number: int) -> None:
 
 
 def _manifest(made: Checkpoint, number: int) -> Manifest:
-    def run(name: str, rows: int, first: int, last: int) -> RunFile:
+    def run(name: str, rows: int, first: int, last: int) -> StoredRun:
         made.storage.put(f"{BUCKETS}/{name}", b"x" * rows)
-        return RunFile(name, Bounds(rows, 10 * rows, first, last))
+        return StoredRun(name, 0, rows, number, Bounds(rows, 10 * rows, first, last))
 
-    runs: Runs = {
-        "v⋈w": {0: (run(f"{number}-c", 1, 5, 5),)},
-        V: {0: (run(f"{number}-a", 3, 1, 5), run(f"{number}-b", 2, 0, 9)), 1: (run("1", 4, 3, 4),)},
-        ROWS: {1: (run(f"{number}-d", 6, 90, 95),)},
-    }
-    name = blueprint().name
-    return Manifest(number, runs, {"v": 7}, arrived={"v": 9, "w": 6}, results={"pair": 12}, blueprint=name)
+    runs: list[dict[str, tuple[StoredRun, ...]]] = [
+        {
+            "v⋈w": (run(f"{number}-c", 1, 5, 5),),
+            V: (run(f"{number}-a", 3, 1, 5), run(f"{number}-b", 2, 0, 9)),
+        },
+        {V: (run("1", 4, 3, 4),), ROWS: (run(f"{number}-d", 6, 90, 95),)},
+    ]
+    files, totals = {}, dict[str, StoreTotals]()
+    for place, mine in enumerate(runs):
+        name = f"{number}-{place}-m"
+        sizes = {one.segment: one.length for some in mine.values() for one in some}
+        retired = ((number, f"{number - 1}-{place}-m"),) if number else ()
+        manifest = PartitionManifest(number, mine, {**sizes, name: 0}, retired)
+        (Path(made.storage.locate(BUCKETS)) / name).unlink(missing_ok=True)
+        files[place] = write_segment(made.storage, name, [], manifest)
+        for store, some in mine.items():
+            found = StoreTotals.of_bounds(one.bounds for one in some)
+            totals[store] = totals.get(store, StoreTotals()).plus(found)
+    known = {"arrived": {"v": 9, "w": 6}, "results": {"pair": 12}}
+    begun = dict.fromkeys(totals, 0)
+    return Manifest(number, files, totals, begun, {"v": 7}, blueprint=blueprint().name, **known)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ from weft.runtime.hop.outcome import HopOptions
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.state.stores import PartitionState
+from weft.runtime.state.stores import HeldState
 from weft.runtime.task.exchange import Exchange, Sender, SentParcel
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
@@ -74,7 +74,7 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
         session.stream(name, "k long, x long")
     text = CHAIN if kind in ("chain", "local") else PAIR
     program = ExecutableGraph(session.query(text, name="q", strategy="flat").graph)
-    batch_order, state = BatchOrder(0, ("c", "a", "b"), 1), PartitionState()
+    batch_order, state = BatchOrder(0, ("c", "a", "b"), 1), HeldState()
     tables = {name: pa.table({"k": np.zeros(rows, np.int64), "x": np.arange(rows)}) for name in "ab"}
     tables["c"] = pa.table({"k": [0], "x": [0]})
     arrived: dict[str, list[pa.RecordBatch]] = {}  # by edge; a hop takes what is for it
@@ -86,7 +86,7 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
     sinks: dict[str, Any] = {"q": to_parquet(folder / "out")} if kind == "parquet" else {}
     counting = frozenset("q" if kind == "count" else "")
     limits = TaskLimits(portion_bytes=portion)
-    exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "")
+    exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "", batch_order.to_dict())
     job = Job(Setup(Memory(), "", {}, {}), plan, Manifest(), sinks, counting, exchange, limits=limits)
     said: list[Message] = []
     for number in range(1, len(program.hops)):

@@ -103,7 +103,7 @@ def _parts(number: int, task: int) -> list[tuple[str, Part]]:
 
 
 def _parcels(messages: list[Message]) -> list[tuple[int, str, bytes]]:
-    return [(m.partition, m.target, m.data.to_pybytes()) for m in messages if not m.is_report]
+    return [(m.task, m.target, m.data.to_pybytes()) for m in messages if not m.is_report]
 
 
 def _count(program: ExecutableGraph, held: dict[str, list[int]], message: Message) -> None:
@@ -111,4 +111,5 @@ def _count(program: ExecutableGraph, held: dict[str, list[int]], message: Messag
         parcel = SentParcel.from_message(message)
         target = program.edges[parcel.edge].target
         if parcel.edge.endswith(f"store {target}"):
-            held[target][message.partition] += sum(batch.num_rows for batch in parcel.packed.batches())
+            for partition, rows in enumerate(parcel.counts or ()):
+                held[target][partition] += rows

@@ -30,7 +30,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
-from weft.runtime.state.stores import PartitionState
+from weft.runtime.state.stores import HeldState
 from weft.runtime.task.functions import callable_functions, check_registered
 from weft.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
@@ -167,7 +167,7 @@ def check_failures(texts: dict[str, str]) -> dict[str, Exception]:
     """The queries that fail, and why; another one beside them must not, and must have all of its results."""
     program, queries = program_of(good=PAIR, **texts)
     data = tables(np.random.default_rng(3), 0, 1)
-    state, batch_order = PartitionState(), BatchOrder(0, program.graph.aliases, 1)
+    state, batch_order = HeldState(), BatchOrder(0, program.graph.aliases, 1)
     failed: dict[str, Exception] = {}
     arrived: dict[str, list[pa.RecordBatch]] = {}
     results: list[pa.RecordBatch] = []

@@ -20,7 +20,7 @@ from weft.runtime.hop.outcome import Parcel
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.state.stores import PartitionState
+from weft.runtime.state.stores import HeldState
 from weft.testing.local import LocalRunner
 
 CHAIN = "SELECT v.x, w.s, c.t FROM v, w, c WHERE v.vid = w.vid AND w.uid = c.uid"
@@ -67,8 +67,8 @@ def test_hops_work_on_additions_that_are_files(strategy: str, tmp_path: Path) ->
     for hop in range(1, len(ExecutableGraph(text).hops)):
         for number, folder in enumerate(partitions):
             program = pickle.loads(pickle.dumps(ExecutableGraph(text)))
-            mine = [p for p in parcels if p.partition == number and program.edges[p.edge].hop == hop]
-            arrived = {p.edge: [q.batch for q in mine if q.edge == p.edge] for p in mine}
+            mine = [p for p in parcels if program.edges[p.edge].hop == hop]
+            arrived = {p.edge: [q.rows_for(number) for q in mine if q.edge == p.edge] for p in mine}
             outcome = run_hop(program, hop, arrived, Files(folder), batch_order)
             parcels += pickle.loads(pickle.dumps(outcome.sent))
             results += outcome.results.get(text.members[0].name, [])
@@ -109,5 +109,5 @@ def test_an_impossible_turn_is_refused() -> None:
 def test_beyond_the_last_hop_nothing_happens() -> None:
     """Queries that run together have different numbers of hops, and the tasks of a hop are told of all."""
     program = ExecutableGraph(graph(CHAIN, "flat"))
-    outcome = run_hop(program, len(program.hops), {}, PartitionState(), BatchOrder(0, ("w", "v", "c"), 2))
+    outcome = run_hop(program, len(program.hops), {}, HeldState(), BatchOrder(0, ("w", "v", "c"), 2))
     assert (outcome.sent, outcome.results, outcome.steps) == ([], {}, [])

@@ -127,7 +127,7 @@ def test_clocks_say_when_everything_may_leave() -> None:
 
 
 def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
-    """And its files, which are nobody's otherwise."""
+    """And its files, which are nobody's otherwise, until no kept manifest names them."""
     checkpoint = Checkpoint.at(tmp_path)
     checkpoint.open({}, partitions=1)
     for name in ("0-held-x", "0-held-y"):
@@ -135,7 +135,12 @@ def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
     checkpoint.commit(left := Manifest(0, held={"q": (HeldRun("0-held-x", 1, 2, 3, 4),)}))
     checkpoint.tidy(left)
     assert checkpoint.manifest(0) == Manifest(0, held={"q": (HeldRun("0-held-x", 1, 2, 3, 4),)})
+    checkpoint.clean()  # as at every start
     assert checkpoint.storage.list(BUCKETS) == ["0-held-x"]
+    for number in (1, 2):
+        checkpoint.commit(left := Manifest(number))
+        checkpoint.tidy(left)
+        assert checkpoint.storage.list(BUCKETS) == ["0-held-x"][: 2 - number]
     checkpoint.close()
 
 

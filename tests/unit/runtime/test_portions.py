@@ -26,7 +26,7 @@ from weft.runtime.hop.outcome import HopOptions, Outcome, Outlet, too_many_resul
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.state.stores import PartitionState
+from weft.runtime.state.stores import HeldState
 from weft.runtime.task.exchange import Exchange, Sender
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import REPORT, Message
@@ -137,7 +137,7 @@ def hop_of(
             arrived.setdefault(parcel.edge, []).append(parcel.batch)
     limits = TaskLimits(portion_bytes=portion_bytes, query_results=result_limit)
     options = HopOptions(counting, outlet, limits)
-    return run_hop(program, 1, arrived, PartitionState(), batch_order, options)
+    return run_hop(program, 1, arrived, HeldState(), batch_order, options)
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)

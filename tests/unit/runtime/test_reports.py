@@ -14,21 +14,21 @@ from weft.errors import FunctionError, SqlError, StateError, WeftError
 from weft.kernels.expr.user_functions import CallCounts, Checked, Spent
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.hop.outcome import StepCount
-from weft.runtime.log.values import RunFile
+from weft.runtime.log.partitions import PartitionFile, StoredRun, StoreTotals
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.task.exchange import Exchange, Sender, SentParcel
 from weft.runtime.task.messages import Message, read_rows, to_rows
+from weft.runtime.task.notes import HopLeft, TuplesCounted
 from weft.runtime.task.reports import (
     KINDS,
-    AddedRun,
     Answers,
     BadRecord,
     Calls,
     Dealt,
     FailedQuery,
     InputAdmitted,
-    InputCounted,
     KeyCensus,
+    PartitionsLeft,
     PartRead,
     ProtocolError,
     QuerySetSample,
@@ -36,11 +36,11 @@ from weft.runtime.task.reports import (
     Results,
     Seconds,
     StepCounts,
-    StoreRuns,
     TaskError,
     ValuesSampled,
     read_report,
 )
+from weft.runtime.task.shelf import Underway
 from weft.stats.attributes import Attribute
 from weft.stats.samples import AttributeSample, Common
 
@@ -51,7 +51,7 @@ EXAMPLES: list[Report] = [
     BadRecord(b'{"record": "\xed\xa0\x80"}'),
     InputAdmitted("a", 5, 1, 2, None, None),
     InputAdmitted("a", 5, 1, 2, -7, 1 << 60),
-    InputCounted("a", 3, 9),
+    InputAdmitted("a", 5, 1, 2, -7, 1 << 60, 3),
     Dealt("a by k", 3, 9),
     QuerySetSample("a", {"00ff": 3}),
     ValuesSampled(AttributeSample(Attribute("s", "k"), 9, 9, 9)),
@@ -62,8 +62,10 @@ EXAMPLES: list[Report] = [
             (-0.5, 1e300),
         )
     ),
-    AddedRun("a by k", "a", "0-1-f"),
-    StoreRuns("a by k", 1, (RunFile("0-1-f", Bounds(3, 90, -5, 7)), RunFile("0-1-g", Bounds(1, 9)))),
+    PartitionsLeft(
+        {1: PartitionFile("0-1-f", 90, 1 << 31), 12: PartitionFile("0-12-g", 1 << 40, 7)},
+        {"a by k": StoreTotals(3, 90, 2, 1, ((-5, 7), (9, 9))), "b": StoreTotals()},
+    ),
     StepCounts((StepCount("a→b", 3, 4, 1), StepCount("b→a", 0, 0))),
     KeyCensus("q", Census(3, 2, 1, (TooMany("7", {"a": 4, "b": 2}),))),
     Calls(CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": Checked(9, 4)})),
@@ -84,7 +86,7 @@ def test_every_kind_is_tried_here() -> None:
 def test_a_report_arrives_as_it_was_sent(report: Report) -> None:
     """Also as a row of Spark's."""
     message = report.to_message(3)
-    assert (message.partition, message.is_report, type(report).is_in(message)) == (3, True, True)
+    assert (message.task, message.is_report, type(report).is_in(message)) == (3, True, True)
     (again,) = [m for batch in to_rows([message]) for m in read_rows(batch)]
     assert read_report(message) == read_report(again) == report
 
@@ -93,13 +95,33 @@ def test_a_report_arrives_as_it_was_sent(report: Report) -> None:
 def test_results_and_parcels_arrive_as_they_were_sent(kind: str, tmp_path: Path) -> None:
     """In the message, in a file, or as they are."""
     exchange = Exchange(str(tmp_path) if kind == "file" else None, direct=kind == "batches")
-    packed, sender = exchange.pack(MANY, MANY), Sender(2, 1, "a", "0-1-f", 7)
+    packed, sender = exchange.pack(MANY, MANY), Sender(2, 1, 7)
     assert packed.how == kind
     found = read_report(Results("q", sender, packed).to_message(1))
     assert isinstance(found, Results)
     assert (found.query, found.sender, found.packed.batches()) == ("q", sender, [MANY, MANY])
-    parcel = SentParcel.from_message(SentParcel("a→b", sender, packed).to_message(1))
-    assert (parcel.edge, parcel.sender, parcel.packed.batches()) == ("a→b", sender, [MANY, MANY])
+    for counts in (None, (19_000, 0, 21_000)):
+        parcel = SentParcel.from_message(SentParcel("a→b", sender, packed, counts).to_message(1))
+        assert (parcel.edge, parcel.sender, parcel.counts) == ("a→b", sender, counts)
+        assert parcel.packed.batches() == [MANY, MANY]
+
+
+def test_notes_arrive_as_they_were_sent() -> None:
+    """What a hop left in a partition is in a segment, and another process goes on with it."""
+    run = StoredRun("3-1-f", 64, 100, 2, Bounds(3, 90, -5, 7))
+    underway = Underway({("a by k", "a"): [run]}, {"b by k": [run, run], "c": []}, {"3-1-f": 164})
+    for note in (HopLeft(1, underway), TuplesCounted(3, {"a": 9})):
+        message = note.to_message(2)
+        assert (message.task, message.is_report, message.is_for_driver) == (2, True, False)
+        assert type(note).from_message(message) == note
+
+
+def test_rows_of_a_parcel_go_to_the_partitions_they_are_for() -> None:
+    """A task has several, and gets one parcel for all of them."""
+    batch, packed = pa.RecordBatch.from_pydict({"x": [1, 2, 3]}), Exchange(direct=True).pack(MANY)
+    found = SentParcel("a→b", Sender(0, 0), packed, (2, 0, 1)).divided([batch], 3)
+    assert [[one.column("x").to_pylist() for one in part] for part in found] == [[[1, 2]], [], [[3]]]
+    assert SentParcel("a→b", Sender(0, 0), packed).divided([batch], 2) == [[batch], [batch]]
 
 
 @pytest.mark.parametrize("target", ["!gossip", "!", "a→b\t[0, 1]\tbytes"])
@@ -149,5 +171,5 @@ def test_what_the_boundary_answered_comes_first() -> None:
 
 def test_a_run_that_was_left_to_nobody_is_noticed() -> None:
     """It would be missing from the state after the batch."""
-    with pytest.raises(ProtocolError, match="there is none"):
-        TaskReports.from_reports([AddedRun("a by k", "a", "0-1-f")])
+    with pytest.raises(ProtocolError, match="is no report"):
+        TaskReports.from_messages([HopLeft(1, Underway()).to_message()])

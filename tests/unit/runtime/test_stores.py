@@ -12,7 +12,7 @@ from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.state.stores import FANOUT, Forget, PartitionState, make_run, settle
+from weft.runtime.state.stores import FANOUT, Forget, HeldState, make_run, settle
 from weft.testing import reference_join
 from weft.testing.local import LocalRunner
 
@@ -65,7 +65,7 @@ def test_an_unchanged_run_is_the_same_object(plan: StorePlan) -> None:
 
 def test_a_partition_can_be_pickled(plan: StorePlan) -> None:
     """Spark may move it to another worker."""
-    state = PartitionState()
+    state = HeldState()
     state.add(plan, "v", run_of(plan, 0, 5))
     again = pickle.loads(pickle.dumps(state))
     assert again.added(plan, "v")[0].batch.equals(state.added(plan, "v")[0].batch)

@@ -18,7 +18,7 @@ from weft.plan.graph import Member, Visibility
 from weft.plan.lower import lower_workload
 from weft.plan.workload import Answer, Walk, WorkloadPlan
 from weft.runtime.hop.entering import route_stored
-from weft.runtime.hop.outcome import HopOptions
+from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH
 from weft.runtime.program.executable import ExecutableGraph
@@ -138,7 +138,9 @@ def test_results_of_the_past_are_counted_for_those_alone_who_asked_for_them() ->
     batch = pa.RecordBatch.from_pydict({**columns, both.sets[0]: pa.array([3, 3], pa.int64())})
     batch_order = BatchOrder(5, ("v",), 2)
     counting = HopOptions(["new", "old"], edges=["v: result"], answering=["new"])
-    counted = route_stored(both, "v", batch, batch_order, counting)
+    counted = Outcome(counting)
+    route_stored(both, "v", batch, batch_order, counted)
     assert (counted.counts, counted.results) == ({"new": 2}, {})
-    made = route_stored(both, "v", batch, batch_order, HopOptions(edges=["v: result"], answering=["new"]))
+    made = Outcome(HopOptions(edges=["v: result"], answering=["new"]))
+    route_stored(both, "v", batch, batch_order, made)
     assert (made.counts, list(made.results)) == ({"new": 2}, ["new"])

@@ -12,7 +12,8 @@ from tests.unit.plan.workloads import query
 from tests.unit.runtime.joins import SECOND, graph
 from weft.bucket.bounds import Bounds
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Manifest, RunFile
+from weft.runtime.log.partitions import StoreTotals
+from weft.runtime.log.values import Manifest
 from weft.runtime.loop import wake_ups
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
@@ -39,9 +40,8 @@ def manifest(
     store = next(iter(program.sweeps[0].waits))[1]
     home = program.sweeps[0].homes[store].identity
     bounds = [Bounds(1, 10, int(second * SECOND), int(second * SECOND)) for second in seconds]
-    runs = {home: {0: tuple(RunFile(f"f{n}", one) for n, one in enumerate(bounds))}}
     return Manifest(
-        runs=runs,
+        stores={home: StoreTotals.of_bounds(bounds)},
         marks={name: int(mark * SECOND) for name, mark in marks.items()},
         active={name: int(moment * SECOND) for name, moment in (active or {}).items()},
         closed={program.sweeps[0].member.name: int(closed * SECOND)},

@@ -22,12 +22,15 @@ from weft.plan.schedule import SHUFFLE
 from weft.ports.source import Part
 from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
-from weft.runtime.log.values import BatchPlan, Blueprint, Manifest, RunFile
+from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun, StoreTotals
+from weft.runtime.log.segment_files import write_segment
+from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.queries.migration import StateMigration, StoreScan
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
 from weft.runtime.task.reports import TaskError
+from weft.runtime.task.shelf import _SHELVES
 from weft.runtime.task.worker import hop_task, past_task, read_task
 from weft.session import PlannedQuery, Session
 from weft.sources.records import Decoded
@@ -73,23 +76,24 @@ def begin(root: Path, query: PlannedQuery, now: int = 0) -> Job:
 
 def parcels(messages: Iterable[Message]) -> list[tuple[int, str, bytes]]:
     """What goes to other tasks, in no order."""
-    return sorted((m.partition, m.target, m.data.to_pybytes()) for m in messages if not m.is_report)
+    return sorted((m.task, m.target, m.data.to_pybytes()) for m in messages if not m.is_report)
 
 
-def test_a_task_does_the_same_in_whatever_order_its_input_comes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tasks", [1, 2, 3])
+def test_a_task_does_the_same_in_whatever_order_its_input_comes(tmp_path: Path, tasks: int) -> None:
     """A match that is dealt to another task the second time would be joined twice, or not at all."""
     query = planned()
     assert any(e.kind == SHUFFLE and not e.source.startswith("source") for e in query.graph.edges)
-    job = begin(tmp_path, query)
+    job = replace(begin(tmp_path, query), tasks=tasks)
     parts = [(name, Part({"file": file})) for name in "abcd" for file in "01"]
     sent = [m for task, part in enumerate(parts) for m in read_task(job, task, [part])]
-    for partition in range(PARTITIONS):
-        arrived = [message for message in sent if message.partition == partition]
-        once = parcels(hop_task(job, 1, partition, arrived))
-        assert len(once) > PARTITIONS
+    for task in range(tasks):
+        arrived = [message for message in sent if message.task == task]
+        once = parcels(hop_task(job, 1, task, arrived))
+        assert len(once) >= tasks
         for seed in range(5):
             random.Random(seed).shuffle(arrived)
-            assert parcels(hop_task(job, 1, partition, arrived)) == once
+            assert parcels(hop_task(job, 1, task, arrived)) == once
 
 
 def test_a_damaged_file_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
@@ -97,13 +101,20 @@ def test_a_damaged_file_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
     query = planned()
     job, store = begin(tmp_path, query), query.graph.stores[0]
     migration = StateMigration((StoreScan(store.aliases[0], store.identity, ("q",)),))
-    before = Manifest(0, {store.identity: {0: (RunFile("0-run", Bounds(1, 9)),)}})
     plan = replace(job.plan, number=1, migration=asdict(migration), changed=True)
-    job.setup.storage.put(f"{BUCKETS}/0-run", b"nonsense")
-    (told,) = past_task(replace(job, plan=plan, before=before, boundary=True), 0)
-    error = TaskError.from_message(told).error
-    assert isinstance(error, StateError)
-    assert "0-run" in error.message
+    bad = StoredRun("0-bad", 0, 8, 0, Bounds(1, 9))
+    job.setup.storage.put(f"{BUCKETS}/0-bad", b"nonsense")
+    manifest = PartitionManifest(0, {store.identity: (bad,)}, {"0-bad": 8, "0-run": 0})
+    file = write_segment(job.setup.storage, "0-run", [], manifest)
+    for damage, named in ((None, "0-bad"), (b"nonsense", "0-run")):
+        if damage:
+            job.setup.storage.put(f"{BUCKETS}/0-run", damage)
+            _SHELVES.clear()
+        before = Manifest(0, {0: file}, begun={store.identity: 0})
+        (told,) = past_task(replace(job, plan=plan, before=before, boundary=True), 0)
+        error = TaskError.from_message(told).error
+        assert isinstance(error, StateError)
+        assert named in error.message
 
 
 def test_a_worker_does_not_take_an_old_checkpoint_for_a_new_one(tmp_path: Path) -> None:
@@ -121,7 +132,11 @@ def test_a_worker_does_not_take_an_old_checkpoint_for_a_new_one(tmp_path: Path) 
 def test_a_job_goes_through_json(tmp_path: Path) -> None:
     """Tasks that stay are told of batches over a channel that carries nothing else."""
     job = begin(tmp_path, planned())
-    before = Manifest(0, {"s": {0: (RunFile("0-x", Bounds(1, 9)),)}}, {"a": 5}, arrived={"a": 7})
-    lean = replace(job, before=before, counting=frozenset("q"), limits=TaskLimits(3)).for_task()
+    files = {place: PartitionFile(f"0-{place}-x", 10, 7) for place in range(3)}
+    before = Manifest(0, files, {"s": StoreTotals()}, {"s": 0}, {"a": 5}, arrived={"a": 7})
+    lean = replace(
+        job, before=before, counting=frozenset("q"), limits=TaskLimits(3), tasks=2, stays=True, flush=True
+    ).for_task(0)
+    assert lean.before.partitions == {0: files[0], 2: files[2]}
     told = json.loads(json.dumps(lean.to_dict(lambda _: None)))
     assert Job.from_dict(job.setup, told) == replace(lean, plan=BatchPlan.from_dict(told["plan"]))

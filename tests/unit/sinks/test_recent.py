@@ -146,6 +146,28 @@ def test_every_result_is_read_or_missed(batches: list[list[int]], rows: int, mos
     assert sink.results().num_rows <= max(rows, max(map(len, batches), default=0))
 
 
+@given(
+    st.lists(st.lists(st.integers(0, 200), max_size=8), max_size=12),
+    st.integers(50, 900),
+    st.integers(1, 900),
+)
+def test_rows_of_any_width_are_read_or_missed(batches: list[list[int]], kept: int, size: int) -> None:
+    """A batch of which only the end fits would leave a gap before it, and its rows would come under two numbers."""
+    every = [
+        f"{number:06}{'x' * width}" for number, width in enumerate(w for batch in batches for w in batch)
+    ]
+    sink, after, written = RecentSink(1000, kept), 0, 0
+    sink.open(pa.schema([("x", pa.string())]))
+    for number, batch in enumerate(batches):
+        sink.commit(number, pa.table({"x": pa.array(every[written : written + len(batch)], pa.string())}))
+        written += len(batch)
+        page = sink.page(after, 5, size)
+        assert page.table.column("x").to_pylist() == every[after + page.missed : page.last]
+        assert page.table.num_rows or page.last == written
+        after = page.last
+    assert sink.results().column("x").to_pylist() == every[len(every) - sink.results().num_rows :]
+
+
 def test_reading_while_a_query_commits() -> None:
     """No page has a hole or a row twice."""
     sink, found = filled(rows=50), list[int]()

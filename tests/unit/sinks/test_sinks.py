@@ -132,6 +132,29 @@ def test_a_batch_that_turns_out_empty_leaves_nothing(tmp_path: Path) -> None:
     assert sink.batches() == []
 
 
+def test_a_batch_that_is_committed_again_keeps_files_that_hold_the_same(tmp_path: Path) -> None:
+    """Spark, which knows files by their names, would read the same results once more."""
+    sink = ParquetSink(tmp_path / "out")
+    first = pa.table({"x": [1.0, float("nan"), None, 0.0], "s": ["a", None, "b", "b"]})
+    sink.commit(0, first)
+    names = files.names_in(sink.batch_directory(0))
+    again = [sink.write_part(0, 0, first.slice(2)), sink.write_part(0, 1, first.slice(0, 2))]
+    sink.commit_parts(0, again)
+    assert files.names_in(sink.batch_directory(0)) == names
+    for other in (
+        first.slice(1),
+        pa.table({"x": [1.0, float("nan"), None, -0.0], "s": ["a", None, "b", "b"]}),
+    ):
+        sink.commit(0, other)
+        assert files.names_in(sink.batch_directory(0)).isdisjoint(names)
+        names = files.names_in(sink.batch_directory(0))
+    ordered = ParquetSink(tmp_path / "ordered").in_order()
+    for rows_, kept in ((first, False), (first, True), (first.take([1, 0, 2, 3]), False)):
+        before = files.names_in(ordered.batch_directory(0))
+        ordered.commit(0, rows_)
+        assert (files.names_in(ordered.batch_directory(0)) == before) == kept
+
+
 def test_batches_are_numbers_and_parts_keep_their_order(tmp_path: Path) -> None:
     sink = to_parquet(f"file://{tmp_path}", compression="zstd", batch_column="n")
     for batch in (9, 10, 2):
@@ -162,7 +185,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(tmp_path: Path) -> N
         to_parquet(tmp_path, compression="zstandard")
     assert "did you mean zstd?" in str(caught.value)
     with pytest.raises(SinkError, match="not a path of this machine"):
-        to_parquet("s3://bucket/out")
+        to_parquet("hdfs://name/out")
     with pytest.raises(SinkError, match="cannot be the name"):
         to_parquet(tmp_path, batch_column="a/b")
     with pytest.raises(SinkError, match="path is empty"):

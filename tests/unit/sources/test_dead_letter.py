@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_replay_replaces_what_the_batch_had_left(tmp_path: Path) -> None:
     assert list(letters.batches()) == [7, 12]
     letters.write(7, [])
     assert (list(letters.batches()), letters.read(7)) == ([12], ())
-    assert [path.name for path in letters.directory.iterdir()] == ["batch-000000000012.jsonl"]
+    assert [path.name for path in Path(letters.directory).iterdir()] == ["batch-000000000012.jsonl"]
 
 
 def test_a_crash_while_writing_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +34,7 @@ def test_a_crash_while_writing_leaves_what_was_there(tmp_path: Path, monkeypatch
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "replace", crash)
+    monkeypatch.setattr(os, "replace", crash)
     with pytest.raises(KeyboardInterrupt):
         letters.write(7, [BAD, BAD])
     assert letters.read(7) == (BAD,)

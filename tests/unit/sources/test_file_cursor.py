@@ -14,9 +14,8 @@ import pytest
 
 from tests.unit.sources import writers
 from weft.errors import SourceError
-from weft.ports.source import MemoryBlobs, Offer, Part, Place
+from weft.ports.source import Cursor, MemoryBlobs, Offer, Part, Place
 from weft.sources.complete import SETTLED
-from weft.sources.file_cursor import FileCursor
 from weft.sources.file_parts import FileStatus
 from weft.sources.spec import FilesSource, files
 
@@ -46,7 +45,7 @@ def reasons(offer: Offer) -> dict[str, str]:
     return {Path(one.name).name: one.reason for one in offer.unfinished}
 
 
-def take_all(cursor: FileCursor, now: float | None = None) -> list[str]:
+def take_all(cursor: Cursor, now: float | None = None) -> list[str]:
     offer = cursor.look(time.time() if now is None else now)
     cursor.take(offer.parts)
     return names(offer)

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from tests.shares import examples
 from tests.unit.sources import writers
 from weft.logical.schema import Schema
-from weft.ports.source import MemoryBlobs, Place
+from weft.ports.source import Cursor, MemoryBlobs, Place
 from weft.sources import taken
-from weft.sources.file_cursor import FileCursor
 from weft.sources.file_parts import FileStatus
 from weft.sources.spec import FilesSource, files
 
@@ -38,7 +37,7 @@ class Story:
 
     folder: Path
     source: FilesSource
-    cursor: FileCursor
+    cursor: Cursor
     blobs: MemoryBlobs
     now: float = 1_000_000_000.0
     changed: dict[str, float] = field(default_factory=dict)

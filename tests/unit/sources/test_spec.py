@@ -39,7 +39,7 @@ from weft.sources.spec import files
         (lambda: files("csv", "in", schema="k int", quote=","), "delimiter and quote are both"),
         (lambda: files("csv", "in", schema="k int", encoding="utf-9"), "unknown encoding"),
         (lambda: files("csv", "in", schema="k itn"), "did you mean int?"),
-        (lambda: files("parquet", "s3://bucket/in"), "s3://bucket/in is not a path of this machine"),
+        (lambda: files("parquet", "hdfs://name/in"), "hdfs://name/in is neither a path of this machine nor"),
         (lambda: files("parquet", "in", missing="ignore"), "missing cannot be 'ignore'"),
         (lambda: files("parquet", "in", clean="remove"), "clean cannot be 'remove'"),
         (lambda: files("parquet", "in", clean="archive"), "belong together"),

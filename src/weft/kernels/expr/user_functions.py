@@ -69,6 +69,19 @@ class CallCounts:
     def __bool__(self) -> bool:
         return bool(self.functions or self.conditions)
 
+    def plus(self, more: CallCounts) -> CallCounts:
+        """Both together."""
+        if not (self and more):
+            return self or more
+        functions, conditions = dict(self.functions), dict(self.conditions)
+        for name, spent in more.functions.items():
+            old = functions.get(name, Spent())
+            functions[name] = Spent(old.rows + spent.rows, old.seconds + spent.seconds)
+        for text, checked in more.conditions.items():
+            known = conditions.get(text, Checked())
+            conditions[text] = Checked(known.rows + checked.rows, known.passed + checked.passed)
+        return CallCounts(functions, conditions)
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CallCounts:
         """The counts of which `dataclasses.asdict` made this dictionary."""

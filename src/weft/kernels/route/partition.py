@@ -20,7 +20,7 @@ from weft.bucket.memory import fresh
 from weft.bucket.words import Column, key_words
 from weft.errors import StateError
 
-__all__ = ["by_cell", "by_hash", "everywhere", "partitions", "round_robin", "split", "split_by_cells"]
+__all__ = ["by_cell", "by_hash", "dealt", "group", "in_cells", "partitions", "split"]
 
 
 def by_hash(
@@ -31,17 +31,11 @@ def by_hash(
     return split(batch, found, count)
 
 
-def round_robin(batch: pa.RecordBatch, count: int, first: int = 0) -> list[pa.RecordBatch]:
-    """The rows dealt out one by one, beginning with partition `first`."""
+def dealt(rows: int, count: int, first: int = 0) -> Ints:
+    """The partition of every row if rows are dealt out one by one, beginning with partition `first`."""
     _check(count)
-    dealt = ((np.arange(batch.num_rows, dtype=np.int64) + first) % count).astype(np.int32)
-    return split(batch, dealt, count)
-
-
-def everywhere(batch: pa.RecordBatch, count: int) -> list[pa.RecordBatch]:
-    """The whole batch in every partition."""
-    _check(count)
-    return [batch] * count
+    found: Ints = ((np.arange(rows, dtype=np.int64) + first) % count).astype(np.int32)
+    return found
 
 
 def partitions(keys: Sequence[Column], count: int, *, nulls: bool = False) -> Ints:
@@ -65,10 +59,14 @@ def by_cell(cells: Sequence[Column], count: int, *, nulls: bool = False) -> Ints
     return out
 
 
-def split_by_cells(batch: pa.RecordBatch, first: Column, last: Column, count: int) -> list[pa.RecordBatch]:
-    """Every row in the partitions of all cells from its first to its last; in none if one of the two is NULL."""
+def in_cells(first: Column, last: Column, count: int) -> tuple[Ints, Ints]:
+    """Every row in the partitions of all cells from its first to its last; in none if one of the two is NULL.
+
+    The partition of every copy of a row, and which row it is a copy of.
+    """
     _check(count)
-    (low, high), rows = (key_words([side]) for side in (first, last)), batch.num_rows
+    low, high = (key_words([side]) for side in (first, last))
+    rows = low.values.size
     cells = np.minimum(high.values - low.values + 1, count)
     for side in (low, high):
         cells = cells if side.valid is None else np.where(side.valid, cells, 0)
@@ -76,7 +74,7 @@ def split_by_cells(batch: pa.RecordBatch, first: Column, last: Column, count: in
     owners = np.repeat(np.arange(rows, dtype=np.int32), copies)
     ahead = np.arange(owners.size) - np.repeat(np.cumsum(copies) - copies, copies)
     targets = ((low.values[owners] + ahead) % count).astype(np.int32)
-    return split(batch, targets, count, owners)
+    return targets, owners
 
 
 def split(
@@ -86,13 +84,21 @@ def split(
 
     With ``owners``, `partition` has an entry for every copy of a row, and ``owners`` says which row it is a copy of.
     """
+    grouped, starts = group(batch, partition, count, owners)
+    return [grouped.slice(starts[i], starts[i + 1] - starts[i]) for i in range(count)]
+
+
+def group(
+    batch: pa.RecordBatch, partition: Ints, count: int, owners: Ints | None = None
+) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+    """The rows as `split` has them, in one batch; and where each partition starts in it, and the last one ends."""
+    _check(count)
     starts, order = np.zeros(count + 2, np.int64), fresh(partition.size, np.int32)
     _group(frozen(partition), starts, order)
-    if count == 1 and starts[1] == batch.num_rows == partition.size:
-        return [batch]
+    if count == 1 and owners is None and starts[1] == batch.num_rows:
+        return batch, starts[:2]
     rows = order[: starts[count]]
-    grouped = gather(batch, frozen(rows if owners is None else owners[rows]))
-    return [grouped.slice(starts[i], starts[i + 1] - starts[i]) for i in range(count)]
+    return gather(batch, frozen(rows if owners is None else owners[rows])), starts[: count + 1]
 
 
 def _check(count: int) -> None:

@@ -16,7 +16,7 @@ from weft.plan.observation import Observation
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import LOCAL
 
-__all__ = ["Box", "Drawing", "Lane", "Link", "draw_graph", "shortened"]
+__all__ = ["Box", "Drawing", "Lane", "Link", "draw_graph", "short_name", "shortened"]
 
 WIDTH, HEIGHT = 172.0, 50.0  # of a box
 ACROSS, DOWN = 56.0, 12.0  # between two columns, and between two boxes of a lane
@@ -95,6 +95,19 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def short_name(store: str) -> str:
+    """The name of a store as it fits a box: what it holds, by which columns, and of which group of queries.
+
+    >>> short_name("comments partitioned by comments.usr of group 2"), short_name("v⋈w partitioned by v.vid")
+    ('comments by usr · 2', 'v⋈w by v.vid')
+    >>> short_name("videos replicated"), short_name("views")
+    ('videos replicated', 'views')
+    """
+    held, _, columns = store.partition(" partitioned by ")
+    text = f"{held} by {columns.replace(f'{held}.', '')}" if columns else held
+    return text.replace(" of group ", " · ")
+
+
 class _Layout:
     """The layout as it grows, lane by lane."""
 
@@ -163,7 +176,7 @@ class _Layout:
             height += self._branch(part, output, column + 1, top + height, outgoing)
         edge = self.edges[name]
         rates = () if outgoing is None else (f"{_figure(incoming)} → {_figure(outgoing)}/s",)
-        texts = (f"⋈ {rule.store}", f"hop {edge.hop} · {edge}", *rates)
+        texts = (f"⋈ {short_name(rule.store)}", f"hop {edge.hop} · {edge}", *rates)
         box = Box(part, "step", x, top, texts, self._step_hint(rule), rule.users, rule.store)
         self.boxes[part] = box
         return max(height, HEIGHT + DOWN)
@@ -175,7 +188,9 @@ class _Layout:
             store = self.nodes[name]
             held = self.seen.stores.get(name) if self.seen else None
             full = f"{_figure(held.rows)} rows · {_bytes(held.bytes)}" if held else str(store.layout)
-            box = Box(part, "store", x, y, (name, full), self._store_hint(store), store.users, name)
+            box = Box(
+                part, "store", x, y, (short_name(name), full), self._store_hint(store), store.users, name
+            )
             self.boxes[part] = box
 
     def _filled(self, rule: StoreRule, x: float, y: float) -> str:
@@ -190,7 +205,7 @@ class _Layout:
             "store",
             x,
             y,
-            (f"→ {rule.store}", "the same store"),
+            (f"→ {short_name(rule.store)}", "the same store"),
             hint,
             rule.users,
             rule.store,

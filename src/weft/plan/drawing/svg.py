@@ -17,7 +17,7 @@ __all__ = ["COLOURS", "STYLE", "colour_of", "svg"]
 
 COLOURS = 10  # so many queries have a colour of their own
 DOTS = 6  # so many users of a part are shown as dots; of more, their number
-INSET, LETTERS = 14, 20  # where the texts of a box begin, and how many letters fit
+INSET, LETTERS = 14, 22  # where the texts of a box begin, and how many letters fit
 THIN, THICK = 1.2, 11.0  # links are so thin at least, and so thick at most
 
 STYLE = """
@@ -26,7 +26,7 @@ STYLE = """
   --weft-q0: #2563eb; --weft-q1: #d97706; --weft-q2: #059669; --weft-q3: #dc2626; --weft-q4: #7c3aed;
   --weft-q5: #0891b2; --weft-q6: #be185d; --weft-q7: #65a30d; --weft-q8: #92400e; --weft-q9: #475569; }
 .body--dark .weft-graph, .weft-graph.dark { --weft-ink: #e6ebf1; --weft-dim: #9fadbd; --weft-box: #222b36;
-  --weft-lane: #19202a; --weft-line: #465364; --weft-link: #8493a5; --weft-store: #1d2f49; --weft-result: #1c3a2a;
+  --weft-lane: #12181f; --weft-line: #465364; --weft-link: #8493a5; --weft-store: #1d2f49; --weft-result: #1c3a2a;
   --weft-mark: #fb923c;
   --weft-q0: #60a5fa; --weft-q1: #fbbf24; --weft-q2: #34d399; --weft-q3: #f87171; --weft-q4: #a78bfa;
   --weft-q5: #22d3ee; --weft-q6: #f472b6; --weft-q7: #a3e635; --weft-q8: #d6a06a; --weft-q9: #94a3b8; }

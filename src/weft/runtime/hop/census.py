@@ -55,6 +55,11 @@ class Census:
     aside: int = 0
     too_many: tuple[TooMany, ...] = field(default=())
 
+    def plus(self, more: Census) -> Census:
+        """Both together."""
+        sums = (self.seen + more.seen, self.complete + more.complete, self.aside + more.aside)
+        return Census(*sums, (*self.too_many, *more.too_many))
+
 
 def count_keys(
     program: ExecutableGraph, plan: SweepPlan, arrived: Arrivals, state: State, limit: int

@@ -60,13 +60,12 @@ def route_stored(
     alias: str,
     batch: pa.RecordBatch,
     batch_order: BatchOrder,
-    options: HopOptions,
+    outcome: Outcome,
     dealt: Mapping[str, int] | None = None,
-) -> Outcome:
+) -> None:
     """Send stored tuples of an input, as `weft.runtime.state.upgrade` gives them, over the source's edges again."""
-    outcome = Outcome(options)
     _leave(program, alias, batch, batch_order, outcome, dealt or {})
-    return outcome.with_calls(current())
+    outcome.with_calls(current())
 
 
 def _leave(

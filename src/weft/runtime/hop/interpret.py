@@ -43,9 +43,13 @@ def run_hop(
     batch_order: BatchOrder,
     options: HopOptions | None = None,
     partition: int = 0,
+    outcome: Outcome | None = None,
 ) -> Outcome:
-    """Apply the rules of a hop to what arrived in a partition; a hop after the graph's last one has no rules."""
-    outcome = Outcome(options)
+    """Apply the rules of a hop to what arrived in a partition; a hop after the graph's last one has no rules.
+
+    A task that has several partitions adds what the hop gives in each of them to one ``outcome``.
+    """
+    outcome = Outcome(options) if outcome is None else outcome
     closes = hop == CLOSING and not outcome.options.at_boundary
     here: Here = {edge: list(batches) for edge, batches in arrived.items() if batches}
     if closes:
@@ -88,7 +92,7 @@ def _count(program: ExecutableGraph, here: Here, state: State, outcome: Outcome)
             arrived = {alias: here[edge] for alias, edge in sweep.entries.items() if here.get(edge)}
             with outcome.failing([sweep.member.name]):
                 census, kept = count_keys(program, sweep, arrived, state, outcome.options.limits.key_results)
-                outcome.census[sweep.member.name] = census
+                outcome.add_census(sweep.member.name, census)
                 here |= {sweep.entries[alias]: batches for alias, batches in kept.items()}
 
 

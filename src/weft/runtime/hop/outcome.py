@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
-from weft.bucket.compiled import Longs
+from weft.bucket.compiled import Ints, Longs
 from weft.errors import FunctionError, QueryError
 from weft.kernels.expr.user_functions import CallCounts, Calls
 from weft.runtime.hop.census import Census
@@ -35,11 +36,23 @@ def unknown() -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parcel:
-    """A batch on its way over an edge to a partition."""
+    """A batch on its way over an edge.
+
+    ``targets`` are the partitions of its rows, where a row with a negative one goes nowhere; None stands for all
+    partitions. With ``owners``, ``targets`` has an entry for every copy of a row, and ``owners`` says of which row.
+    """
 
     edge: str
-    partition: int
     batch: pa.RecordBatch
+    targets: Ints | None = None
+    owners: Ints | None = None
+
+    def rows_for(self, partition: int) -> pa.RecordBatch:
+        """The rows that go to a partition."""
+        if self.targets is None:
+            return self.batch
+        rows = np.flatnonzero(self.targets == partition)
+        return self.batch.take(pa.array(rows if self.owners is None else self.owners[rows]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +116,7 @@ class HopOptions:
 
 
 class Outcome:
-    """What a hop gives in one partition: parcels for later hops, results by query, and what its probes did.
+    """What a hop gives in the partitions of a task: parcels, results by query, and what its probes did.
 
     ``sent`` are the parcels and ``results`` the results; both are empty if there is an outlet for them. ``counts`` is
     how many results each query has, and ``closed`` how many of them are closed rows. A query in ``failed`` could not be
@@ -194,9 +207,13 @@ class Outcome:
         else:
             self.options.outlet.give(name, rows)
 
+    def add_census(self, name: str, census: Census) -> None:
+        """Add to the census of a query's keys."""
+        self.census[name] = self.census.get(name, Census()).plus(census)
+
     def with_calls(self, calls: Calls) -> Outcome:
         """Add what users' functions did in the hop, fail the queries for which one failed, and return the outcome."""
-        self.calls = calls.take_counts()
+        self.calls = self.calls.plus(calls.take_counts())
         for name, error in calls.take_failed().items():
             self.fail([name], error)
         return self

@@ -74,27 +74,21 @@ def _parcels(
     outcome: Outcome,
     begin: int | None,
 ) -> Iterator[Parcel]:
-    slim = batch.select([*program.carried[edge.name], *along(batch)])
+    slim, count = batch.select([*program.carried[edge.name], *along(batch)]), batch_order.partitions
     if edge.kind == ALL:
-        parts = route.everywhere(slim, batch_order.partitions)
+        yield Parcel(edge.name, slim)
     elif edge.kind == SPAN:
         first, last = (values_of(batch, value) for value in edge.values)
-        parts = route.split_by_cells(slim, first, last, batch_order.partitions)
+        yield Parcel(edge.name, slim, *route.in_cells(first, last, count))
     elif edge.by is not None and (edge.heavy or edge.kind == LOCAL):
         yield from _send_apart(program, edge, edge.by, batch, slim, batch_order, outcome)
-        return
     elif edge.kind == GROUP_BY and edge.by is not None:
         values = values_of(batch, edge.by)
         place = route.by_cell if measured_in_cells(edge.by) else route.partitions
-        parts = route.split(
-            slim, place([values], batch_order.partitions, nulls=edge.nulls), batch_order.partitions
-        )
+        yield Parcel(edge.name, slim, place([values], count, nulls=edge.nulls))
     else:
-        first = outcome.deal(edge.name, slim.num_rows, batch_order.number) if begin is None else begin
-        parts = route.round_robin(slim, batch_order.partitions, first)
-    for partition, part in enumerate(parts):
-        if part.num_rows:
-            yield Parcel(edge.name, partition, part)
+        begin = outcome.deal(edge.name, slim.num_rows, batch_order.number) if begin is None else begin
+        yield Parcel(edge.name, slim, route.dealt(slim.num_rows, count, begin))
 
 
 def _send_apart(
@@ -116,15 +110,13 @@ def _send_apart(
     targets = route.partitions([values], count, nulls=edge.nulls)
     if isinstance(program.rules[edge.name], StoreRule):
         first = outcome.deal(edge.name, int(np.count_nonzero(rows)), batch_order.number)
-        parts = route.split(slim, deal_rows(targets, rows, count, first), count)
-    else:
-        alone = ~rows
-        if edge.kind == LOCAL:  # piggybacked tuples are there already
-            alone &= heavy_rows(values, apart.rides)
-        parts = route.split(slim, np.where(alone, targets, np.int32(-1)), count)
-        copied = slim.filter(pa.array(rows))
-        parts += route.everywhere(copied, count)
-        outcome.tally(edge.name, copies=copied.num_rows * (count - 1))
-    for number, part in enumerate(parts):
-        if part.num_rows:
-            yield Parcel(edge.name, number % count, part)
+        yield Parcel(edge.name, slim, deal_rows(targets, rows, count, first))
+        return
+    alone = ~rows
+    if edge.kind == LOCAL:  # piggybacked tuples are there already
+        alone &= heavy_rows(values, apart.rides)
+    yield Parcel(edge.name, slim, np.where(alone, targets, np.int32(-1)))
+    copied = slim.filter(pa.array(rows))
+    outcome.tally(edge.name, copies=copied.num_rows * (count - 1))
+    if copied.num_rows:
+        yield Parcel(edge.name, copied)

@@ -1,9 +1,10 @@
 """The log of a session: the plan of every batch, written before it runs, and what it left, written when it is done.
 
-Guarantees: a batch is committed by one write. A manifest names every live file of state, so files of committed batches
-that none of the kept manifests names are not needed and are deleted. `weft.runtime.log.ownership` says which streams a
-log belongs to. An entry that is missing or damaged is made again exactly where other entries determine it; otherwise a
-`StateError` names it. The entries are:
+Guarantees: a batch is committed by one write. A manifest names the manifests of partitions, and these every live file
+of state; tasks delete the files that no kept manifest names any more. With ``flush``, what is committed survives the
+death of the machine, else that of all processes. `weft.runtime.log.ownership` says which streams a log belongs to. An
+entry that is missing or damaged is made again exactly where other entries determine it; otherwise a `StateError` names
+it. The entries are:
 
     weft.json            the streams of the log, its format, whether a batch was ever committed and a query ever stopped
     state/N.json         the manifest of batch N; the last two are kept
@@ -11,7 +12,7 @@ log belongs to. An entry that is missing or damaged is made again exactly where 
     migrated/N.json      what batch N begins with, where its graph is another than before; made again if it is missing
     blueprints/H.json    the queries and their graph, under the hash of the content
     blobs/H              bytes that the state of a cursor names, under the hash of the content
-    state/buckets/       the files of state
+    state/buckets/       segments, each of which ends in a partition's manifest, and results that are held
     stops.json           queries that were asked to stop, with the reason and a fingerprint of each
     statistics.json      what was known of the data, as JSON; without it, it is measured again
 """
@@ -22,7 +23,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import math
 import os
 import shutil
 import threading
@@ -31,8 +31,10 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError
+from weft.runtime.log.entries import batch_of, entries_of, entry, is_hash, numbers_of
 from weft.runtime.log.ownership import BUCKETS, FORMAT, NEW_DIRECTORY, Ownership
 from weft.runtime.log.record import read_record, write_record
+from weft.runtime.log.segment_files import read_manifest
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.storage.storage import LocalDisk, Memory, Storage
 
@@ -49,18 +51,19 @@ class Checkpoint:
     A batch is planned while another thread commits the one before it, so a lock guards what both threads use.
     """
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    def __init__(self, storage: Storage, *, flush: bool = False) -> None:
+        self.storage, self.flush = storage, flush
         self._ownership = Ownership(storage)
         self._manifests: dict[int, Manifest] = {}  # as they were written
         self._plans: dict[int, BatchPlan] = {}
         self._pinned: set[str] = set()  # entries that the next plan will name
+        self._listing = -1  # up to this batch, files are looked for that nothing names
         self._guard = threading.Lock()
 
     @classmethod
-    def at(cls, root: Path) -> Checkpoint:
+    def at(cls, root: Path, *, flush: bool = False) -> Checkpoint:
         """The log in a directory."""
-        return cls(LocalDisk(root))
+        return cls(LocalDisk(root), flush=flush)
 
     @classmethod
     def in_memory(cls) -> Checkpoint:
@@ -124,7 +127,7 @@ class Checkpoint:
             return Manifest()
         if number not in self._manifests:
             hint = f"restore it, or delete it to repeat batch {number} from what the batch before left"
-            data = read_record(self.storage, _entry("state", number), hint)
+            data = read_record(self.storage, entry("state", number), hint)
             if data is None:
                 return None
             self._manifests[number] = Manifest.from_dict(data)
@@ -134,23 +137,26 @@ class Checkpoint:
         """The manifest that a batch begins with, if its graph is another than that of the batch before."""
         data = read_record(
             self.storage,
-            _entry("migrated", number),
+            entry("migrated", number),
             "delete it: it will be made again when its batch is repeated",
         )
         return None if data is None else Manifest.from_dict(data)
 
     def write_migrated(self, number: int, manifest: Manifest) -> None:
         """Keep the manifest that a batch with a new graph begins with."""
-        write_record(self.storage, _entry("migrated", number), manifest.to_dict())
+        write_record(self.storage, entry("migrated", number), manifest.to_dict(), flush=self.flush)
+        if not manifest.partitions:
+            self.list_files(number)  # no task has the partitions any more, and deletes what they had
 
     def last(self) -> int:
         """The last committed batch; -1 if there is none."""
         return max(self._manifests) if self._manifests else max(self._numbers("state"), default=-1)
 
     def commit(self, manifest: Manifest) -> None:
-        """Make a batch final."""
-        write_record(self.storage, _entry("state", manifest.number), manifest.to_dict())
-        self._manifests[manifest.number] = manifest
+        """Make a batch final, unless another session has done so: then this one has to end."""
+        number, put_first = manifest.number, self._ownership.lease.put_first
+        put_first(entry("state", number), manifest.to_dict(), flush=self.flush)
+        self._manifests[number] = manifest
         self._ownership.note_commit()
 
     def tidy(self, manifest: Manifest) -> None:
@@ -158,24 +164,31 @@ class Checkpoint:
         old = manifest.number - KEPT
         self._close_exchange(manifest.number)
         for kind in ("plan", "state", "migrated"):
-            self.storage.delete(_entry(kind, old))
+            self.storage.delete(entry(kind, old))
         with self._guard:
             dropped = [one for number, one in self._manifests.items() if number <= old]
             self._manifests = {number: one for number, one in self._manifests.items() if number > old}
             self._plans = {number: one for number, one in self._plans.items() if number > old}
-            for entry in _entries_of(dropped) - _entries_of(self._manifests.values()) - self._in_use():
-                self.storage.delete(entry)
-        self._clean_buckets(manifest.number, self._manifests.values())
+            kept = list(self._manifests.values())
+            for name in entries_of(dropped) - entries_of(kept) - self._in_use():
+                self.storage.delete(name)
+        held = set().union(*(one.held_files for one in kept))
+        for name in set().union(*(one.held_files for one in dropped)) - held:
+            self.storage.delete(f"{BUCKETS}/{name}")
+        if manifest.number <= self._listing:
+            self._clean_buckets(manifest.number, kept)
+
+    def list_files(self, number: int) -> None:
+        """Look for files that nothing names when this batch and the next ones are committed; else tasks delete them."""
+        self._listing = max(self._listing, number + KEPT)
 
     def _in_use(self) -> set[str]:
         """The entries that plans name, and those that a plan is about to name."""
-        return _entries_of(self._plans.values()) | self._pinned
+        return entries_of(self._plans.values()) | self._pinned
 
-    def exchange(self, number: int) -> Path:
-        """The folder for the files that the tasks of a batch send each other; `tidy` deletes it."""
-        if self.root is None:
-            raise ValueError("a log in memory has no folders")
-        return self.root / "exchange" / str(number)
+    def exchange(self, number: int) -> str | None:
+        """The folder for what the tasks of a batch send each other, which `tidy` deletes; None if there is none."""
+        return None if self.root is None else str(self.root / "exchange" / str(number))
 
     def _close_exchange(self, number: int) -> None:
         """Delete what the tasks of a batch sent each other."""
@@ -193,31 +206,42 @@ class Checkpoint:
             shutil.rmtree(self.root / "exchange", ignore_errors=True)
         last = self.last()
         for kind in ("plan", "state", "migrated"):
-            for number in self._numbers(kind):
-                if number <= last - KEPT:
-                    self.storage.delete(_entry(kind, number))
+            for number in (one for one in self._numbers(kind) if one <= last - KEPT):
+                self.storage.delete(entry(kind, number))
         manifests = [self.manifest(number) for number in self._numbers("state")]
         with contextlib.suppress(StateError):  # a damaged one is made again when its batch is repeated
             manifests += [self.migrated_manifest(number) for number in self._numbers("migrated")]
         self._clean_buckets(last, [one for one in manifests if one is not None])
         plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
-        named = _entries_of(plans) | _entries_of(one for one in manifests if one is not None)
+        named = entries_of(plans) | entries_of(one for one in manifests if one is not None)
         for folder in ("blueprints", "blobs"):
             for name in self.storage.list(folder):
-                if f"{folder}/{name}" not in named and _is_hash(name.removesuffix(".json")):
+                if f"{folder}/{name}" not in named and is_hash(name.removesuffix(".json")):
                     self.storage.delete(f"{folder}/{name}")
 
     def _clean_buckets(self, last: int, manifests: Iterable[Manifest]) -> None:
-        """Delete files of batches up to ``last`` that no manifest names; files of later batches are being written."""
-        named = set().union(*(manifest.files() for manifest in manifests))
+        """Delete files of batches up to ``last`` that no manifest names; files of later batches are being written.
+
+        If a partition's manifest cannot be read, nothing is deleted: nobody knows what it names.
+        """
+        try:
+            named = set().union(*map(self.files_of, manifests))
+        except StateError as error:
+            _LOG.warning("files that may not be needed any more stay: %s", error)
+            return
         for name in self.storage.list(BUCKETS):
-            if name not in named and _batch_of(name) <= last:
+            if name not in named and batch_of(name) <= last:
                 self.storage.delete(f"{BUCKETS}/{name}")
+
+    def files_of(self, manifest: Manifest) -> set[str]:
+        """The names of all files of state that a manifest keeps alive; the manifests of partitions are read for it."""
+        partitions = (read_manifest(self.storage, file) for file in manifest.partitions.values())
+        return manifest.held_files.union(*(partition.segments for partition in partitions))
 
     def plan(self, number: int) -> BatchPlan | None:
         """The plan of a batch; None if it has not been planned."""
         if number not in self._plans:
-            data = read_record(self.storage, _entry("plan", number))
+            data = read_record(self.storage, entry("plan", number))
             if data is None:
                 return None
             self._plans[number] = BatchPlan.from_dict(data)
@@ -234,15 +258,15 @@ class Checkpoint:
                 expected += 1
             elif number > committed:
                 self._plans.pop(number, None)
-                self.storage.delete(_entry("plan", number))
+                self.storage.delete(entry("plan", number))
 
     def blueprint(self, name: str) -> Blueprint:
         """The blueprint of a name that a plan or manifest has."""
-        entry = f"blueprints/{name}.json"
-        data = read_record(self.storage, entry)
+        place = f"blueprints/{name}.json"
+        data = read_record(self.storage, place)
         if data is None:
             raise StateError(
-                f"{self.storage.locate(entry)} is missing, which says what the queries run by",
+                f"{self.storage.locate(place)} is missing, which says what the queries run by",
                 hint=f"restore it from a copy, or {NEW_DIRECTORY}",
             )
         return Blueprint(**data)
@@ -258,7 +282,9 @@ class Checkpoint:
 
     def write_plan(self, plan: BatchPlan) -> None:
         """Fix what a batch will do, for this attempt and all later ones."""
-        write_record(self.storage, _entry("plan", plan.number), plan.to_dict(), flush=False)
+        again = plan.number in self._plans  # a plan of this session, whose input is taken back
+        put_first = self._ownership.lease.put_first
+        put_first(entry("plan", plan.number), plan.to_dict(), flush=self.flush, again=again)
         with self._guard:
             self._plans[plan.number] = plan
             self._pinned.clear()
@@ -319,28 +345,4 @@ class Checkpoint:
         return None if found is None else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
     def _numbers(self, kind: str) -> list[int]:
-        found = (name.removesuffix(".json") for name in self.storage.list(kind))
-        return sorted(int(stem) for stem in found if stem.isdigit())
-
-
-def _entry(kind: str, number: int) -> str:
-    return f"{kind}/{number}.json"
-
-
-def _batch_of(name: str) -> float:
-    """The batch in which a file of state was written; infinity for a file that the log did not name."""
-    first = name.partition("-")[0]
-    is_ours = first.isdigit() and ("." not in name or name.endswith(".tmp"))
-    return int(first) if is_ours else math.inf
-
-
-def _is_hash(name: str) -> bool:
-    """Whether a name is a hash, as the log names its files; other files are left alone."""
-    return bool(name) and all(letter in "0123456789abcdef" for letter in name)
-
-
-def _entries_of(values: Iterable[BatchPlan | Manifest]) -> set[str]:
-    """The blueprints and blobs that plans and manifests name."""
-    every = list(values)
-    blobs = {blob for one in every for cursor in one.cursors.values() for blob in cursor.get("blobs", ())}
-    return {f"blueprints/{one.blueprint}.json" for one in every} | {f"blobs/{blob}" for blob in blobs}
+        return numbers_of(self.storage.list(kind))

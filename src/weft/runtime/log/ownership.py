@@ -1,6 +1,7 @@
-"""Which streams a log belongs to (``weft.json``), and the lock that keeps other sessions out.
+"""Which streams a log belongs to (``weft.json``), and the lease that keeps other sessions out.
 
-Guarantees: a log belongs to one set of streams, to one format version and, on a disk, to one running session at a time.
+Guarantees: a log belongs to one set of streams, to one format version and, but in memory, to one running
+session at a time. In a directory a lock tells at once whether the process that held its lease lives.
 Until `claim` is called, the ``weft.json`` of an existing log is unchanged.
 """
 
@@ -8,23 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.errors import StateError
+from weft.runtime.log.lease import Lease
 from weft.runtime.log.locking import lock_directory, unlock
 from weft.runtime.log.record import read_record, write_record
-from weft.storage.storage import LocalDisk, Storage
+from weft.storage.storage import LocalDisk, Memory, Storage
 
 __all__ = ["BUCKETS", "FORMAT", "NEW_DIRECTORY", "Ownership"]
 
 BUCKETS = "state/buckets"  # the folder of the files of state
-FORMAT = 6
+FORMAT = 7
 NEW_DIRECTORY = "use a new checkpoint directory"
 
 # Older formats, and the last version of Weft that reads each.
-_READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1"}
+_READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1", 6: "0.1"}
 
 
 class Ownership:
@@ -33,6 +36,8 @@ class Ownership:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._locks: list[int] = []
+        self.lease = Lease(storage)
+        self._changing = threading.RLock()  # the thread that commits and those that change queries write it
         self._known: dict[str, Any] = {}  # the log's format, identity and flags
         self._removed: list[str] = []  # the names of streams that were removed
         self._claimed: dict[str, Any] = {}  # the streams it is opened for, and what is fixed with them
@@ -52,6 +57,8 @@ class Ownership:
         if isinstance(self._storage, LocalDisk):
             (self._storage.root / BUCKETS).mkdir(parents=True, exist_ok=True)
             self._locks = lock_directory(self._storage.root)
+        if not isinstance(self._storage, Memory):
+            self.lease.take()
         found = self.read()
         self._removed = list(found.get("removed", []))
         self.check_free(streams)
@@ -85,21 +92,24 @@ class Ownership:
 
     def claim(self) -> None:
         """Write into ``weft.json`` that the log belongs to the streams it was opened for."""
-        write_record(self._storage, "weft.json", {**self._known, **self._claimed})
+        with self._changing:
+            write_record(self._storage, "weft.json", {**self._known, **self._claimed})
 
     def add_streams(self, streams: Mapping[str, Any]) -> None:
         """Record streams that were registered while the session runs."""
-        self._claimed["streams"] = {**self._claimed["streams"], **streams}
-        self.claim()
+        with self._changing:
+            self._claimed["streams"] = {**self._claimed["streams"], **streams}
+            self.claim()
 
     def remove_streams(self, names: Iterable[str]) -> None:
         """Record that streams are read no longer."""
         gone = set(names)
-        self._removed = sorted({*self._removed, *gone})
-        self._known["removed"] = self._removed
-        left = {name: one for name, one in self._claimed["streams"].items() if name not in gone}
-        self._claimed["streams"] = left
-        self.claim()
+        with self._changing:
+            self._removed = sorted({*self._removed, *gone})
+            self._known["removed"] = self._removed
+            left = {name: one for name, one in self._claimed["streams"].items() if name not in gone}
+            self._claimed["streams"] = left
+            self.claim()
 
     def check_free(self, names: Iterable[str]) -> None:
         """Refuse the name of a stream that was removed, since another under it would inherit its watermark."""
@@ -122,7 +132,8 @@ class Ownership:
             self.claim()
 
     def close(self) -> None:
-        """Release the lock, so that other sessions can open the log."""
+        """Give back the lease and the lock, so that other sessions can open the log."""
+        self.lease.close()
         unlock(self._locks)
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 from weft.errors import StateError
 from weft.storage.storage import Storage
 
-__all__ = ["read_record", "write_record"]
+__all__ = ["read_record", "write_first", "write_record"]
 
 _REMEDY = "restore it from a copy, or begin anew with a new checkpoint directory"
 
@@ -28,6 +28,12 @@ def write_record(storage: Storage, name: str, content: Any, *, flush: bool = Tru
     """
     body = json.dumps(content, separators=(",", ":")).encode()
     storage.put(name, _head(name, body) + b"\n" + body, flush=flush)
+
+
+def write_first(storage: Storage, name: str, content: Any, *, flush: bool = True) -> bool:
+    """Keep plain data under a name that has none; False if there is an entry with other content, which stays."""
+    body = json.dumps(content, separators=(",", ":")).encode()
+    return storage.put_if_absent(name, _head(name, body) + b"\n" + body, flush=flush)
 
 
 def read_record(storage: Storage, name: str, hint: str = _REMEDY) -> Any:

@@ -1,7 +1,8 @@
 """The entries of the log as values: the plan of a batch, its manifest, and the blueprint of its queries.
 
-Guarantees: plain data that goes through JSON. A manifest names every file of state that is live after its batch; a plan
-names the exact input of its batch, so that a repetition of the batch reads the same.
+Guarantees: plain data that goes through JSON. A manifest names the manifest of every partition, which together name
+every file of state that is live after its batch; a plan names the exact input of its batch, so that a repetition of the
+batch reads the same.
 """
 
 from __future__ import annotations
@@ -12,31 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from weft.bucket.bounds import Bounds
 from weft.ports.source import Part
+from weft.runtime.log.partitions import PartitionFile, StoreTotals
 from weft.stats.histogram import ZERO
 
-__all__ = ["BatchPlan", "Blueprint", "HeldRun", "Inputs", "Manifest", "RunFile", "Runs"]
+__all__ = ["BatchPlan", "Blueprint", "HeldRun", "Inputs", "Manifest"]
 
 # By stream: the parts that a batch takes, in order.
 Inputs = Mapping[str, tuple[Part, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class RunFile:
-    """A bucket file of a store's partition."""
-
-    name: str
-    bounds: Bounds
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {"name": self.name, "bounds": self.bounds.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RunFile:
-        """What `to_dict` made."""
-        return cls(data["name"], Bounds(**data["bounds"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +38,26 @@ class HeldRun:
     bytes: int
 
 
-# By store (its identity) and partition.
-Runs = dict[str, dict[int, tuple[RunFile, ...]]]
-
-
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a batch left: live buckets, how far the streams are, counters since the beginning, and its metrics.
+    """What a batch left: its partitions, how far the streams are, counters since the beginning, and its metrics.
 
-    By stream: ``marks`` are the watermarks, ``active`` is when it last brought something, ``arrived`` counts its
-    tuples, ``newest`` and ``oldest`` are the last and the first time ever seen, and ``cursors`` say how far it has been
-    taken; of derived streams, ``proven`` are watermarks to come, each with the batch all of whose tuples have to be
-    taken before. By store: ``kept`` and ``evicted`` are as in `visibility.StateFacts`, and ``dealt`` counts, by read
-    task, the tuples dealt out to its partitions. By query: ``results`` counts its results, ``failed`` says why it could
-    not be answered, which stops it, ``closed`` is the time up to which rows of a query with outer joins are closed, and
-    ``held`` are the results that wait for the watermarks. ``metrics`` are empty if no query ran. ``blueprint`` names
-    the blueprint that the batch ran by.
+    ``partitions`` are the places of the partitions' manifests, of those that hold anything. ``stores`` is what each
+    store (by its identity) holds in all partitions, and ``begun`` the moment (`partitions.moment_of`) at which it
+    began: what partitions say of it from before counts no more. By stream: ``marks`` are the watermarks, ``active`` is
+    when it last brought something, ``arrived`` counts its tuples, ``newest`` and ``oldest`` are the last and the first
+    time ever seen, and ``cursors`` say how far it has been taken; of derived streams, ``proven`` are watermarks to
+    come, each with the batch all of whose tuples have to be taken before. By store: ``kept`` and ``evicted`` are as in
+    `visibility.StateFacts`, and ``dealt`` counts, by read task, the tuples dealt out to its partitions. By query:
+    ``results`` counts its results, ``failed`` says why it could not be answered, which stops it, ``closed`` is the time
+    up to which rows of a query with outer joins are closed, and ``held`` are the results that wait for the watermarks.
+    ``metrics`` are empty if no query ran. ``blueprint`` names the blueprint that the batch ran by.
     """
 
     number: int = -1
-    runs: Runs = field(default_factory=dict)
+    partitions: Mapping[int, PartitionFile] = field(default_factory=dict)
+    stores: Mapping[str, StoreTotals] = field(default_factory=dict)
+    begun: Mapping[str, int] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
     active: Mapping[str, int] = field(default_factory=dict)
     arrived: Mapping[str, int] = field(default_factory=dict)
@@ -92,42 +76,40 @@ class Manifest:
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     proven: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
-    def files(self) -> set[str]:
-        """The names of all files that the manifest keeps alive: buckets, and results that are held."""
-        return {run.name for runs in self.held.values() for run in runs} | {
-            run.name for partitions in self.runs.values() for runs in partitions.values() for run in runs
-        }
-
-    def runs_of(self, store: str, partition: int) -> tuple[RunFile, ...]:
-        """The runs of a store's partition, oldest first."""
-        return self.runs.get(store, {}).get(partition, ())
+    @property
+    def held_files(self) -> set[str]:
+        """The names of the files with results that are held."""
+        return {run.name for runs in self.held.values() for run in runs}
 
     def bytes_of(self, store: str) -> int:
         """How many bytes the runs of a store have."""
-        return sum(run.bounds.bytes for runs in self.runs.get(store, {}).values() for run in runs)
+        return self.stores[store].bytes if store in self.stores else 0
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        runs = {
-            store: {str(part): [run.to_dict() for run in found] for part, found in parts.items()}
-            for store, parts in self.runs.items()
-        }
-        held = {query: [asdict(run) for run in found] for query, found in self.held.items()}
         plain = {name: getattr(self, name) for name in _PLAIN}
-        return {**plain, "runs": runs, "held": held}
+        return {
+            **plain,
+            "partitions": {str(place): str(file) for place, file in self.partitions.items()},
+            "stores": {store: totals.to_list() for store, totals in self.stores.items()},
+            "held": {query: [asdict(run) for run in found] for query, found in self.held.items()},
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Manifest:
         """What `to_dict` made, also after a way through JSON."""
-        runs = {
-            store: {int(part): tuple(map(RunFile.from_dict, found)) for part, found in parts.items()}
-            for store, parts in data["runs"].items()
-        }
-        held = {query: tuple(HeldRun(**run) for run in found) for query, found in data["held"].items()}
-        return cls(runs=runs, held=held, **{name: data[name] for name in _PLAIN if name in data})
+        plain = {name: data[name] for name in _PLAIN if name in data}
+        return cls(
+            partitions={
+                int(place): PartitionFile.from_text(text) for place, text in data["partitions"].items()
+            },
+            stores={store: StoreTotals.from_list(totals) for store, totals in data["stores"].items()},
+            held={query: tuple(HeldRun(**run) for run in found) for query, found in data["held"].items()},
+            **plain,
+        )
 
 
-_PLAIN = tuple(name for name in Manifest.__slots__ if name not in ("runs", "held"))
+_PLAIN = tuple(name for name in Manifest.__slots__ if name not in ("partitions", "stores", "held"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +153,8 @@ class BatchPlan:
         """What `to_dict` made, also after a way through JSON."""
         inputs = {name: tuple(map(Part.from_dict, parts)) for name, parts in data["inputs"].items()}
         listed = {"begun": tuple(data["begun"]), "tables": tuple(data.get("tables", ()))}
-        return cls(**{**data, **listed, "inputs": inputs})
+        known = {name: value for name, value in data.items() if name in cls.__slots__}
+        return cls(**{**known, **listed, "inputs": inputs})
 
     def without_streams(self, cursors: Mapping[str, Mapping[str, Any]]) -> BatchPlan:
         """The plan without input of streams, whose ``cursors`` are those before; it goes on taking up tables."""

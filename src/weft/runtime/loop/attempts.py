@@ -14,21 +14,21 @@ from dataclasses import dataclass, field
 from weft.errors import WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
-from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor, spread
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.task.exchange import Exchange
 from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
 from weft.storage.storage import Memory
 
-__all__ = ["TaskRunner"]
+__all__ = ["TaskRunner", "reason_of"]
 
 _LOG = logging.getLogger("weft")
 
 ATTEMPTS = 4  # so many are made at a batch
+LONGEST = 300  # letters of a reason in the log
 PATIENCE = 0.5  # seconds before the third attempt, twice that before the fourth
 
 
@@ -54,8 +54,7 @@ class TaskRunner:
 
         An error of a user's function stops its queries; if none is left, it is raised.
         """
-        messages = self._messages(plan, before, queries, boundary)
-        reports = TaskReports.from_messages(messages)
+        reports = self._reports(plan, before, queries, boundary)
         if reports.errors:
             raise reports.errors[0]
         broken = reports.answers.broken
@@ -63,9 +62,9 @@ class TaskRunner:
             raise next(iter(broken.values()))
         return reports
 
-    def _messages(
+    def _reports(
         self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, boundary: bool
-    ) -> list[Message]:
+    ) -> TaskReports:
         parts = () if boundary else tuple(plan.parts)
         hops = queries.program.graph.hops if queries.program else 0
         for attempt in range(1, ATTEMPTS + 1):
@@ -74,15 +73,21 @@ class TaskRunner:
                     self.sinks[name].begin(plan.number)
             job = self._job(plan, before, queries, boundary)
             try:
-                return self.executor.run(job, spread(parts, self.executor.readers), hops)
+                messages = self.executor.run(job, spread(parts, self.executor.readers), hops)
+                return TaskReports.from_messages(messages)  # may fetch results from other machines
             except WeftError:
                 raise
             except Exception as error:
                 if self.stopping or attempt == ATTEMPTS:
                     raise
-                why = str(error).strip().split("\n")[0]
-                _LOG.warning("batch %d failed (attempt %d) and is run again: %s", plan.number, attempt, why)
+                _LOG.warning(
+                    "batch %d failed (attempt %d) and is run again: %s",
+                    plan.number,
+                    attempt,
+                    reason_of(error),
+                )
                 self._setup = None
+                self.log.list_files(plan.number)  # what this attempt left is named nowhere
                 time.sleep(PATIENCE * (attempt - 1))
         raise RuntimeError("there is no last attempt")
 
@@ -111,9 +116,12 @@ class TaskRunner:
             before,
             writing,
             frozenset(name for name, output in running.items() if output.counting is not None),
-            Exchange(direct=True) if in_memory else Exchange(str(self.log.exchange(plan.number))),
+            Exchange(direct=True) if in_memory else Exchange(self.log.exchange(plan.number)),
             boundary,
             self.config.limits,
+            self.executor.tasks,
+            self.executor.stays,
+            self.config.durability == MACHINE,
         )
 
 
@@ -125,3 +133,18 @@ def _differs(one: Setup, other: Setup) -> bool:
         or one.sinks.keys() != other.sinks.keys()
         or any(one.sinks[name] is not other.sinks[name] for name in one.sinks)
     )
+
+
+def reason_of(error: BaseException) -> str:
+    """The line of an error that says what happened, for people: not the one that says which call reported it.
+
+    >>> reason_of(RuntimeError("An error occurred while calling o7.getResult.\\n: java.lang.Exception: gone\\n\\tat x"))
+    'java.lang.Exception: gone'
+    >>> reason_of(RuntimeError("An error occurred while calling o7.getResult."))
+    'Spark lost its tasks'
+    >>> reason_of(ValueError("")), reason_of(ValueError("one\\ntwo"))
+    ('ValueError', 'one')
+    """
+    lines = [found for line in str(error).splitlines() if (found := line.strip(" :\t"))]
+    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return (told or (["Spark lost its tasks"] if lines else [type(error).__name__]))[0][:LONGEST]

@@ -1,8 +1,8 @@
 """The commit of a batch: first its results, in their sinks, then its manifest, in the log.
 
 Guarantees: results are committed before the manifest, so a crash in between repeats the batch, and sinks are made for
-that; batches are committed one after the other, in their order. A sink that fails stops its query and no other. While a
-batch is committed, the next one may run.
+that; batches are committed one after the other, in their order. Sinks whose parts tasks have written are committed at
+the same time. A sink that fails stops its query and no other. While a batch is committed, the next one may run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from weft.runtime.queries.changelog import Changelog
 __all__ = ["Committer", "Ended"]
 
 _LOG = logging.getLogger("weft")
+
+SINKS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,9 @@ class Committer:
     clock: Callable[[], int] = lambda: time.time_ns() // 1000
     broken: dict[str, str] = field(default_factory=dict)
     last: int = -1
-    _pending: Future[None] | None = None
-    _thread: ThreadPoolExecutor | None = None
+    _pending: Future[None] | None = field(default=None, init=False)
+    _thread: ThreadPoolExecutor | None = field(default=None, init=False)
+    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
 
     def begin(self, ended: Ended, after: Callable[[Ended], None]) -> None:
         """Commit a batch as soon as the one before it is committed; ``after`` is called with it when it is."""
@@ -85,10 +88,11 @@ class Committer:
         return self._pending is None or self._pending.done()
 
     def close(self) -> None:
-        """End the thread, after the commit that it is at."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
-            self._thread = None
+        """End the threads, after the commit that they are at."""
+        for pool in (self._thread, self._pool):
+            if pool is not None:
+                pool.shutdown(wait=True)
+        self._thread = self._pool = None
 
     def _commit(self, ended: Ended) -> Ended:
         """Commit a batch, and return it with the latencies of its results."""
@@ -107,19 +111,40 @@ class Committer:
 
     def _deliver(self, ended: Ended, committed: dict[str, int]) -> Iterable[tuple[str, str]]:
         """Give the results to their sinks and note when; the queries whose sinks fail, and why."""
-        ran, ordered = ended.ran, ended.left.ordered
-        for name, output in ended.outputs.items():
+        at_once = self._begin_at_once(ended)
+        for name in ended.outputs:
             if name in self.broken:
                 yield name, self.broken[name]
                 continue
             try:
-                deliver(output, name, ran.number, ran.reports.answers, ordered.get(name))
-                committed[name] = self.clock()
+                committed[name] = at_once[name].result() if name in at_once else self._give(ended, name)
             except Exception as error:  # whatever a sink raises, only its query fails
                 why = error.message if isinstance(error, WeftError) else str(error)
                 if len(ended.outputs) == 1:  # no other query would go on
                     raise _as_weft_error(name, error) from error
                 yield name, f"{type(error).__name__}: {why}"
+
+    def _give(self, ended: Ended, name: str) -> int:
+        """Give the results of a query to its sink, and return when that was done."""
+        answers, ordered = ended.ran.reports.answers, ended.left.ordered.get(name)
+        deliver(ended.outputs[name], name, ended.ran.number, answers, ordered)
+        return self.clock()
+
+    def _begin_at_once(self, ended: Ended) -> dict[str, Future[int]]:
+        """Begin to commit to all sinks at once whose parts tasks have written; there are none if there is but one.
+
+        Other sinks may call users' code, which does not expect to be called in several threads.
+        """
+        wanted = [
+            name
+            for name, output in ended.outputs.items()
+            if output.parts is not None and name not in ended.left.ordered and name not in self.broken
+        ]
+        if len(wanted) < 2:
+            return {}
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(SINKS_AT_ONCE, "weft-sinks")
+        return {name: self._pool.submit(self._give, ended, name) for name in wanted}
 
     def _stop(self, failed: Mapping[str, str]) -> None:
         for name, why in failed.items():

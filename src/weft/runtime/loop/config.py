@@ -18,7 +18,11 @@ from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore
 from weft.runtime.task.functions import PackedFunction
 
-__all__ = ["DeriveSource", "Describe", "RunConfig", "SetAside"]
+__all__ = ["DURABILITIES", "MACHINE", "PROCESS", "DeriveSource", "Describe", "RunConfig", "SetAside"]
+
+# What a committed batch survives: the death of all processes, or also that of the machine.
+PROCESS, MACHINE = "process", "machine"
+DURABILITIES = (PROCESS, MACHINE)
 
 # Describes a sink so that a task or a later session can make it again; None if that is not possible.
 Describe = Callable[[Sink], Mapping[str, Any] | None]
@@ -44,8 +48,8 @@ class RunConfig:
     ``state_limit`` bounds the bytes of a query's state, ``key_limit`` the results of one key, ``result_limit`` the
     results of a query in one batch, ``batch_bytes`` the input of a batch, and ``portion_bytes`` what a task looks at
     together. ``spark`` is the Spark session, for sources that need it. ``derive_source`` makes the source of a derived
-    stream, whose queries put their results at some places. ``streams``, ``sources``, ``tables`` and ``functions`` may
-    gain entries while the queries run.
+    stream, whose queries put their results at some places. ``durability`` is one of `DURABILITIES`. ``streams``,
+    ``sources``, ``tables`` and ``functions`` may gain entries while the queries run.
     """
 
     streams: dict[str, Stream]
@@ -64,6 +68,7 @@ class RunConfig:
     functions: Mapping[str, PackedFunction] = field(default_factory=dict)
     adapter: Adapter = field(default_factory=StaticPlan)
     spark: Any = None
+    durability: str = PROCESS
     derive_source: DeriveSource = _underivable
     tables: dict[str, RegisteredTable] = field(default_factory=dict)
 

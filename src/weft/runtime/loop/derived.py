@@ -23,6 +23,7 @@ from weft.runtime.loop.intake import Intake
 from weft.runtime.queries.request import QueryRequest, is_inner
 from weft.runtime.queries.resume import Resumed
 from weft.storage.places import new_memory
+from weft.storage.storage import Memory
 
 __all__ = ["DerivedStreams", "InnerQuery"]
 
@@ -138,5 +139,5 @@ class DerivedStreams:
         return found
 
     def _place(self, name: str) -> str:
-        root = self.log.root
-        return f"{self._memory}/{name}" if root is None else str(root / "streams" / name)
+        storage = self.log.storage
+        return f"{self._memory}/{name}" if isinstance(storage, Memory) else storage.locate(f"streams/{name}")

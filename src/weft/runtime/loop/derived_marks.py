@@ -84,4 +84,4 @@ def _longest_wait(sweep: SweepPlan) -> int | None:
     endless = any(wait is None for (number, _), wait in sweep.waits.items() if number in tested)
     if endless or never_closed(query, tree):
         return None
-    return max((wait for wait in sweep.waits.values() if wait is not None), default=0)
+    return max((0, *(wait for wait in sweep.waits.values() if wait is not None)))  # for tables nothing waits

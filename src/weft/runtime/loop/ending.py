@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.measuring import measure_batch
-from weft.runtime.loop.migrated_manifest import next_runs
+from weft.runtime.loop.migrated_manifest import next_partitions, next_stores
 from weft.runtime.loop.ordered_output import Gathered, gather_all, hold_back
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.task_reports import TaskReports
@@ -52,11 +52,13 @@ def end_batch(
     progress = StreamProgress.after(ran)
     ordered = gather_all(ran, progress, ordered_queries, storage)
     rows = _rows_of_queries(ran, ordered)
-    runs = next_runs(before.runs, reports.runs)
-    metrics = measure_batch(ran, progress, rows, ordered, runs, backlog or {}, began)
+    stores = next_stores(before, reports.left)
+    metrics = measure_batch(ran, progress, rows, ordered, stores, backlog or {}, began)
     manifest = Manifest(
         plan.number,
-        runs,
+        next_partitions(before, reports.left),
+        stores,
+        before.begun,
         marks=dict(progress.watermarks.marks),
         active=dict(progress.watermarks.active),
         arrived=_added(before.arrived, progress.arrived),

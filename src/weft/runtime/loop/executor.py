@@ -32,6 +32,16 @@ class Executor(Protocol):
         """How many tasks read input."""
         ...
 
+    @property
+    def tasks(self) -> int:
+        """How many tasks run hops; task n has partitions n, n + tasks, …."""
+        ...
+
+    @property
+    def stays(self) -> bool:
+        """Whether all hops of a batch that have the same partitions run in the same process."""
+        ...
+
     def start(self, setup: Setup) -> None:
         """Get ready for batches; called again when the setup changes, or after a failure."""
         ...

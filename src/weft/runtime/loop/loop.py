@@ -216,7 +216,7 @@ class Loop:
             self.past = self.tasks.run(plan, self.before, self.active_queries, boundary=True)
             self.config.adapter.migrated(time.perf_counter() - began)
         old = self.decider.queries_of(self.before.blueprint).program
-        manifest = migrated_manifest(self.before, old, self.active_queries.program, migration, self.past.runs)
+        manifest = migrated_manifest(self.before, old, self.active_queries.program, migration, self.past.left)
         self.log.write_migrated(plan.number, manifest)
         return manifest
 

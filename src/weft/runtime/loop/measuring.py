@@ -6,11 +6,10 @@ Guarantees: but for the seconds that the batch took, the metrics are a function 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from weft.bucket.bounds import Bounds
-from weft.runtime.log.values import Runs
+from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.loop.batch_facts import next_rows_per_byte
 from weft.runtime.loop.ordered_output import Gathered
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
@@ -18,11 +17,11 @@ from weft.runtime.model.batch_order import ENDED
 from weft.runtime.observe.metrics import (
     Backlog,
     BatchMetrics,
+    StoreMetrics,
     next_keys,
     sum_conditions,
     sum_functions,
     sum_steps,
-    sum_stores,
 )
 from weft.runtime.observe.table_progress import table_states
 from weft.runtime.program.executable import ExecutableGraph
@@ -36,7 +35,7 @@ def measure_batch(
     progress: StreamProgress,
     rows: Mapping[str, int],
     ordered: Mapping[str, Gathered],
-    runs: Runs,
+    stores: Mapping[str, StoreTotals],
     backlog: Mapping[str, Backlog],
     began: float | None,
 ) -> BatchMetrics | None:
@@ -52,7 +51,7 @@ def measure_batch(
         progress.order.order,
         progress.inputs,
         sum_steps(reports.work.steps),
-        sum_stores(_bounds_of_stores(program, runs)),
+        _metrics_of_stores(program, stores),
         sum(rows.values()),
         rows,
         dict(progress.watermarks.marks),
@@ -76,11 +75,15 @@ def measure_batch(
     )
 
 
-def _bounds_of_stores(program: ExecutableGraph, runs: Runs) -> Iterator[tuple[str, Bounds]]:
+def _metrics_of_stores(
+    program: ExecutableGraph, stores: Mapping[str, StoreTotals]
+) -> dict[str, StoreMetrics]:
     names = {store.identity: store.name for store in program.stores.values()}
-    for identity, partitions in runs.items():
-        if identity in names:
-            yield from ((names[identity], run.bounds) for files in partitions.values() for run in files)
+    return {
+        names[identity]: StoreMetrics(one.rows, one.bytes, one.runs)
+        for identity, one in stores.items()
+        if identity in names and one.runs
+    }
 
 
 def _last_punctuations(ordered: Mapping[str, Gathered]) -> dict[str, dict[str, Any]]:

@@ -6,27 +6,36 @@ reported, so a batch that is repeated begins with the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from weft.runtime.log.values import Manifest, Runs
+from weft.runtime.log.partitions import PartitionFile, StoreTotals, moment_of
+from weft.runtime.log.values import Manifest
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration, evicted_after, kept_after
 from weft.runtime.queries.visibility import StateFacts
-from weft.runtime.task.reports import StoreRuns
+from weft.runtime.task.reports import PartitionsLeft
 
-__all__ = ["facts_of", "migrated_manifest", "next_runs", "without_tables"]
+__all__ = ["facts_of", "migrated_manifest", "next_partitions", "next_stores", "without_tables"]
 
 
-def next_runs(before: Runs, reports: Iterable[StoreRuns]) -> Runs:
-    """The live runs after a batch: those that were reported of a store's partition; where none were, those before."""
-    runs = {store: dict(partitions) for store, partitions in before.items()}
-    for report in reports:
-        partitions = runs.setdefault(report.store, {})
-        partitions.pop(report.partition, None)
-        if report.runs:
-            partitions[report.partition] = report.runs
-    return runs
+def next_partitions(before: Manifest, left: Iterable[PartitionsLeft]) -> dict[int, PartitionFile]:
+    """The places of the partitions' manifests after a batch: those that were reported, else those before."""
+    found = dict(before.partitions)
+    for report in left:
+        found.update(report.files)
+    return found
+
+
+def next_stores(before: Manifest, left: Sequence[PartitionsLeft]) -> dict[str, StoreTotals]:
+    """What the stores hold after a batch: the sums over all tasks; as before if no task has reported it."""
+    if not left:
+        return dict(before.stores)
+    found: dict[str, StoreTotals] = {}
+    for report in left:
+        for store, totals in report.stores.items():
+            found[store] = found.get(store, StoreTotals()).plus(totals)
+    return dict(sorted(found.items()))
 
 
 def without_tables(manifest: Manifest, program: ExecutableGraph | None, tables: Collection[str]) -> Manifest:
@@ -38,7 +47,11 @@ def without_tables(manifest: Manifest, program: ExecutableGraph | None, tables: 
         for store in program.stores.values()
         if store.is_table and program.graph.input(store.node.aliases[0]).stream.name in tables
     }
-    return replace(manifest, runs={store: runs for store, runs in manifest.runs.items() if store not in gone})
+    return replace(
+        manifest,
+        stores={store: totals for store, totals in manifest.stores.items() if store not in gone},
+        begun={**manifest.begun, **dict.fromkeys(sorted(gone), moment_of(manifest.number + 1))},
+    )
 
 
 def facts_of(manifest: Manifest) -> StateFacts:
@@ -52,17 +65,21 @@ def migrated_manifest(
     old: ExecutableGraph | None,
     new: ExecutableGraph | None,
     migration: StateMigration,
-    reports: Iterable[StoreRuns],
+    left: Sequence[PartitionsLeft],
 ) -> Manifest:
-    """The manifest after a migration: stores that were filled have the runs that were reported, others those before."""
+    """The manifest after a migration: stores that were filled begin with it, the others hold what they held."""
     if new is None:
-        return replace(before, runs={}, kept={}, evicted={})
-    identities = {store.identity for store in new.stores.values()}
-    runs = {s: dict(p) for s, p in before.runs.items() if s in identities and s not in migration.fills}
+        return replace(before, partitions={}, stores={}, begun={}, kept={}, evicted={})
+    identities = sorted(store.identity for store in new.stores.values())
+    known = {s: moment for s, moment in before.begun.items() if s not in migration.fills}
+    begun = {s: known.get(s, moment_of(before.number + 1, boundary=True)) for s in identities}
+    stores = next_stores(before, left)
     facts = facts_of(before)
     return replace(
         before,
-        runs=next_runs(runs, reports),
+        partitions=next_partitions(before, left) if identities else {},
+        stores={s: totals for s, totals in stores.items() if s in begun},
+        begun=begun,
         kept=kept_after(old, new, migration, facts),
         evicted=evicted_after(new, migration, facts),
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.errors import SourceError, WeftError
+from weft.logical.nested import read_streams
 from weft.ports.source import Blobs, Part
 from weft.ports.table import RegisteredTable, TableReader
 from weft.runtime.log.values import BatchPlan, Manifest
@@ -240,9 +241,9 @@ def tables_of(program: ExecutableGraph | None) -> list[str]:
 
 
 def _tables_read_by(requests: Iterable[QueryRequest]) -> set[str]:
-    """The tables that queries read."""
-    inputs = (input_ for request in requests for input_ in request.query.inputs)
-    return {input_.stream.name for input_ in inputs if input_.stream.table}
+    """The tables that queries read, and those that their derived streams do."""
+    streams = (stream for request in requests for stream in read_streams(request.query))
+    return {stream.name for stream in streams if stream.table}
 
 
 def stores_of_table(program: ExecutableGraph | None, table: str) -> list[object]:

@@ -21,6 +21,7 @@ from weft.runtime.observe.metrics import InputMetrics
 from weft.runtime.task import reports as kinds
 from weft.runtime.task.exchange import Sender
 from weft.runtime.task.messages import Message
+from weft.runtime.task.notes import TuplesCounted
 from weft.runtime.task.reports import Report, read_report
 from weft.stats.latency import Latency
 from weft.stats.samples import AttributeSample
@@ -35,7 +36,7 @@ class InputRead:
     """What read tasks reported.
 
     ``reads`` is what they read of streams, and ``inputs`` what they admitted of inputs. ``counts`` is how many tuples
-    of counted inputs there were, by input and read task; ``samples`` how many sampled tuples had each query-set, by
+    of inputs there were, by input and read task; ``samples`` how many sampled tuples had each query-set, by
     input; ``values`` are samples of attributes; ``dealt`` is what they dealt out to partitions; ``bad`` are the records
     that were set aside, as lines of JSON.
     """
@@ -158,18 +159,18 @@ class WorkDone:
 
 @dataclass(frozen=True, slots=True)
 class TaskReports:
-    """All reports of a batch; ``runs`` are the runs of stores, and each of the ``errors`` ends the run."""
+    """All reports of a batch; ``left`` is what is left in partitions, and each of the ``errors`` ends the run."""
 
     read: InputRead = field(default_factory=InputRead)
     answers: Answered = field(default_factory=Answered)
     work: WorkDone = field(default_factory=WorkDone)
-    runs: Sequence[kinds.StoreRuns] = ()
+    left: Sequence[kinds.PartitionsLeft] = ()
     errors: Sequence[WeftError] = ()
 
     @classmethod
     def from_messages(cls, messages: Iterable[Message]) -> TaskReports:
-        """The reports in the messages that come out of a batch's last hop."""
-        return cls.from_reports(map(read_report, messages))
+        """The reports in the messages that come out of a batch's last hop; counts of tuples are left over."""
+        return cls.from_reports(read_report(one) for one in messages if not TuplesCounted.is_in(one))
 
     @classmethod
     def from_reports(cls, reports: Iterable[Report]) -> TaskReports:
@@ -190,7 +191,6 @@ class _Sorted:
     def __init__(self) -> None:
         self.reads: list[kinds.PartRead] = []
         self.inputs: list[kinds.InputAdmitted] = []
-        self.counts: list[kinds.InputCounted] = []
         self.samples: list[kinds.QuerySetSample] = []
         self.values: list[AttributeSample] = []
         self.dealt: list[kinds.Dealt] = []
@@ -202,7 +202,7 @@ class _Sorted:
         self.calls: list[CallCounts] = []
         self.census: list[tuple[str, Census]] = []
         self.seconds: list[kinds.Seconds] = []
-        self.runs: list[kinds.StoreRuns] = []
+        self.left: list[kinds.PartitionsLeft] = []
         self.errors: list[WeftError] = []
 
     def add(self, report: Report) -> None:
@@ -212,8 +212,6 @@ class _Sorted:
                 self.reads.append(report)
             case kinds.InputAdmitted():
                 self.inputs.append(report)
-            case kinds.InputCounted():
-                self.counts.append(report)
             case kinds.QuerySetSample():
                 self.samples.append(report)
             case kinds.ValuesSampled():
@@ -236,23 +234,21 @@ class _Sorted:
                 self.census.append((report.query, report.census))
             case kinds.Seconds():
                 self.seconds.append(report)
-            case kinds.StoreRuns():
-                self.runs.append(report)
+            case kinds.PartitionsLeft():
+                self.left.append(report)
             case kinds.TaskError():
                 self.errors.append(report.error)
-            case kinds.AddedRun():  # a report for later hops of the partition must not reach the driver
-                raise kinds.ProtocolError(f"a hop left {report} to a later one, and there is none")
             case _:
                 _assert_never(report)
 
     def summed_up(self) -> TaskReports:
         """All reports, summed up."""
-        return TaskReports(self._read(), self._answered(), self._work(), tuple(self.runs), tuple(self.errors))
+        return TaskReports(self._read(), self._answered(), self._work(), tuple(self.left), tuple(self.errors))
 
     def _read(self) -> InputRead:
         counts: dict[str, dict[int, int]] = {}
-        for count in self.counts:
-            counts.setdefault(count.alias, {})[count.task] = count.rows
+        for admitted in self.inputs:
+            counts.setdefault(admitted.alias, {})[admitted.task] = admitted.rows
         samples: dict[str, dict[int, float]] = {}
         for one in self.samples:
             sample = samples.setdefault(one.alias, {})

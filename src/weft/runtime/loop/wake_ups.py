@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from weft.logical.schema import Stream
 from weft.plan.graph import Member
+from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.log.values import Manifest
 from weft.runtime.model.batch_order import Clock
 from weft.runtime.model.columns import FOREVER, micros
@@ -105,10 +106,7 @@ def _has(sweep: SweepPlan, manifest: Manifest, clock: Clock) -> bool:
     for (_, alias), wait in sweep.waits.items():
         if wait is None or clock.now <= clock.before:
             continue
-        low, high = clock.before - wait, clock.now - wait
-        for runs in manifest.runs.get(sweep.homes[alias].identity, {}).values():
-            for run in runs:
-                first, last = run.bounds.min_time, run.bounds.max_time
-                if first is not None and last is not None and first < high and last >= low:
-                    return True
+        stored = manifest.stores.get(sweep.homes[alias].identity, StoreTotals())
+        if stored.reaches(clock.before - wait, clock.now - wait):
+            return True
     return False

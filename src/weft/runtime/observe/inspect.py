@@ -19,11 +19,14 @@ from weft.logical.window import Rows
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import store_name
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.log.values import Manifest
 from weft.runtime.observe.table_progress import TableProgress, table_states
 from weft.runtime.queries.request import QueryRequest
 from weft.stats.known import Known
 from weft.stats.report import StatisticsRow, observed_rows
+from weft.storage.places import storage_at
+from weft.storage.storage import Storage
 
 __all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "StreamState", "inspect"]
 
@@ -150,18 +153,18 @@ class _Sketch:
         return next((member.first for member in members if member.name == name), 0)
 
 
-def inspect(root: Path) -> CheckpointState:
-    """Read the content of a checkpoint directory."""
+def inspect(place: Path | str) -> CheckpointState:
+    """Read the content of a checkpoint: a directory, or the URI of an object store."""
+    root = storage_at(str(place))
     identity = _identity(root)
-    files, last, manifests, sketch = _consistent(root)
+    files, named, manifests, sketch = _consistent(root)
     now = manifests[-1] if manifests else Manifest()
-    named = set().union(*(manifest.files() for manifest in manifests))
     stores = _stores(now, sketch)
     return CheckpointState(
-        directory=str(root),
+        directory=root.locate("").rstrip("/"),
         format=identity["format"],
         partitions=identity.get("partitions"),
-        last_batch=last,
+        last_batch=now.number,
         streams=tuple(
             _stream(name, now, found)
             for name, found in identity.get("streams", {}).items()
@@ -174,17 +177,18 @@ def inspect(root: Path) -> CheckpointState:
         stopped=dict(sorted(sketch.stopped.items())),
         live=_sum(size for name, size in files.items() if name in named),
         unnamed=_sum(size for name, size in files.items() if name not in named),
-        dead_letters=_dead_letters(root / "dead_letters"),
+        dead_letters=_dead_letters(root),
         statistics=_statistics(root),
         tables=tuple(table_states(now.cursors).values()),
     )
 
 
-def _identity(root: Path) -> dict[str, Any]:
-    found = Checkpoint.at(root).owner()
+def _identity(root: Storage) -> dict[str, Any]:
+    found = Checkpoint(root).owner()
     if not found:
         raise StateError(
-            f"{root} is no checkpoint directory", hint="name the directory given as Session(checkpoint=…)"
+            f"{root.locate('')} is no checkpoint directory",
+            hint="name the directory given as Session(checkpoint=…)",
         )
     return found
 
@@ -204,20 +208,26 @@ def _columns(found: Any) -> str:
     return f"{found[0]}, event time {found[1]}" if len(found) > 1 and found[1] else str(found[0])
 
 
-def _consistent(root: Path) -> tuple[dict[str, int], int, list[Manifest], _Sketch]:
-    """The bucket files with their sizes, the last batch, the kept manifests, oldest first, and the queries.
+def _consistent(root: Storage) -> tuple[dict[str, int], set[str], list[Manifest], _Sketch]:
+    """The files of state with their sizes, those that are named, the kept manifests, oldest first, and the queries.
 
     They are read again if a running session has committed a batch meanwhile, so that they fit together.
     """
-    checkpoint = Checkpoint.at(root)
+    checkpoint = Checkpoint(root)
     for _ in range(_TRIES):
-        files, numbers = _sizes(root / BUCKETS), _numbers(root)
+        files, numbers = root.sizes(BUCKETS), _numbers(root)
         last = max(numbers, default=-1)
-        found = [manifest for number in numbers if (manifest := Checkpoint.at(root).manifest(number))]
-        sketch = _sketch(checkpoint, last)
+        found = [manifest for number in numbers if (manifest := Checkpoint(root).manifest(number))]
+        sketch, named, error = _sketch(checkpoint, last), set[str](), None
+        try:
+            named = named.union(*map(checkpoint.files_of, found))
+        except StateError as caught:
+            error = caught
         if len(found) == len(numbers) == len(_numbers(root)) and max(_numbers(root), default=-1) == last:
-            return files, last, found, sketch
-    raise StateError(f"{root} changes faster than it can be read", hint="try again")
+            if error is not None:
+                raise error
+            return files, named, found, sketch
+    raise StateError(f"{root.locate('')} changes faster than it can be read", hint="try again")
 
 
 def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
@@ -237,18 +247,9 @@ def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
         return _Sketch()  # what the manifest says is shown all the same
 
 
-def _numbers(root: Path) -> list[int]:
-    return sorted(int(file.stem) for file in (root / "state").glob("*.json") if file.stem.isdigit())
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    sizes = {}
-    for file in sorted(folder.iterdir()) if folder.is_dir() else []:
-        try:
-            sizes[file.name] = file.stat().st_size
-        except FileNotFoundError:  # a running session has deleted it
-            continue
-    return sizes
+def _numbers(root: Storage) -> list[int]:
+    stems = (name.removesuffix(".json") for name in root.list("state") if name.endswith(".json"))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 def _query(
@@ -262,7 +263,8 @@ def _query(
 
 def _stores(manifest: Manifest, sketch: _Sketch) -> tuple[StoreState, ...]:
     """The stores that the graph has, empty or not, and those of which there are runs."""
-    found = {*manifest.runs, *(store.identity for store in sketch.stores)}
+    held = (store for store, totals in manifest.stores.items() if totals.runs)
+    found = {*held, *(store.identity for store in sketch.stores)}
     return tuple(_store(identity, manifest, sketch) for identity in sorted(found, key=_rank))
 
 
@@ -273,19 +275,18 @@ def _rank(store: str) -> tuple[int, str]:
 
 def _store(identity: str, manifest: Manifest, sketch: _Sketch) -> StoreState:
     node = sketch.node(identity)
-    partitions = manifest.runs.get(identity, {})
-    bounds = [run.bounds for runs in partitions.values() for run in runs]
-    timed = [] if node is not None and sketch.is_table(node) else bounds
+    totals = manifest.stores.get(identity, StoreTotals())
+    spans = () if node is not None and sketch.is_table(node) else totals.spans
     return StoreState(
         identity,
         identity if node is None else store_name(node.aliases),
         "" if node is None else str(node.layout),
-        sum(one.rows for one in bounds),
-        sum(one.bytes for one in bounds),
-        len(bounds),
-        sum(1 for runs in partitions.values() if runs),
-        min((one.min_time for one in timed if one.min_time is not None), default=None),
-        max((one.max_time for one in timed if one.max_time is not None), default=None),
+        totals.rows,
+        totals.bytes,
+        totals.runs,
+        totals.partitions,
+        spans[0][0] if spans else None,
+        spans[-1][1] if spans else None,
         node is not None and sketch.is_counted(node),
         () if node is None else node.users,
     )
@@ -296,17 +297,17 @@ def _sum(sizes: Iterable[int]) -> Files:
     return Files(len(every), sum(every))
 
 
-def _statistics(root: Path) -> tuple[StatisticsRow, ...]:
+def _statistics(root: Storage) -> tuple[StatisticsRow, ...]:
     """The figures that were written down; none if there are none, or they are damaged."""
-    text = Checkpoint.at(root).statistics()
+    text = Checkpoint(root).statistics()
     try:
         return () if text is None else tuple(observed_rows(Known.from_json(text)))
     except StatisticsError as error:
-        _LOG.warning("the statistics of %s are not shown: %s", root, error)
+        _LOG.warning("the statistics of %s are not shown: %s", root.locate(""), error)
         return ()
 
 
-def _dead_letters(folder: Path) -> int:
-    return sum(
-        1 for file in sorted(folder.glob("batch-*.jsonl")) for line in file.read_bytes().splitlines() if line
-    )
+def _dead_letters(root: Storage) -> int:
+    names = [name for name in root.list("dead_letters") if name.startswith("batch-")]
+    found = (root.get(f"dead_letters/{name}") or b"" for name in names)
+    return sum(1 for data in found for line in data.splitlines() if line)

@@ -16,7 +16,6 @@ from weft.stats.skew import HeavyShares
 from weft.stats.statistics import predicate_name
 
 if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
-    from weft.bucket.bounds import Bounds
     from weft.kernels.expr.user_functions import CallCounts
     from weft.runtime.hop.census import Census
     from weft.runtime.hop.outcome import StepCount
@@ -34,7 +33,6 @@ __all__ = [
     "sum_conditions",
     "sum_functions",
     "sum_steps",
-    "sum_stores",
 ]
 
 
@@ -270,12 +268,3 @@ def sum_conditions(counts: Iterable[CallCounts], graph: PhysicalGraph) -> dict[s
                 old = found.get(named[text], ConditionMetrics())
                 found[named[text]] = ConditionMetrics(old.rows + checked.rows, old.passed + checked.passed)
     return dict(sorted(found.items()))
-
-
-def sum_stores(bounds: Iterable[tuple[str, Bounds]]) -> dict[str, StoreMetrics]:
-    """The runs of all partitions, by store."""
-    found: dict[str, StoreMetrics] = {}
-    for store, run in bounds:
-        old = found.get(store, StoreMetrics(0, 0, 0))
-        found[store] = StoreMetrics(old.rows + run.rows, old.bytes + run.bytes, old.runs + 1)
-    return found

@@ -6,7 +6,7 @@ Guarantees: plain values; what they hold follows from the graph alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from weft.bucket.index import Order
@@ -74,7 +74,7 @@ class StorePlan:
     are the columns with query-sets, none if tuples carry none. ``view`` is what the users of the store see together,
     and ``lifetimes`` say how long each of them needs a row. A store of a table (``is_table``) is filled anew whenever
     the table becomes another. ``versions`` are the queries that look for the latest version in it and for nothing
-    else.
+    else. ``identity`` is the name under which manifests have its runs, the same in every graph that keeps the store.
     """
 
     node: StoreNode
@@ -88,16 +88,15 @@ class StorePlan:
     lifetimes: tuple[Lifetime, ...]
     is_table: bool = False
     versions: tuple[VersionUse, ...] = ()
+    identity: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "identity", self.node.identity)  # it is asked for often
 
     @property
     def name(self) -> str:
         """The store's name."""
         return self.node.name
-
-    @property
-    def identity(self) -> str:
-        """The name under which manifests have its runs, the same in every graph that keeps the store."""
-        return self.node.identity
 
     @property
     def counted(self) -> bool:

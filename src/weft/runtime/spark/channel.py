@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.runtime.task.messages import Message
 
-__all__ = ["Channel", "authenticate", "messages_of", "parts_of"]
+__all__ = ["Channel", "authenticate", "bound_silence", "messages_of", "parts_of"]
 
 _LENGTH = struct.Struct("<Q")
 _MOST = 1 << 34  # bytes that a part of a frame may have
@@ -79,6 +79,19 @@ class Channel:
         self.socket.close()
 
 
+def bound_silence(connection: socket.socket, seconds: int) -> None:
+    """Have the system break a TCP connection whose other end has answered nothing, not even probes, for so long.
+
+    Whoever waits for it then gets an `OSError`. Without it, a cut network or a machine without power is waited for
+    without end.
+    """
+    probing = {"TCP_KEEPIDLE": max(1, seconds // 3), "TCP_KEEPINTVL": max(1, seconds // 6), "TCP_KEEPCNT": 4}
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in {**probing, "TCP_USER_TIMEOUT": 1000 * seconds}.items():
+        if hasattr(socket, name):  # not on every system
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def authenticate(connection: socket.socket, key: bytes, *, driver: bool) -> None:
     """Prove to the other end that this one knows the key, and have it prove the same; else raise `ConnectionError`.
 
@@ -108,8 +121,8 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def parts_of(messages: Sequence[Message]) -> tuple[list[list[Any]], list[Any]]:
-    """Messages for a frame: the partitions and targets that its head lists, and the data, which are its parts."""
-    return [[one.partition, one.target] for one in messages], [one.data for one in messages]
+    """Messages for a frame: the tasks and targets that its head lists, and the data, which are its parts."""
+    return [[one.task, one.target] for one in messages], [one.data for one in messages]
 
 
 def messages_of(heads: Sequence[Sequence[Any]], parts: Sequence[Any]) -> list[Message]:
@@ -117,4 +130,4 @@ def messages_of(heads: Sequence[Sequence[Any]], parts: Sequence[Any]) -> list[Me
     import pyarrow as pa
 
     found = zip(heads, parts, strict=True)
-    return [Message(partition, target, pa.py_buffer(data)) for (partition, target), data in found]
+    return [Message(task, target, pa.py_buffer(data)) for (task, target), data in found]

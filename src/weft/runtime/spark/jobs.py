@@ -24,7 +24,7 @@ __all__ = ["JobsExecutor"]
 
 _ROW = StructType(
     [
-        StructField("partition", IntegerType()),
+        StructField("task", IntegerType()),
         StructField("target", StringType()),
         StructField("bucket", BinaryType()),
     ]
@@ -38,13 +38,14 @@ class JobsExecutor:
     """Runs every batch as a job of its own."""
 
     spark: SparkSession
-    partitions: int
+    tasks: int
     name: str = field(default="jobs", init=False)
+    stays: bool = field(default=False, init=False)
 
     @property
     def readers(self) -> int:
-        """As many read tasks as partitions, since each further task would cost its start."""
-        return self.partitions
+        """As many read tasks as there are of hops, since each further task would cost its start."""
+        return self.tasks
 
     def start(self, setup: Setup) -> None:
         """Do nothing: every job carries what it needs."""
@@ -55,7 +56,7 @@ class JobsExecutor:
         tasks = self.spark.range(0, self.readers, 1, self.readers)
         frame = tasks.mapInArrow(_past_reader(lean) if job.boundary else _reader(lean, pieces), _ROW)
         for hop in range(1, 1 + hops):
-            frame = frame.repartitionById(self.partitions, F.col("partition"))
+            frame = frame.repartitionById(self.tasks, F.col("task"))
             frame = frame.mapInArrow(_hopper(lean, hop), _ROW)
         return self._collect(frame, job)
 
@@ -102,7 +103,7 @@ def _drain(batches: Batches) -> None:
 
 
 def _task() -> int:
-    """The number of the partition that this task of Spark is for."""
+    """The number of this task of Spark."""
     spare_the_collector()
     context = TaskContext.get()
     if context is None:

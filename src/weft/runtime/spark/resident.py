@@ -3,45 +3,36 @@
 Guarantees: all tasks of the stage run at once, or none (`barrier=True`). A hop is a step that the driver begins when
 all tasks have done the one before; what they send each other passes through the driver, large parcels as the names of
 files that the receiver maps. When any task is lost, the whole stage ends, and the next `start` begins another. The key
-of the control channel is new for every stage.
+of the control channel is new for every stage. On several machines, where executors come and go, a stage may have fewer
+tasks than the one before: as many as Spark has room for.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import secrets
-import selectors
-import shutil
-import socket
-import tempfile
-import threading
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
 from weft.runtime.loop.config import Describe
 from weft.runtime.loop.executor import Pieces
-from weft.runtime.spark.channel import Channel, authenticate, messages_of, parts_of
-from weft.runtime.spark.resident_task import resident
+from weft.runtime.spark.channel import parts_of
+from weft.runtime.spark.resident_stage import SILENCE, Place, Stage, TaskLostError
 from weft.runtime.spark.session import slots_of
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
 
-__all__ = ["ResidentExecutor", "TaskLostError"]
+__all__ = ["Place", "ResidentExecutor", "TaskLostError", "fits", "place_on_cluster"]
 
 _LOG = logging.getLogger("weft")
 
-PATIENCE = 120.0  # seconds until all tasks must have begun
-
-
-class TaskLostError(RuntimeError):
-    """A task of the stage has ended or failed, or could not be started; the batch can be tried again."""
+RESTART_PATIENCE = 20.0  # seconds until tasks must have begun after others were lost; then fewer are tried
+_ENCRYPTED = (
+    "spark.network.crypto.enabled",
+    "spark.ssl.rpc.enabled",
+    "spark.authenticate.enableSaslEncryption",
+)
 
 
 @dataclass
@@ -49,11 +40,17 @@ class ResidentExecutor:
     """Runs batches in tasks that stay; ``describe`` describes a sink so that tasks can make it."""
 
     spark: SparkSession
-    partitions: int
     tasks: int
     describe: Describe
+    place: Place = field(default_factory=Place)
     name: str = field(default="resident", init=False)
-    _stage: _Stage | None = None
+    stays: bool = field(default=True, init=False)
+    _stage: Stage | None = field(default=None, init=False)
+    _most: int = field(default=0, init=False)  # tasks, of which there may be fewer after a loss
+    _began: bool = field(default=False, init=False)  # whether there was a stage before
+
+    def __post_init__(self) -> None:
+        self._most = self.tasks
 
     @property
     def readers(self) -> int:
@@ -68,7 +65,24 @@ class ResidentExecutor:
     def start(self, setup: Setup) -> None:
         """Begin a new stage; one that runs already is ended."""
         self.close()
-        self._stage = _Stage(self.spark, setup, self.tasks, self.partitions)
+        self._stage = self._new_stage(setup)
+        self.tasks, self._began = self._stage.tasks, True
+
+    def _new_stage(self, setup: Setup) -> Stage:
+        """A stage of as many tasks as there is room for: on several machines, of half as many after the other."""
+        if self.place.host is None:
+            return Stage(self.spark, setup, self._most, self.place)
+        count, place = self._most, self.place
+        if self._began:
+            place = replace(place, patience=RESTART_PATIENCE)
+        while True:
+            try:
+                return Stage(self.spark, setup, count, place)
+            except TaskLostError as error:
+                if count == 1:
+                    raise
+                _LOG.warning("%s; %d are tried", error, count // 2)
+                count, place = count // 2, replace(place, patience=RESTART_PATIENCE)
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch: a step to read and one for each hop."""
@@ -79,23 +93,27 @@ class ResidentExecutor:
         except OSError as error:
             raise TaskLostError(self._stage.why(str(error))) from None
 
-    def _run(self, stage: _Stage, job: Job, pieces: Pieces, hops: int) -> list[Message]:
-        described = job.for_task().to_dict(self.describe)
+    def _run(self, stage: Stage, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         heads = [
-            {"kind": "read", "job": described, "pieces": [(stream, part.to_dict()) for stream, part in mine]}
-            for mine in pieces
+            {
+                "kind": "read",
+                "job": job.for_task(task).to_dict(self.describe),
+                "pieces": [(stream, part.to_dict()) for stream, part in mine],
+            }
+            for task, mine in enumerate(pieces)
         ]
         sent = stage.step([(head, ()) for head in heads])
+        reports: list[Message] = []
         for hop in range(1, 1 + hops):
             mine: list[list[Message]] = [[] for _ in range(self.tasks)]
             for message in sent:
-                mine[message.partition % self.tasks].append(message)
+                (reports if message.is_for_driver else mine[message.task]).append(message)
             frames = []
             for messages in mine:
                 about, data = parts_of(messages)
                 frames.append(({"kind": "hop", "hop": hop, "messages": about}, data))
             sent = stage.step(frames)
-        return sent
+        return [*reports, *sent]
 
     def close(self) -> None:
         """End all tasks."""
@@ -104,116 +122,36 @@ class ResidentExecutor:
             stage.end()
 
 
-class _Stage:
-    """The stage that stays: Spark's job in a thread, and a channel to every task."""
-
-    def __init__(self, spark: SparkSession, setup: Setup, tasks: int, partitions: int) -> None:
-        self.spark, self.tasks = spark, tasks
-        self.channels: list[Channel] = []
-        self.pids: tuple[int, ...] = ()
-        self.error: BaseException | None = None
-        self._folder = Path(tempfile.mkdtemp(prefix="weft-"))  # for this user alone
-        address, key = str(self._folder / "control"), secrets.token_bytes(32)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(address)
-        self._listener.listen(tasks)
-        serve = resident(setup, address, key, tasks, partitions)
-        self._thread = threading.Thread(
-            target=self._serve, args=(serve, setup.identity), name="weft-resident", daemon=True
-        )
-        self._thread.start()
-        try:
-            self._accept(key)
-        except BaseException:
-            self.end()
-            raise
-
-    def _serve(self, serve: Any, identity: str) -> None:
-        """Run the stage as a job of Spark, which ends when its tasks do."""
-        context = self.spark.sparkContext
-        try:
-            context.setJobDescription(f"weft: resident tasks of session {identity[:8]}")
-            rows = self.spark.range(0, self.tasks, 1, self.tasks)
-            rows.mapInArrow(serve, "task int", barrier=True).toArrow()
-        except BaseException as error:
-            self.error = error
-        finally:
-            with contextlib.suppress(Exception):
-                context.setJobDescription(None)  # type: ignore[arg-type]
-
-    def _accept(self, key: bytes) -> None:
-        """Wait until all tasks have connected and said their numbers."""
-        self._listener.settimeout(0.05)
-        found: dict[int, Channel] = {}
-        pids: dict[int, int] = {}
-        deadline = time.monotonic() + PATIENCE
-        while len(found) < self.tasks:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                for channel in found.values():
-                    channel.close()
-                raise TaskLostError(self.why("the resident tasks could not be started"))
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            try:
-                connection.settimeout(10.0)
-                authenticate(connection, key, driver=True)
-                channel = Channel(connection)
-                head, _ = channel.receive()
-                connection.settimeout(None)
-                found[int(head["task"])], pids[int(head["task"])] = channel, int(head["pid"])
-            except (OSError, ValueError, KeyError) as error:
-                _LOG.warning("a process that is no task of this session was refused: %s", error)
-                connection.close()
-        self.channels = [found[task] for task in range(self.tasks)]
-        self.pids = tuple(pids[task] for task in range(self.tasks))
-
-    def step(self, frames: Sequence[tuple[dict[str, Any], Sequence[Any]]]) -> list[Message]:
-        """Send each task its frame, and wait for all answers; the messages of all, in the order of the tasks."""
-        for channel, (head, parts) in zip(self.channels, frames, strict=True):
-            channel.send(head, parts)
-        answers: dict[int, list[Message]] = {}
-        with selectors.DefaultSelector() as waiting:
-            for number, channel in enumerate(self.channels):
-                waiting.register(channel.socket, selectors.EVENT_READ, number)
-            while len(answers) < self.tasks:
-                for key, _ in waiting.select():
-                    answers[key.data] = self._answer(self.channels[key.data])
-                    waiting.unregister(key.fileobj)
-        return [message for number in range(self.tasks) for message in answers[number]]
-
-    def _answer(self, channel: Channel) -> list[Message]:
-        head, parts = channel.receive()
-        if head["kind"] == "failed":
-            _LOG.debug("a task failed:\n%s", head["trace"])
-            raise TaskLostError(head["error"])
-        return messages_of(head["messages"], parts)
-
-    def why(self, otherwise: str) -> str:
-        """Why the stage ended: the first line of Spark's error, or ``otherwise`` if there is none in two seconds."""
-        self._thread.join(2.0)
-        if self.error is None:
-            return otherwise
-        lines = [line.strip() for line in str(self.error).splitlines() if line.strip()]
-        return lines[0] if lines else otherwise
-
-    def end(self) -> None:
-        """Close all channels, which ends the tasks and with them Spark's job."""
-        for channel in self.channels:
-            with contextlib.suppress(OSError):
-                channel.send({"kind": "end"})
-            channel.close()
-        self._listener.close()
-        self._thread.join(10.0)
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
 def fits(spark: SparkSession, tasks: int) -> str:
     """Why so many tasks cannot stay beside other jobs of a Spark session; "" if they can."""
-    slots = slots_of(spark) or int(spark.sparkContext.defaultParallelism)
+    slots = slots_of(spark)
+    if slots is None:
+        return _fits_on_cluster(spark, tasks)
     if os.name != "posix":
         return "resident tasks need Unix sockets"
     if slots <= tasks:
         return f"{tasks} resident tasks need more than {tasks} slots, and this session of Spark has {slots}"
     return ""
+
+
+def _fits_on_cluster(spark: SparkSession, tasks: int) -> str:
+    """The same on several machines, where tasks that stay may have all slots, if the user wants it so."""
+    settings = spark.sparkContext.getConf()
+    for name in _ENCRYPTED:
+        if settings.get(name, "false") == "true":
+            return f"{name} is on, and what resident tasks send each other is not encrypted"
+    if settings.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return "spark.dynamicAllocation.enabled is on, and Spark has no barrier stages then"
+    slots = int(spark.sparkContext.defaultParallelism)
+    if slots < tasks:
+        return f"{tasks} resident tasks need as many slots, and this session of Spark has {slots}"
+    return ""
+
+
+def place_on_cluster(spark: SparkSession) -> Place:
+    """Where the driver listens for tasks on other machines, and when silent ones are lost: no later than Spark says."""
+    settings = spark.sparkContext.getConf()
+    host, bind = settings.get("spark.driver.host"), settings.get("spark.driver.bindAddress")
+    given = str(settings.get("spark.network.timeout", "120s"))
+    seconds = int(given[:-1]) if given[:-1].isdigit() and given.endswith("s") else SILENCE
+    return Place(host, bind, min(SILENCE, max(2, seconds)))

@@ -7,33 +7,41 @@ but the driver always sends the manifest that a batch begins with, so a batch ca
 from __future__ import annotations
 
 import gc
+import hmac
 import os
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from weft.errors import WeftError
 from weft.ports.source import Part
-from weft.runtime.spark.channel import Channel, authenticate, messages_of, parts_of
+from weft.runtime.spark.channel import Channel, authenticate, bound_silence, messages_of, parts_of
+from weft.runtime.task.exchange import Exchange
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
+from weft.runtime.task.parcel_server import ParcelFolder, token_of
 from weft.runtime.task.reports import TaskError
 from weft.runtime.task.worker import hop_task, past_task, read_task
 
-__all__ = ["Address", "connect", "resident"]
+__all__ = ["Address", "connect", "resident", "stage_of"]
 
 Address = str | tuple[str, int]  # a Unix socket, or a host and a port
 Batches = Iterator[pa.RecordBatch]
+CONNECT = 30.0  # seconds for a connection to the driver
 FREEZES = 8  # in so many first batches, what is loaded by then is exempted from garbage collection
 
 
-def resident(
-    setup: Setup, address: Address, key: bytes, tasks: int, partitions: int
-) -> Callable[[Batches], Batches]:
-    """The function that Spark runs in every task of the stage; task n of ``tasks`` has partitions n, n + tasks, …."""
+def stage_of(key: bytes) -> str:
+    """The name of a stage, given its key, which the name does not reveal."""
+    return hmac.new(key, b"stage", "sha256").hexdigest()[:16]
+
+
+def resident(setup: Setup, address: Address, key: bytes, silence: int) -> Callable[[Batches], Batches]:
+    """The function that Spark runs in every task of the stage; a driver that is silent for so long is gone."""
 
     def serve(batches: Batches) -> Batches:
         from pyspark import TaskContext
@@ -42,27 +50,41 @@ def resident(
             pass
         context = TaskContext.get()
         task = 0 if context is None else int(context.partitionId())
-        channel = connect(address, key)
+        channel = connect(address, key, silence)
+        parcels = _parcels(address, key, channel)
         try:
             channel.send({"kind": "hello", "task": task, "pid": os.getpid()})
-            _Task(setup, channel, task, range(task, partitions, tasks)).run()
-        except ConnectionError:
+            _Task(setup, channel, task, parcels).run()
+        except OSError:
             pass  # the driver is done with this task, or gone
         finally:
             channel.close()
+            if parcels is not None:
+                parcels.close()
         yield pa.RecordBatch.from_arrays([pa.array([task], pa.int32())], names=["task"])
 
     return serve
 
 
-def connect(address: Address, key: bytes) -> Channel:
-    """Connect to the driver, and authenticate both ends."""
+def _parcels(address: Address, key: bytes, channel: Channel) -> ParcelFolder | None:
+    """Where a task keeps what it sends to tasks of other machines; None if there are none."""
+    if isinstance(address, str):
+        return None
+    host = str(channel.socket.getsockname()[0])  # by which this machine is reached from the driver's
+    return ParcelFolder(host, stage_of(key), token_of(key))
+
+
+def connect(address: Address, key: bytes, silence: int = 0) -> Channel:
+    """Connect to the driver, and authenticate both ends; between machines, one that is silent for so long is lost."""
     if isinstance(address, str):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(address)
     else:
-        connection = socket.create_connection(address)
+        connection = socket.create_connection(address, timeout=CONNECT)
+        connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if silence:
+            bound_silence(connection, silence)
     authenticate(connection, key, driver=False)
     return Channel(connection)
 
@@ -70,9 +92,11 @@ def connect(address: Address, key: bytes) -> Channel:
 class _Task:
     """One task with its partitions."""
 
-    def __init__(self, setup: Setup, channel: Channel, number: int, partitions: Sequence[int]) -> None:
-        self.setup, self.channel, self.number, self.partitions = setup, channel, number, partitions
-        self.jobs: dict[int, Job] = {}  # the job of the batch under way, by partition
+    def __init__(
+        self, setup: Setup, channel: Channel, number: int, parcels: ParcelFolder | None = None
+    ) -> None:
+        self.setup, self.channel, self.number, self.parcels = setup, channel, number, parcels
+        self.job: Job | None = None  # the batch under way
         self.batches = 0
 
     def run(self) -> None:
@@ -96,20 +120,21 @@ class _Task:
 
     def _step(self, head: dict[str, Any], parts: Sequence[Any]) -> list[Message]:
         if head["kind"] == "read":
-            self._begin(head)
-            job = self.jobs[self.partitions[0]]
+            self.job = job = self._begin(head)
             if job.boundary:
-                return [m for p in self.partitions for m in past_task(self.jobs[p], p)]
+                return list(past_task(job, self.number))
             pieces = [(stream, Part.from_dict(part)) for stream, part in head["pieces"]]
             return list(read_task(job, self.number, pieces))
-        arrived: dict[int, list[Message]] = {partition: [] for partition in self.partitions}
-        for message in messages_of(head["messages"], parts):
-            arrived[message.partition].append(message)
-        return [m for p in self.partitions for m in hop_task(self.jobs[p], head["hop"], p, arrived[p])]
+        if self.job is None:
+            raise RuntimeError("a hop was to be run before its batch had begun")
+        return list(hop_task(self.job, head["hop"], self.number, messages_of(head["messages"], parts)))
 
-    def _begin(self, head: dict[str, Any]) -> None:
+    def _begin(self, head: dict[str, Any]) -> Job:
         if self.batches < FREEZES:
             gc.freeze()  # what is loaded by now never becomes garbage
         self.batches += 1
         job = Job.from_dict(self.setup, head["job"])
-        self.jobs = dict.fromkeys(self.partitions, job)
+        if self.parcels is None:
+            return job
+        self.parcels.clear()  # the batch before is over
+        return replace(job, exchange=Exchange(self.parcels.path, origin=self.parcels.origin))

@@ -51,14 +51,26 @@ _OWN = {
 # Where Java shares its cores with the workers: it has little to do itself, so the quick compiler is enough. That comes
 # with room for 48 MB of compiled code, which users' own statements fill; then Java would compile nothing more.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+# On a cluster, tasks do not wait for an executor that has more of their input, since a batch is short. Drivers
+# schedule and executors move bytes, and do little else, so the quick compiler is enough for them, too.
+_CLUSTER = {
+    "spark.locality.wait": "0s",
+    # Tasks that stay are begun as soon as a lost executor is replaced, and not at the next quarter of a minute.
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+    "spark.driver.defaultJavaOptions": _JAVA,
+    "spark.executor.defaultJavaOptions": _JAVA,
+}
 _DESCRIPTION = "spark.job.description"
 _LOCAL = re.compile(r"local(?:\[\s*(?P<count>\d+|\*)\s*(?:,\s*(?P<failures>\d+)\s*)?\])?")
 
 
-def create_spark(master: str, slots: int | None = None, *, java_options: str = "") -> SparkSession:
+def create_spark(
+    master: str, slots: int | None = None, *, java_options: str = "", preload: bool = True
+) -> SparkSession:
     """A Spark session for a master; on this machine, with ``slots`` besides those of the master for tasks that stay.
 
-    By default these are as many as the master has.
+    By default these are as many as the master has. With ``preload``, workers have Weft loaded when they are forked,
+    which must be installed wherever they run.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks need the environment Weft is installed in
     use_own_java()
@@ -69,6 +81,10 @@ def create_spark(master: str, slots: int | None = None, *, java_options: str = "
         slots = _count(local) if slots is None else slots
         settings |= _local_settings(local, slots, f"{archive_options(place)} {java_options}")
         master = _with_slots(local, slots)
+    else:
+        settings |= _CLUSTER
+    if preload and find_spec("weft") is not None and (local is None or _is_own_python()):
+        settings["spark.python.daemon.module"] = "weft.runtime.spark.daemon"
     builder = SparkSession.builder.master(master).appName("weft")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -90,9 +106,12 @@ def _local_settings(local: re.Match[str], slots: int, java_options: str) -> dict
     }
     if slots:
         settings["spark.default.parallelism"] = str(_count(local))
-    if os.environ["PYSPARK_PYTHON"] == sys.executable and find_spec("weft") is not None:
-        settings["spark.python.daemon.module"] = "weft.runtime.spark.daemon"
     return settings
+
+
+def _is_own_python() -> bool:
+    """Whether workers run by this very Python, which has Weft."""
+    return os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
 def _count(local: re.Match[str]) -> int:

@@ -9,6 +9,7 @@ or set.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from weft.errors import ConfigError
 from weft.runtime.spark.session import START, describe_job, is_on_one_machine
+from weft.runtime.spark.shipping import NEEDED
 from weft.version import __version__
 
 __all__ = ["check_workers", "start_workers"]
@@ -35,8 +37,8 @@ def start_workers(spark: SparkSession) -> None:
         Thread(target=_start, args=(spark, reports), daemon=True).start()
 
 
-def check_workers(spark: SparkSession) -> None:
-    """Refuse workers that cannot run Weft's tasks.
+def check_workers(spark: SparkSession, shipped: str = "") -> None:
+    """Refuse workers that cannot run Weft's tasks; ``shipped`` is the name of the Weft that was sent to them.
 
     It starts them, if they have not been started, and waits for their reports; on a cluster that has no free slot, this
     takes until there is one. Workers on this machine with this very Python are not waited for.
@@ -48,25 +50,37 @@ def check_workers(spark: SparkSession) -> None:
         reports = _STARTED[str(spark.sparkContext.applicationId)].result()
     except Exception as error:
         raise ConfigError(
-            f"Spark's Python workers do not start: {_reason(error)}",
-            hint=f"install Weft, with Python {_python()}, on every machine of the cluster, {_SET}",
+            f"Spark's Python workers do not start{_place(error)}: {_reason(error)}",
+            hint=f"install {_what(shipped)}, with Python {_python()}, on every machine of the cluster, {_SET}",
         ) from error
     for report in reports:
-        _check(json.loads(report))
+        _check(json.loads(report), shipped)
 
 
-def _check(report: dict[str, str]) -> None:
+def _what(shipped: str) -> str:
+    """What executors need; to send Weft spares its installation."""
+    needed = f"{', '.join(NEEDED[:-1])} and {NEEDED[-1]}"
+    return needed if shipped else f"Weft (or {needed}, with Session(ship=True))"
+
+
+def _check(report: dict[str, str], shipped: str = "") -> None:
     """Refuse a worker by what it reports."""
+    where = f"({report['python']} on {report['host']})"
     if "error" in report:
+        missing = f" There is no {report['missing']}." if report.get("missing") else ""
         raise ConfigError(
-            f"Spark's Python workers cannot load Weft: {report['error']} ({report['python']})",
-            hint=f"install Weft {__version__} there, {_SET}",
+            f"Spark's Python workers cannot load Weft: {report['error']} {where}.{missing}",
+            hint=f"install {_what(shipped)} there, {_SET}",
         )
     if report["version"] != __version__:
         raise ConfigError(
-            f"Spark's Python workers have Weft {report['version']}, and this is {__version__} "
-            f"({report['python']})",
-            hint=f"install Weft {__version__} there, {_SET}",
+            f"Spark's Python workers have Weft {report['version']}, and this is {__version__} {where}",
+            hint=f"install Weft {__version__} there, {_SET}; or send it with Session(ship=True)",
+        )
+    if shipped and report["shipped"] != shipped:
+        raise ConfigError(
+            f"Spark's Python workers had loaded another Weft before this one was sent {where}",
+            hint="start another session of Spark, without spark.python.daemon.module=weft.runtime.spark.daemon",
         )
 
 
@@ -87,21 +101,25 @@ def _start(spark: SparkSession, reports: Future[list[str]]) -> None:
 def _reporter() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A task that loads what Weft's tasks need, and reports the outcome as JSON.
 
-    It refers to nothing outside itself, so that Spark sends all of it and it runs also where Weft is not installed.
+    It refers to nothing of Weft, so that Spark sends all of it and it runs also where Weft is not installed.
     """
+    needed = NEEDED
 
     def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import json
         import sys
+        from importlib.util import find_spec
+        from socket import gethostname
 
         import pyarrow
 
-        report = {"python": sys.executable}
+        report = {"python": sys.executable, "host": gethostname()}
+        report["missing"] = ", ".join(name for name in needed if find_spec(name) is None)
         try:
             import weft.runtime.spark.jobs
             import weft.version
 
-            report["version"] = weft.version.__version__
+            report["version"], report["shipped"] = weft.version.__version__, getattr(weft, "SHIPPED", "")
         except Exception as error:
             report["error"] = f"{type(error).__name__}: {error}"
         for _ in batches:
@@ -116,6 +134,12 @@ def _reason(error: Exception) -> str:
     causes = ("Error: ", "MISMATCH", "No module named", "Cannot run program")
     telling = [line for line in lines if any(mark in line for mark in causes)]
     return (telling or lines or [type(error).__name__])[0]
+
+
+def _place(error: Exception) -> str:
+    """Where Spark says that a task failed, as in " on 10.0.0.5"; "" if it does not."""
+    found = re.search(r"\(([^\s()]+) executor [^\s()]+\)", str(error))
+    return "" if found is None else f" on {found[1]}"
 
 
 def _python() -> str:

@@ -3,8 +3,8 @@
 Guarantees: a run holds tuples of earlier batches, or what one input added in this batch; so a probe sees all rows of a
 run or none (design, D5). `settle` keeps the runs few and forgets only rows that no tuple that is on time can reach.
 
-A hop uses a partition through the protocol `State` alone: `FileState` has the files that a manifest names and what
-earlier hops of the same batch added; `PartitionState`, for tests, holds all of it in memory.
+A hop uses a partition through the protocol `State` alone: `PartitionState` has the segments that a manifest names and
+what earlier hops of the same batch added; `HeldState`, for tests, holds all of it in memory.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from weft.bucket.bounds import Bounds
 from weft.bucket.bucket import Bucket, build, column
 from weft.bucket.columns import longs, taken
 from weft.bucket.compiled import Mask
@@ -25,7 +26,7 @@ from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.counting import ranks_within
 from weft.runtime.state.versions import Superseded, kept_versions
 
-__all__ = ["FANOUT", "Forget", "PartitionState", "State", "make_run", "settle"]
+__all__ = ["FANOUT", "Forget", "HeldState", "State", "is_settled", "make_run", "settle"]
 
 FANOUT = 4
 
@@ -70,7 +71,7 @@ class Forget:
 
 
 @dataclass
-class PartitionState:
+class HeldState:
     """A partition held in memory: ``runs`` by the store's identity, ``fresh`` ones also by the adding input."""
 
     runs: dict[str, tuple[Bucket, ...]] = field(default_factory=dict)
@@ -111,7 +112,8 @@ def settle(
     """The runs of a store, oldest first, after a batch; runs that did not change are the same objects."""
     since = forget.since
     alive = [run for run in runs if not expired(run.bounds, since if since is not None else -(1 << 63))]
-    first = first_to_merge([run.bounds for run in alive], fanout=fanout, reach=_reach(alive, forget))
+    bounds = [run.bounds for run in alive]
+    first = first_to_merge(bounds, fanout=fanout, reach=_reach(bounds, forget))
     if first is None:
         return tuple(alive)
     some = [kept for run in alive[first:] if (kept := _without_dead(plan, run, forget.numbers)) is not None]
@@ -120,7 +122,15 @@ def settle(
     return (*alive[:first], *(run for run in merged if run.bounds.rows))
 
 
-def _reach(runs: Sequence[Bucket], forget: Forget) -> int | None:
+def is_settled(runs: Sequence[Bounds], forget: Forget, fanout: int = FANOUT) -> bool:
+    """Whether `settle` would leave runs with these bounds as they are, so that none of them need be opened."""
+    since = forget.since if forget.since is not None else -(1 << 63)
+    if any(expired(bounds, since) for bounds in runs):
+        return False
+    return first_to_merge(runs, fanout=fanout, reach=_reach(runs, forget)) is None
+
+
+def _reach(runs: Sequence[Bounds], forget: Forget) -> int | None:
     """How much time a run may cover and still be merged.
 
     If there are many runs that are too long to be merged, which disorder in time can cause, it is at least twice the
@@ -128,7 +138,7 @@ def _reach(runs: Sequence[Bucket], forget: Forget) -> int | None:
     """
     if forget.reach is None or len(runs) <= 3 * FANOUT:
         return forget.reach
-    bounds = runs[-1].bounds
+    bounds = runs[-1]
     span = 0 if bounds.min_time is None or bounds.max_time is None else bounds.max_time - bounds.min_time
     return max(forget.reach, 2 * span)
 

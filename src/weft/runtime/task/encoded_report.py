@@ -27,7 +27,7 @@ class EncodedReport:
     kind: ClassVar[str]
 
     def to_message(self, at: int = 0) -> Message:
-        """As a message to the partition ``at``, whose later hops use it or pass it on to the driver."""
+        """As a message to the task ``at``, whose later hops use it or pass it on to the driver."""
         return Message(at, REPORT + self.kind, pa.py_buffer(json.dumps(self.to_dict()).encode()))
 
     @classmethod

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from weft.runtime.task.messages import Message
+from weft.runtime.task.parcel_server import fetch_parcel
 
 __all__ = ["Exchange", "Packed", "Sender", "SentParcel"]
 
@@ -32,14 +33,12 @@ LARGE = 1 << 24
 class Sender(NamedTuple):
     """Who sent a parcel or results, by which receivers sort them.
 
-    ``hop`` is the sender's hop, 0 for a read task, and ``task`` the number of its task. At a boundary, ``alias`` and
-    ``part`` are the input and the file of state whose tuples were read. ``number`` counts what the sender sends.
+    ``hop`` is the sender's hop, 0 for a task that reads input or, at a boundary, stored tuples; ``task`` is the number
+    of its task; ``number`` counts what the sender sends.
     """
 
     hop: int
     task: int
-    alias: str = ""
-    part: str = ""
     number: int = 0
 
 
@@ -55,9 +54,9 @@ class Packed:
     data: Any
 
     @classmethod
-    def in_file(cls, path: str) -> Packed:
-        """Batches that were written to a file as an Arrow stream."""
-        return cls(FILE, pa.py_buffer(path.encode()))
+    def in_file(cls, path: str, origin: str = "") -> Packed:
+        """Batches that were written to a file as an Arrow stream, which others can fetch from its ``origin``."""
+        return cls(FILE, pa.py_buffer(f"{path}\n{origin}".encode()))
 
     def batches(self, *, keep: bool = False) -> list[pa.RecordBatch]:
         """The batches; with ``keep``, small files are read and not mapped, since the caller keeps the batches."""
@@ -66,7 +65,9 @@ class Packed:
             return found
         if self.how == INLINE:
             return _read(self.data)
-        path = self.data.to_pybytes().decode()
+        path, _, origin = self.data.to_pybytes().decode().partition("\n")
+        if origin and not os.path.exists(path):
+            return fetch_parcel(origin, os.path.basename(path))
         read = keep and os.path.getsize(path) < LARGE
         with pa.OSFile(path) if read else pa.memory_map(path) as file:
             return _read(file.read_buffer())
@@ -95,11 +96,13 @@ class Exchange:
 
     A shuffle copies bytes six times between Python, the JVM and its files. So a large batch is written to a file in
     ``folder``, which all tasks see, and the message holds the file's name; the receiver maps it. Without a folder, all
-    batches travel as bytes. With ``direct``, all tasks are in this process, and batches travel as objects.
+    batches travel as bytes. With ``direct``, all tasks are in this process, and batches travel as objects. With an
+    ``origin``, the folder is one of this machine's, and tasks of others fetch files from there.
     """
 
     folder: str | None = None
     direct: bool = False
+    origin: str = ""
 
     def new_path(self) -> str:
         """A new path in the folder, which is made if it does not exist."""
@@ -117,24 +120,42 @@ class Exchange:
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-        return Packed.in_file(path)
+        return Packed.in_file(path, self.origin)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentParcel:
-    """A batch on its way over an edge, with its sender."""
+    """A batch on its way over an edge to the partitions of a task, with its sender.
+
+    ``counts`` is how many of its rows are for each partition of the task, in their order; None if all rows are for all
+    partitions.
+    """
 
     edge: str
     sender: Sender
     packed: Packed
+    counts: tuple[int, ...] | None = None
 
-    def to_message(self, partition: int) -> Message:
-        """As a message to a partition."""
-        target = f"{self.edge}\t{json.dumps(self.sender)}\t{self.packed.how}"
-        return Message(partition, target, self.packed.data)
+    def to_message(self, task: int) -> Message:
+        """As a message to a task."""
+        head = json.dumps([self.sender, self.counts], separators=(",", ":"))
+        return Message(task, f"{self.edge}\t{self.packed.how}\t{head}", self.packed.data)
 
     @classmethod
     def from_message(cls, message: Message) -> SentParcel:
         """What `to_message` made."""
-        edge, sender, how = message.target.split("\t")
-        return cls(edge, Sender(*json.loads(sender)), Packed(how, message.data))
+        edge, how, head = message.target.split("\t")
+        sender, counts = json.loads(head)
+        return cls(
+            edge, Sender(*sender), Packed(how, message.data), None if counts is None else tuple(counts)
+        )
+
+    def divided(self, batches: Sequence[pa.RecordBatch], partitions: int) -> list[list[pa.RecordBatch]]:
+        """The rows for each of the task's partitions; ``batches`` are those of the parcel, perhaps renumbered."""
+        if self.counts is None:
+            return [list(batches)] * partitions
+        (batch,), first, found = batches, 0, []
+        for count in self.counts:
+            found.append([batch.slice(first, count)] if count else [])
+            first += count
+        return found

@@ -21,7 +21,7 @@ from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph, program_of
 from weft.runtime.task.exchange import Exchange
-from weft.storage.storage import LocalDisk, Memory, Storage
+from weft.storage.storage import Memory, Storage
 
 __all__ = ["Job", "Setup"]
 
@@ -60,13 +60,11 @@ class Setup:
                 programs[blueprint] = program_of(Checkpoint(self.storage).blueprint(blueprint).graph)
             found: ExecutableGraph = programs[blueprint]
             return found
-        if not isinstance(self.storage, LocalDisk):
-            return program_of(Checkpoint(self.storage).blueprint(blueprint).graph)
         return _program(self.storage, self.identity, blueprint)
 
 
 @lru_cache(maxsize=8)
-def _program(storage: LocalDisk, identity: str, blueprint: str) -> ExecutableGraph:  # noqa: ARG001
+def _program(storage: Storage, identity: str, blueprint: str) -> ExecutableGraph:  # noqa: ARG001
     return program_of(Checkpoint(storage).blueprint(blueprint).graph)
 
 
@@ -77,7 +75,9 @@ class Job:
     ``plan`` is what it does and ``before`` the manifest it begins with. ``sinks`` are those that tasks write to, by
     query; of the queries in ``counting``, results are only counted. ``exchange`` says how batches get from task to
     task, and ``limits`` how much tasks may hold and give. A job at a ``boundary`` runs what is stored through the graph
-    that the batch will have.
+    that the batch will have. There are so many ``tasks``: task n has partitions n, n + tasks, …. If
+    a task ``stays``, all hops of a batch that have its partitions run in one process. With ``flush``, what the batch
+    leaves is flushed before it is reported.
     """
 
     setup: Setup
@@ -88,6 +88,9 @@ class Job:
     exchange: Exchange = field(default_factory=Exchange)
     boundary: bool = False
     limits: TaskLimits = field(default_factory=TaskLimits)
+    tasks: int = 1
+    stays: bool = False
+    flush: bool = False
 
     @property
     def number(self) -> int:
@@ -106,15 +109,31 @@ class Job:
             raise ValueError(f"no query runs in batch {self.number}")
         return BatchOrder.from_dict(self.plan.batch_order)
 
-    def for_task(self, partition: int | None = None) -> Job:
-        """The same job with only what tasks use of the plan and the manifest; of one partition, if one is given."""
-        plan = replace(self.plan, inputs={}, cursors={})
-        runs = {
-            store: {part: found for part, found in parts.items() if partition in (None, part)}
-            for store, parts in self.before.runs.items()
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return self.batch_order.partitions
+
+    def partitions_of(self, task: int) -> range:
+        """The partitions of a task, in their order."""
+        return range(task, self.partitions, self.tasks)
+
+    def for_task(self, task: int | None = None) -> Job:
+        """The same job with only what tasks use of the plan and the manifest; if one is given, with its partitions."""
+        plan, known = replace(self.plan, inputs={}, cursors={}), self.before
+        mine = {
+            partition: file
+            for partition, file in known.partitions.items()
+            if task is None or partition % self.tasks == task
         }
-        known = self.before
-        before = Manifest(known.number, runs, marks=known.marks, arrived=known.arrived, dealt=known.dealt)
+        before = Manifest(
+            known.number,
+            mine,
+            begun=known.begun,
+            marks=known.marks,
+            arrived=known.arrived,
+            dealt=known.dealt,
+        )
         return replace(self, plan=plan, before=before)
 
     def to_dict(self, describe: Callable[[Sink], Mapping[str, Any] | None]) -> dict[str, Any]:
@@ -127,6 +146,9 @@ class Job:
             "exchange": self.exchange.folder,
             "boundary": self.boundary,
             "limits": asdict(self.limits),
+            "tasks": self.tasks,
+            "stays": self.stays,
+            "flush": self.flush,
         }
 
     @classmethod
@@ -142,4 +164,7 @@ class Job:
             Exchange(data["exchange"]),
             data["boundary"],
             TaskLimits(**data["limits"]),
+            data["tasks"],
+            data["stays"],
+            data["flush"],
         )

@@ -1,27 +1,35 @@
 """The output of a task as messages: parcels for later hops, results and counts.
 
-Guarantees: parcels and results leave the task's memory as they are found (design, D14): parcels are packed at once,
-results go into the parts that their sinks write, or into files for the driver. Every parcel names its sender, so that
-receivers can sort by that. Of a query that failed in the task no results are reported, and no part is left behind.
+Guarantees: parcels and results leave the task's memory as they are found (design, D14): rows of an edge are held until
+there is a portion of them, and then packed, one parcel for each task that receives some; results go into the parts that
+their sinks write, or into files for the driver. Every parcel names its sender, so that receivers can sort by that. Of
+a query that failed in the task no results are reported, and no part is left behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 
+from weft.bucket.compiled import Ints
+from weft.kernels.route.partition import group
 from weft.ports.sink import PartOpener, PartSink, PartWriter
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.outcome import Outcome, Parcel
-from weft.runtime.task.exchange import Packed, Sender, SentParcel
+from weft.runtime.model.columns import concat
+from weft.runtime.task.exchange import Sender, SentParcel
 from weft.runtime.task.job import Job
 from weft.runtime.task.messages import Message
 from weft.runtime.task.reports import Answers, Calls, FailedQuery, KeyCensus, Results, StepCounts
 from weft.runtime.task.spill import Spill
 
 __all__ = ["TaskOutlet", "failures"]
+
+ENOUGH = 1 << 20  # bytes of an edge that are worth a parcel
 
 
 @dataclass
@@ -34,7 +42,8 @@ class TaskOutlet:
     job: Job
     sender: Sender
     _sent: list[Message] = field(default_factory=list)
-    _last: tuple[pa.RecordBatch, Packed] | None = None  # a batch that goes to all partitions is packed once
+    _held: dict[str, list[Parcel]] = field(default_factory=dict)  # by edge
+    _bytes: dict[str, int] = field(default_factory=dict)
     _writers: dict[str, PartWriter | Spill] = field(default_factory=dict)  # by query
 
     def __enter__(self) -> TaskOutlet:
@@ -46,15 +55,43 @@ class TaskOutlet:
 
     @property
     def _at(self) -> int:
-        return self.sender.task if self.sender.hop else 0
+        return self.sender.task % self.job.tasks
 
     def send(self, parcel: Parcel) -> None:
-        """Pack a parcel."""
-        if self._last is None or self._last[0] is not parcel.batch:
-            self._last = (parcel.batch, self.job.exchange.pack(parcel.batch))
-        sender = self.sender._replace(number=len(self._sent))
-        sent = SentParcel(parcel.edge, sender, self._last[1])
-        self._sent.append(sent.to_message(parcel.partition))
+        """Hold a parcel until there is a portion of them to pack; one for all partitions is packed at once."""
+        if parcel.targets is None:
+            self._pack(parcel.edge)
+            packed, sender = self.job.exchange.pack(parcel.batch), self._next_sender()
+            sent = SentParcel(parcel.edge, sender, packed)
+            self._sent += [sent.to_message(task) for task in range(self.job.tasks)]
+            return
+        held = self._held.setdefault(parcel.edge, [])
+        if held and not held[-1].batch.schema.equals(parcel.batch.schema):
+            self._pack(parcel.edge)
+        self._held.setdefault(parcel.edge, []).append(parcel)
+        self._bytes[parcel.edge] = self._bytes.get(parcel.edge, 0) + parcel.batch.nbytes
+        if self._bytes[parcel.edge] > min(self.job.limits.portion_bytes, ENOUGH):
+            self._pack(parcel.edge)
+
+    def _pack(self, edge: str) -> None:
+        """Pack what is held of an edge: for each task a parcel, with the rows of its partitions one after the other."""
+        held, self._bytes[edge] = self._held.pop(edge, []), 0
+        if not held:
+            return
+        tasks, width = self.job.tasks, -(-self.job.partitions // self.job.tasks)
+        targets = np.concatenate([one.targets for one in held if one.targets is not None])
+        places = np.where(targets < 0, targets, targets % tasks * width + targets // tasks).astype(np.int32)
+        batch, starts = group(concat([one.batch for one in held]), places, tasks * width, _owners(held))
+        for task in range(tasks):
+            bounds = starts[task * width : (task + 1) * width + 1].tolist()
+            if rows := bounds[-1] - bounds[0]:
+                packed = self.job.exchange.pack(batch.slice(bounds[0], rows))
+                counts = tuple(end - start for start, end in pairwise(bounds))
+                sent = SentParcel(edge, self._next_sender(), packed, counts)
+                self._sent.append(sent.to_message(task))
+
+    def _next_sender(self) -> Sender:
+        return self.sender._replace(number=len(self._sent))
 
     def give(self, query: str, rows: pa.RecordBatch) -> None:
         """Write results to the part of their sink, or to a file for the driver."""
@@ -69,7 +106,8 @@ class TaskOutlet:
 
     def messages(self, outcome: Outcome) -> Iterator[Message]:
         """The messages of a hop that is done: its parcels, then reports of its counts and results."""
-        self._last = None
+        for edge in list(self._held):
+            self._pack(edge)
         yield from self._sent
         for query, census in outcome.census.items():
             if census != Census():
@@ -113,6 +151,18 @@ class TaskOutlet:
         name = self.job.sinks[query].write_part(self.job.number, self._at, batches)
         writer.abort()  # it is in the sink now
         return name
+
+
+def _owners(held: list[Parcel]) -> Ints | None:
+    """The rows that the targets of parcels are for, in all of their batches together; None if there are no copies."""
+    if all(one.owners is None for one in held):
+        return None
+    found, first = [], 0
+    for one in held:
+        mine = np.arange(one.batch.num_rows) if one.owners is None else one.owners
+        found.append(mine + first)
+        first += one.batch.num_rows
+    return np.concatenate(found).astype(np.int32)
 
 
 def failures(at: int, failed: Mapping[str, Exception]) -> Iterator[Message]:

@@ -19,7 +19,7 @@ from weft.errors import FunctionError, WeftError
 from weft.kernels.expr.user_functions import CallCounts
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.hop.outcome import StepCount
-from weft.runtime.log.values import RunFile
+from weft.runtime.log.partitions import PartitionFile, StoreTotals
 from weft.runtime.task.encoded_report import EncodedReport, ProtocolError
 from weft.runtime.task.exchange import Packed, Sender
 from weft.runtime.task.messages import REPORT, Message
@@ -28,23 +28,21 @@ from weft.stats.latency import Latency
 
 __all__ = [
     "KINDS",
-    "AddedRun",
     "Answers",
     "BadRecord",
     "Calls",
     "Dealt",
     "FailedQuery",
     "InputAdmitted",
-    "InputCounted",
     "KeyCensus",
     "PartRead",
+    "PartitionsLeft",
     "ProtocolError",
     "QuerySetSample",
     "Report",
     "Results",
     "Seconds",
     "StepCounts",
-    "StoreRuns",
     "TaskError",
     "ValuesSampled",
     "read_report",
@@ -82,7 +80,10 @@ class BadRecord(EncodedReport):
 
 @dataclass(frozen=True, slots=True)
 class InputAdmitted(EncodedReport):
-    """Tuples of an input were admitted: how many, how many were late or had no time, and their first and last time."""
+    """Tuples of an input were admitted: how many, how many were late or had no time, their first and last time.
+
+    ``task`` is the number of the read task.
+    """
 
     kind = "input"
     alias: str
@@ -91,16 +92,7 @@ class InputAdmitted(EncodedReport):
     untimed: int
     oldest: int | None = None
     newest: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InputCounted(EncodedReport):
-    """How many tuples of a counted input a read task admitted; every partition needs it to number tuples."""
-
-    kind = "count"
-    alias: str
-    task: int
-    rows: int
+    task: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,33 +118,27 @@ class QuerySetSample(EncodedReport):
 
 
 @dataclass(frozen=True, slots=True)
-class AddedRun(EncodedReport):
-    """A file with what the input ``start`` added to a store in this batch, for later hops of the partition."""
+class PartitionsLeft(EncodedReport):
+    """What a batch left in the partitions of a task.
 
-    kind = "added"
-    store: str
-    start: str
-    name: str
+    ``files`` are the places of the new manifests, by partition, of those that changed; ``stores`` is what each store
+    holds in all partitions of the task.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class StoreRuns(EncodedReport):
-    """The files that are the state of a store's partition from now on."""
-
-    kind = "runs"
-    store: str
-    partition: int
-    runs: tuple[RunFile, ...]
+    kind = "partitions"
+    files: Mapping[int, PartitionFile]
+    stores: Mapping[str, StoreTotals]
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        runs = [run.to_dict() for run in self.runs]
-        return {"store": self.store, "partition": self.partition, "runs": runs}
+        files = {str(partition): str(file) for partition, file in self.files.items()}
+        return {"files": files, "stores": {name: one.to_list() for name, one in self.stores.items()}}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> StoreRuns:
+    def from_dict(cls, data: Mapping[str, Any]) -> PartitionsLeft:
         """What `to_dict` made, also after a way through JSON."""
-        return cls(data["store"], data["partition"], tuple(map(RunFile.from_dict, data["runs"])))
+        files = {int(partition): PartitionFile.from_text(text) for partition, text in data["files"].items()}
+        return cls(files, {name: StoreTotals.from_list(one) for name, one in data["stores"].items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,12 +291,10 @@ Report = (
     PartRead
     | BadRecord
     | InputAdmitted
-    | InputCounted
     | Dealt
     | QuerySetSample
     | ValuesSampled
-    | AddedRun
-    | StoreRuns
+    | PartitionsLeft
     | StepCounts
     | KeyCensus
     | Calls

@@ -55,7 +55,7 @@ class Spill:
         if self._writer is not None and self._path is not None:
             self._put_down()
             self._shut()
-            return [Packed.in_file(self._path)]
+            return [Packed.in_file(self._path, self.exchange.origin)]
         last = [self.exchange.pack(*self._held)] if self._held else []
         return [*self._packed, *last]
 

@@ -21,6 +21,7 @@ from weft.service.api.openmetrics import MEDIA
 from weft.service.api.problems import PROBLEMS, Problem, handle_problems, problem_response
 from weft.service.api.queries import queries_router
 from weft.service.api.sessions import session_router
+from weft.service.api.shared_answers import SharedAnswers
 from weft.service.hub.hub import SessionHub
 
 __all__ = ["PREFIX", "Service", "make_service"]
@@ -103,4 +104,5 @@ def make_service(hub: SessionHub, settings: GuardSettings | None = None) -> Serv
             405, f"{request.method} is not supported here", headers={"Allow": ", ".join(allowed)}
         )
 
-    return Service(app, Guard(app, settings or GuardSettings(), metrics.request), live, metrics)
+    shared = SharedAnswers(app, lambda: hub.changes)
+    return Service(app, Guard(shared, settings or GuardSettings(), metrics.request), live, metrics)

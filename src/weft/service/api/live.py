@@ -2,8 +2,8 @@
 
 Guarantees: a reader gets every result once, in order, or is told how many it missed because it was too slow; what it
 has not read yet is held nowhere but in the query's own bounded memory. However often a query has results, readers are
-woken ten times a second at most, and readers that are equally far share what is written for them. A stream ends with an
-event that says why: the query stopped, or the service does.
+woken ten times a second at most, and readers that are equally far share what is looked up and written for them. A
+stream ends with an event that says why: the query stopped, or the service does.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PAUSE = 0.1  # seconds between two wake-ups
 BEAT = 15.0  # seconds after which a silent stream shows that it lives
 LOOK = 1.0  # seconds between two looks whether a query still runs
 PAGE = 500  # results of an event
+SHARED = 8  # so many pages are kept for readers that come to them later
 
 
 @dataclass
@@ -33,24 +34,35 @@ class _Topic:
 
     name: str
     readers: int = 0
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    pending: bool = False
-    ended: str = ""
-    written: dict[tuple[object, ...], bytes] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    pending: bool = field(default=False, init=False)
+    ended: str = field(default="", init=False)
+    pages: dict[tuple[int, str], ResultsPage] = field(default_factory=dict, init=False)
+    written: dict[tuple[object, ...], bytes] = field(default_factory=dict, init=False)
     unsubscribe: Callable[[], None] = lambda: None
     watch: asyncio.Task[None] | None = None
 
     def fire(self) -> None:
         """Wake all readers."""
         self.pending = False
+        self.pages.clear()
         self.changed.set()
         self.changed = asyncio.Event()
+
+    def page(self, hub: SessionHub, after: int, origin: str) -> ResultsPage:
+        """The page after a result, looked up once between two wake-ups for all readers that are equally far."""
+        found = self.pages.get((after, origin))
+        if found is None:
+            if len(self.pages) >= SHARED:
+                self.pages.pop(next(iter(self.pages)))
+            found = self.pages[after, origin] = hub.results(self.name, after, PAGE, origin=origin)
+        return found
 
     def event(self, page: ResultsPage) -> bytes:
         """A page as an event, written once for all readers that are equally far."""
         key = (page.origin, page.first, page.last, page.missed, page.restarted)
         if key not in self.written:
-            if len(self.written) >= 8:
+            if len(self.written) >= SHARED:
                 self.written.pop(next(iter(self.written)))
             head = f"id: {page.origin}:{page.last}\nevent: results\ndata: ".encode()
             self.written[key] = b"".join([head, page.json, b"\n\n"])
@@ -82,9 +94,11 @@ class LiveResults:
         topic = self._join(name)
         try:
             yield b"retry: 1000\n\n"
+            if _is_empty(page):  # results may have come before the topic was told of any
+                page = self._hub.results(name, page.last, PAGE, origin=page.origin)
             while True:
                 changed = topic.changed
-                if page.table.num_rows or page.missed or page.restarted:
+                if not _is_empty(page):
                     yield topic.event(page)
                 elif topic.ended:
                     yield _end(topic.ended)
@@ -95,7 +109,7 @@ class LiveResults:
                     except asyncio.TimeoutError:
                         yield b": alive\n\n"
                 try:
-                    page = self._hub.results(name, page.last, PAGE, origin=page.origin)
+                    page = topic.page(self._hub, page.last, page.origin)
                 except WeftError as error:
                     yield _end(error.message)
                     return
@@ -154,6 +168,11 @@ class LiveResults:
         for topic in list(self._topics.values()):
             topic.ended = topic.ended or "the service stops"
             topic.fire()
+
+
+def _is_empty(page: ResultsPage) -> bool:
+    """Whether a page has nothing to tell."""
+    return not (page.table.num_rows or page.missed or page.restarted)
 
 
 def _end(reason: str) -> bytes:

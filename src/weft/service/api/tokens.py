@@ -10,7 +10,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -64,13 +64,14 @@ def _presented(authorization: str) -> bytes:
     return b""
 
 
-def read_tokens(file: Path | None, environment: Mapping[str, str]) -> Tokens | None:
-    """The tokens of a file and of the environment; None if there are none.
+def read_tokens(files: Sequence[Path], environment: Mapping[str, str]) -> Tokens | None:
+    """The tokens of all files and of the environment; None if there are none.
 
-    A line of the file is a token, or `read` and a token; lines that begin with # are comments.
+    A line of a file is a token, or `read` and a token; lines that begin with # are comments. A token that is given for
+    everything in one place and for reading alone in another is refused, as nobody could say which is meant.
     """
     found: list[tuple[str, Access, str]] = []
-    if file is not None:
+    for file in files:
         found += _of_file(file)
     if environment.get(FULL):
         found.append((environment[FULL], "full", FULL))
@@ -82,9 +83,21 @@ def read_tokens(file: Path | None, environment: Mapping[str, str]) -> Tokens | N
                 f"a token in {where} is not one: at least {SHORTEST} printable characters, without spaces",
                 hint='as python -c "import secrets; print(secrets.token_urlsafe())" makes one',
             )
+    _check_that_they_differ(found)
     if not found:
         return None
     return Tokens(tuple((hashlib.sha256(token.encode()).digest(), access) for token, access, _ in found))
+
+
+def _check_that_they_differ(found: Sequence[tuple[str, Access, str]]) -> None:
+    known: dict[str, tuple[Access, str]] = {}
+    for token, access, where in found:
+        before, place = known.setdefault(token, (access, where))
+        if before != access:
+            raise ConfigError(
+                f"the same token is for everything and for reading alone, in {place} and in {where}",
+                hint="use another token for one of them",
+            )
 
 
 def _of_file(file: Path) -> list[tuple[str, Access, str]]:

@@ -19,7 +19,7 @@ from weft.ports.sink import Sink
 from weft.runtime.observe.metrics import BatchMetrics, StepMetrics, StoreMetrics
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.observe.progress import QueryProgress
-from weft.service.figures import BatchFigures, StreamCounts, percentiles, rate_of
+from weft.service.figures import BatchFigures, StreamCounts, percentiles, rate_of, watermark_delay
 from weft.service.hub.follower import Seen
 from weft.service.hub.values import (
     BatchInfo,
@@ -106,6 +106,8 @@ def stream_info(
 ) -> StreamInfo:
     """A stream, with what it has brought."""
     counts, last = seen.totals.streams.get(stream.name, StreamCounts()), seen.recent[-1:]
+    mark = last[0].watermarks.get(stream.name) if last else None
+    delay, delay_of = watermark_delay(mark, counts.newest, now) if mark is not None else (None, None)
 
     def rows(batch: BatchFigures) -> int:
         return batch.streams[stream.name].rows if stream.name in batch.streams else 0
@@ -127,7 +129,10 @@ def stream_info(
         counts.malformed,
         last[0].backlog.get(stream.name) if last else None,
         last[0].behind.get(stream.name, 0.0) if last else 0.0,
-        _time(last[0].watermarks.get(stream.name)) if last else None,
+        _time(mark),
+        _time(counts.newest),
+        delay,
+        delay_of,
         tuple(unfinished),
     )
 

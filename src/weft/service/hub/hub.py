@@ -13,15 +13,15 @@ from dataclasses import asdict, replace
 
 from weft.errors import CatalogError, QueryError
 from weft.plan.graph import CODEC
-from weft.service.document import Node
 from weft.service.hub.added_streams import AddedStreams
 from weft.service.hub.describing import columns_of
 from weft.service.hub.reading import HubViews
 from weft.service.hub.refusals import ConflictError, ForbiddenError
 from weft.service.hub.values import NewQuery, NewStream, PlanInfo, QueryInfo, StreamInfo
 from weft.service.pipeline import Pipeline
-from weft.service.pipeline_sinks import read_sink
-from weft.service.pipeline_streams import add_stream
+from weft.service.pipeline.document import Node
+from weft.service.pipeline.sinks import read_sink
+from weft.service.pipeline.streams import add_stream
 from weft.sinks import MemorySink, Sink
 from weft.sinks.recent import RecentSink
 
@@ -72,7 +72,7 @@ class SessionHub(HubViews):
             try:
                 yield
             finally:
-                self._fresh.clear()
+                self._forget()
 
     # Queries
 

@@ -52,6 +52,7 @@ __all__ = ["HubViews"]
 
 FRESH = 0.5  # seconds for which lists of queries and streams are not worked out again
 MOST = 1000  # results on a page
+LARGEST = 4 << 20  # bytes of a page, about
 
 Made = TypeVar("Made")
 
@@ -64,6 +65,7 @@ class HubViews:
         self._life = Lifecycle(self.session)
         self._changing = threading.RLock()
         self._fresh: dict[str, tuple[float, Any]] = {}
+        self.changes = 0  # how often queries or streams came or went, by whoever
         self._sources: dict[str, object] = dict(pipeline.sources)
         self._file_queries = frozenset(pipeline.queries)
         self._file_streams = frozenset(stream.name for stream in self.session.catalog.streams)
@@ -85,6 +87,11 @@ class HubViews:
         made, at = make(), time.monotonic()
         self._fresh[what] = at, made
         return made
+
+    def _forget(self) -> None:
+        """Let go of all that was worked out before a change."""
+        self.changes += 1
+        self._fresh.clear()
 
     def overview(self) -> Overview:
         """The session at a moment: health, figures, streams, queries, stores."""
@@ -250,7 +257,7 @@ class HubViews:
         """
         planned, sink = self._kept(name)
         restarted = origin is not None and origin != sink.origin
-        page = sink.page(0 if restarted else after, min(limit, MOST))
+        page = sink.page(0 if restarted else after, min(limit, MOST), LARGEST)
         return ResultsPage.of(name, columns_of(planned.query), page, restarted=restarted)
 
     def subscribe(self, name: str, tell: Callable[[], None]) -> Callable[[], None]:

@@ -59,7 +59,9 @@ class StreamInfo:
 
     ``rows`` took part in batches; ``late``, ``untimed`` and ``malformed`` ones were set aside; ``backlog`` parts wait,
     None before the first batch, the first of them for ``behind`` seconds. ``declared`` says where it comes from: the
-    operator's file or the API. ``unfinished`` is what cannot be read yet, and why. Durations are in seconds.
+    operator's file or the API. The ``watermark`` is ``watermark_delay`` seconds behind the clock or, of old data,
+    behind the ``newest`` event time, as ``delay_of`` says. ``unfinished`` is what cannot be read yet, and why.
+    Durations are in seconds.
     """
 
     name: str
@@ -79,6 +81,9 @@ class StreamInfo:
     backlog: int | None = None
     behind: float = 0.0
     watermark: datetime | None = None
+    newest: datetime | None = None
+    watermark_delay: float | None = None
+    delay_of: Literal["clock", "data"] | None = None
     unfinished: tuple[str, ...] = ()
 
 

@@ -17,7 +17,7 @@
   };
   const source = (context) => {
     const word = context.matchBefore(/[\w.]+/);
-    if (!word && !context.explicit) return null;
+    if (word ? /^\d/.test(word.text) : !context.explicit) return null;
     const text = word ? word.text : "", dot = text.lastIndexOf(".");
     const known = aliases(context.state.doc.toString());
     if (dot >= 0) {

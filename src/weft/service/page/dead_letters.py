@@ -9,6 +9,7 @@ from nicegui import ui
 
 from weft.service.page.tables import set_rows, text_table
 from weft.service.page.visit import Live, Visit
+from weft.service.view import counted
 from weft.sources.dead_letter import DeadLetters
 from weft.sources.records import BadRecord
 
@@ -35,8 +36,10 @@ def dead_letters(visit: Visit) -> Live:
 
     def show(found: tuple[int, Found]) -> None:
         batches, records = found
-        some = f"the newest {len(records):,} records, of {batches:,} batches with bad records"
-        about.set_text(some if records else "Every record could be read so far.")
+        some = (
+            f"{counted(len(records), 'record')}, of {counted(batches, 'batch', 'batches')} with bad records"
+        )
+        about.set_text(f"the newest {some}" if records else "Every record could be read so far.")
         set_rows(table, [letter_cells(batch, one) for batch, one in records])
 
     return Live(load, show, every=3.0)

@@ -135,7 +135,8 @@ def _plans(versions: tuple[PlanVersion, ...]) -> str:
     if not caused:
         return "The plan has not followed the data yet."
     last = "\n".join(str(change) for change in caused[-2:])
-    return f"The plan has followed the data {len(caused)} times.\n{last}"
+    often = "once" if len(caused) == 1 else f"{len(caused)} times"
+    return f"The plan has followed the data {often}.\n{last}"
 
 
 def balance_text(found: Balance | None) -> str:

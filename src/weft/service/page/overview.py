@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from nicegui import ui
 
 from weft.service.hub.values import Overview, QueryInfo, StreamInfo
@@ -29,7 +27,6 @@ _STREAMS = (
 )
 _QUERIES = ("query", "status", "results/s", "results", "latency p95", "state", "why")
 _UNKNOWN = "–"
-_YEAR = 366 * 86_400.0
 
 
 def overview(visit: Visit) -> Live:
@@ -65,7 +62,7 @@ def overview(visit: Visit) -> Live:
             for line, points in zip(chart.options["series"], chart_data(name, seconds), strict=True):
                 line["data"] = points
             chart.update()
-        set_rows(streams, [stream_cells(one, seen.now) for one in seen.streams])
+        set_rows(streams, [stream_cells(one) for one in seen.streams])
         set_rows(queries, [query_cells(one) for one in seen.queries])
         none.set_visibility(not seen.queries)
 
@@ -91,14 +88,14 @@ def _seconds(value: float | None) -> str:
     return _UNKNOWN if value is None else duration_text(value)
 
 
-def stream_cells(stream: StreamInfo, now: datetime) -> tuple[str, ...]:
+def stream_cells(stream: StreamInfo) -> tuple[str, ...]:
     """A stream as a row; one that brings nothing is said to be silent."""
     silent = "silent" if stream.rows and not stream.rows_per_second else f"{stream.rows_per_second:,.0f}"
     return (
         stream.name,
         silent if stream.readers else "not read",
         f"{stream.rows:,}",
-        _delay(stream.watermark, now),
+        _delay(stream),
         f"{stream.late:,}",
         f"{stream.untimed:,}",
         f"{stream.malformed:,}",
@@ -107,12 +104,13 @@ def stream_cells(stream: StreamInfo, now: datetime) -> tuple[str, ...]:
     )
 
 
-def _delay(watermark: datetime | None, now: datetime) -> str:
-    """How far the watermark is behind the clock; of data of another time, the watermark itself."""
-    if watermark is None:
+def _delay(stream: StreamInfo) -> str:
+    """How far the watermark is behind the clock; of old data, behind its newest event time, and when that was."""
+    if stream.watermark_delay is None:
         return _UNKNOWN
-    behind = (now - watermark).total_seconds()
-    return duration_text(behind) if 0 <= behind < _YEAR else watermark.strftime("%Y-%m-%d %H:%M:%S")
+    text = duration_text(stream.watermark_delay)
+    when = stream.newest or stream.watermark
+    return text if stream.delay_of == "clock" or when is None else f"{text} (data of {when:%Y-%m-%d %H:%M})"
 
 
 def query_cells(query: QueryInfo) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ class _Form:
             self.strategy = ui.select(
                 [_AUTO, *STRATEGIES], value=_AUTO, label="strategy", on_change=self.changed
             )
-            self.strategy.props("dense outlined options-dense").style("width: 190px")
+            self.strategy.props("dense outlined options-dense").style("width: 225px")
             self.backfill = (
                 ui.checkbox("backfill")
                 .props("dense")
@@ -88,7 +88,9 @@ class _Form:
     def build_preview(self) -> None:
         ui.label("Before it runs").classes("w-title")
         self.summary = ui.label(_EMPTY).classes("w-dim").style("white-space: pre-wrap").mark("summary")
-        self.picture = ui.html(sanitize=False).classes("w-scroll").style("max-height: 330px").mark("preview")
+        self.picture = (
+            ui.html(sanitize=False).classes("w-scroll w-fit").style("max-height: 330px").mark("preview")
+        )
         self.picture.set_visibility(False)
         with ui.expansion("The plan as text").style("width: 100%") as self.text_panel:
             self.text = ui.label("").classes("w-pre")

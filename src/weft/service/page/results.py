@@ -17,6 +17,7 @@ from weft.service.hub.results import ResultsPage
 from weft.service.hub.values import QueryInfo
 from weft.service.page.frame import tell_error
 from weft.service.page.visit import Live, Visit
+from weft.service.view import counted
 
 __all__ = ["all_results", "as_csv", "as_parquet", "results"]
 
@@ -62,7 +63,7 @@ def results(visit: Visit, choice: Choice) -> Live:
         if which.options != names or which.value != choice.name:
             which.set_options(names, value=choice.name)
         query = next((one for one in found.queries if one.name == choice.name), None)
-        rate = f"{query.results_per_second:,.0f}/s · {query.results:,} results" if query else ""
+        rate = f"{query.results_per_second:,.0f}/s · {counted(query.results, 'result')}" if query else ""
         status.set_text(f"{query.status} · {rate}" if query else "")
         note.set_text(found.note)
         stop.set_visibility(visit.may_change and query is not None and query.status != "stopped")
@@ -121,7 +122,9 @@ def _load(hub: SessionHub, choice: Choice) -> _Shown:
     newest = hub.results(query.name, -1, 1).newest
     page = hub.results(query.name, max(0, newest - NEWEST), NEWEST)
     shown = (
-        f"the newest {page.table.num_rows:,} of {page.newest:,} results" if page.newest else "no results yet"
+        f"the newest {page.table.num_rows:,} of {counted(page.newest, 'result')}"
+        if page.newest
+        else "no results yet"
     )
     return _Shown(queries, page, f"{why}{shown}")
 

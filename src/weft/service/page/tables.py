@@ -23,7 +23,7 @@ def text_table(heads: Sequence[str], *, left: Sequence[str] = (), most: int = 0)
     ]
     table = ui.table(columns=columns, rows=[], row_key="#", pagination=most or None)
     return (
-        table.props("flat dense" + ("" if most else " hide-pagination"))
+        table.props("flat dense hide-no-data" + ("" if most else " hide-pagination"))
         .classes("w-table")
         .style("width: 100%")
     )

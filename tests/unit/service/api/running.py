@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import uvicorn
 from weft.service.api.app import Service, make_service
 from weft.service.api.guard import GuardSettings
 from weft.service.hub.hub import SessionHub
+from weft.service.listening import listen
 from weft.service.pipeline import read_pipeline
 
 PIPELINE = """
@@ -85,12 +85,12 @@ def wait_for(found: Callable[[], bool], seconds: float = MINUTE) -> None:
 
 
 @contextmanager
-def served(hub: SessionHub, settings: GuardSettings | None = None) -> Iterator[tuple[str, Service]]:
+def served(
+    hub: SessionHub, settings: GuardSettings | None = None, stalled: float = 60.0
+) -> Iterator[tuple[str, Service]]:
     """A real server on this machine; gives its URL."""
     service = make_service(hub, settings or GuardSettings(rate=1e6, burst=10**6))
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(512)
+    listening = listen("127.0.0.1", 0, stalled=stalled)
     server = uvicorn.Server(
         uvicorn.Config(service.guarded, log_level="warning", timeout_graceful_shutdown=2, lifespan="off")
     )

@@ -17,7 +17,7 @@ from weft.service.api.limits import CLIENTS, RateLimit
 from weft.service.api.tokens import Tokens, read_tokens
 
 FULL, READ = "full-token-of-many-letters", "read-token-of-many-letters"
-TOKENS = read_tokens(None, {"WEFT_TOKEN": FULL, "WEFT_READ_TOKEN": READ})
+TOKENS = read_tokens((), {"WEFT_TOKEN": FULL, "WEFT_READ_TOKEN": READ})
 LOCAL = "http://127.0.0.1:8080"
 
 
@@ -202,7 +202,7 @@ def test_tokens_from_a_file(tmp_path: Path) -> None:
     """One a line; what cannot be one is refused, without showing it."""
     file = tmp_path / "tokens"
     file.write_text(f"# ours\n{FULL}\n\nread {READ}\n")
-    found = read_tokens(file, {})
+    found = read_tokens([file], {})
     assert found is not None
     full, read = found.client(f"Bearer {FULL}"), found.client(f"Bearer {READ}")
     assert full is not None
@@ -214,12 +214,30 @@ def test_tokens_from_a_file(tmp_path: Path) -> None:
     for wrong in ("short", "with a space but many letters", "ümläute-und-viele-buchstaben"):
         file.write_text(wrong)
         with pytest.raises(ConfigError, match="a token in") as caught:
-            read_tokens(file, {})
+            read_tokens([file], {})
         assert wrong not in str(caught.value)
     file.write_text("# none\n")
     with pytest.raises(ConfigError, match="has no token"):
-        read_tokens(file, {})
+        read_tokens([file], {})
     with pytest.raises(ConfigError, match="cannot read the token file"):
-        read_tokens(tmp_path / "none", {})
-    assert read_tokens(None, {"WEFT_TOKEN": ""}) is None
+        read_tokens([tmp_path / "none"], {})
+    assert read_tokens((), {"WEFT_TOKEN": ""}) is None
     assert Tokens().client(f"Bearer {FULL}") is None
+
+
+def test_tokens_from_several_places(tmp_path: Path) -> None:
+    """All of them count; one that would be for everything here and for reading there is refused, without showing it."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.write_text(FULL)
+    theirs.write_text(f"read {READ}\n{FULL}\n")
+    found = read_tokens([ours, theirs], {"WEFT_READ_TOKEN": "another-for-reading"})
+    assert found is not None
+    for token, access in ((FULL, "full"), (READ, "read"), ("another-for-reading", "read")):
+        client = found.client(f"Bearer {token}")
+        assert client is not None
+        assert client.access == access
+    theirs.write_text(f"read {FULL}\n")
+    for order in ([ours, theirs], [theirs, ours]):
+        with pytest.raises(ConfigError, match="for everything and for reading alone") as caught:
+            read_tokens(order, {})
+        assert FULL not in str(caught.value)

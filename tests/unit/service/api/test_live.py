@@ -134,6 +134,33 @@ def test_a_slow_reader_holds_nobody_up_and_is_told_what_it_missed(tmp_path: Path
         wait_for(lambda: service.live.readers == 0)
 
 
+@pytest.mark.skipif(
+    not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system closes no stalled connections"
+)
+def test_readers_that_stop_reading_are_let_go(tmp_path: Path) -> None:
+    """Each would keep its place, of which there are so many, and what was written for it, for ever."""
+    here = place(tmp_path)
+    with running_hub(tmp_path) as hub, served(hub, stalled=1.0) as (url, service):
+        hub.create(NewQuery("SELECT a.k, a.x FROM a [RANGE 1 HOUR]", "wide"))
+        client, stuck = Client(url), list[socket.socket]()
+        for _ in range(20):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect(("127.0.0.1", urlsplit(url).port or 0))
+            one.sendall(b"GET /api/v1/queries/wide/results/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            stuck.append(one)
+        wait_for(lambda: service.live.readers == 20)
+        reading = client.follow("wide")
+        here.put("a", *(f"{row},{'x' * 20_000},2024-01-01T00:00:00Z" for row in range(500)))
+        page = next(reading)
+        assert page.rows
+        assert len(page.rows) * 20_000 <= 5 << 20  # a page is bounded, however wide its rows are
+        here.put("a", *(f"{row},{'x' * 20_000},2024-01-01T00:00:00Z" for row in range(500)))
+        wait_for(lambda: service.live.readers <= 1)
+        for one in stuck:
+            one.close()
+
+
 def _data(content: bytes) -> list[bytes]:
     events = [one for one in content.split(b"\n\n")[:-1] if b"data: {" in one]  # the last may not be complete
     return [one.partition(b"data: ")[2] for one in events]
@@ -194,7 +221,7 @@ def test_queries_from_the_command_line(hub: SessionHub, url: str, here: Place) -
 
 def test_tokens_over_the_wire(hub: SessionHub, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the environment or given; one that may only read changes nothing."""
-    settings = GuardSettings(read_tokens(None, {"WEFT_TOKEN": TOKEN, "WEFT_READ_TOKEN": READ}), None)
+    settings = GuardSettings(read_tokens((), {"WEFT_TOKEN": TOKEN, "WEFT_READ_TOKEN": READ}), None)
     with served(hub, settings) as (url, _):
         with pytest.raises(ServiceError, match="demands a token"):
             Client(url).queries()

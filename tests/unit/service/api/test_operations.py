@@ -51,7 +51,8 @@ def test_streams(api: TestClient, hub: SessionHub) -> None:
     assert found["columns"][0] == {"name": "k", "type": "long"}
     assert (found["event_time"], found["source"], found["declared"]) == ("ts", "csv files in a", "file")
     assert "q" in found["readers"]
-    assert found["watermark"] == "2024-01-01T00:00:00Z"
+    assert found["watermark"] == found["newest"] == "2024-01-01T00:00:00Z"
+    assert (found["watermark_delay"], found["delay_of"]) == (0.0, "data")  # the clock says nothing of 2024
     assert get(api, "/streams/c", 404)["hint"] == "there are: a, b"
 
 

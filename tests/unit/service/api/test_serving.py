@@ -44,7 +44,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     with pytest.raises(ConfigError, match="a certificate needs its key"):
         serve_pipeline(pipeline, ServeOptions(certificate=tmp_path / "c.pem"))
     with pytest.raises(ConfigError, match="cannot read the token file"):
-        serve_pipeline(pipeline, ServeOptions(token_file=tmp_path / "none"))
+        serve_pipeline(pipeline, ServeOptions(token_files=(tmp_path / "none",)))
     homeless = read_pipeline(PIPELINE.replace("checkpoint: ck\n", ""), "p.yaml", root=tmp_path)
     with pytest.raises(PipelineError, match="a run needs a place for its state"):
         serve_pipeline(homeless, ServeOptions())
@@ -155,6 +155,20 @@ def test_a_service_without_queries(tmp_path: Path) -> None:
         client.create(JOIN, name="first")
         here.pair(1)
         wait_for(lambda: client.results("first").newest == 1)
+
+
+def test_one_query_too_many(tmp_path: Path) -> None:
+    """Whoever may add queries could fill the machine with them; one that stops makes room."""
+    place(tmp_path)
+    with running_hub(tmp_path, PIPELINE + "query_limit: 2\n") as hub, served(hub) as (url, _):
+        client = Client(url)
+        client.create(JOIN, name="second")
+        with pytest.raises(ServiceError, match="2") as caught:
+            client.create(JOIN, name="third")
+        assert caught.value.status == 409
+        client.stop("second")
+        wait_for(lambda: client.query("second").status == "stopped")
+        client.create(JOIN, name="third")
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

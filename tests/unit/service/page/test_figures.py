@@ -8,15 +8,19 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.plan.test_drawing import QUERIES, seen_graph, session, shared_graph
+from weft.logical.schema import DataType, Field, Schema, Stream
 from weft.plan.rules import ProbeRule
 from weft.runtime.loop.handle import Running
 from weft.service.demo import PIPELINE
 from weft.service.demo_controls import QUERIES as DEMO_QUERIES
 from weft.service.demo_controls import Balance, balance_of
-from weft.service.figures import BatchFigures, StoreFigures, StreamCounts
+from weft.service.figures import BatchFigures, RunTotals, StoreFigures, StreamCounts
+from weft.service.hub.describing import stream_info
+from weft.service.hub.follower import Seen
 from weft.service.page.charts import CHARTS, chart_data, chart_options
 from weft.service.page.demo import balance_text
 from weft.service.page.details import details
+from weft.service.page.overview import stream_cells
 from weft.service.page.plans import PlanVersions, what_happened
 from weft.service.pipeline import load_pipeline
 from weft.service.trends import Trend
@@ -51,6 +55,30 @@ def test_a_chart_has_gaps_where_nothing_ran() -> None:
         assert len(lines) == len(chart_options(name)["series"])
     rows = chart_data("Throughput", trend.seconds())[0]
     assert rows == [[100_000, 3], [101_000, None], [160_000, 5]]
+
+
+def stream_row(watermark: int, newest: int | None, now: float) -> tuple[str, ...]:
+    """The row of a stream with a watermark and a newest event time, in seconds since 1970."""
+    said = {"a": StreamCounts(3, newest=None if newest is None else newest * 1_000_000)}
+    one = batch(0, now - 1, 3, streams=said, watermarks={"a": watermark * 1_000_000})
+    stream = Stream("a", Schema((Field("ts", DataType("timestamp")),)), "ts")
+    return stream_cells(stream_info(stream, None, "file", ["q"], Seen(RunTotals().plus(one), (one,)), now))
+
+
+@pytest.mark.parametrize(
+    ("watermark", "newest", "text"),
+    [
+        (1_700_000_000 - 4, 1_700_000_000 - 2, "4.0 s"),  # live: behind the clock, two seconds on the way
+        (1_700_000_000 + 4, 1_700_000_000 + 4, "0 ms"),  # clocks differ
+        (1_000_000_000 - 5, 1_000_000_000, "5.0 s (data of 2001-09-09 01:46)"),
+        (1_000_000_000, None, "0 ms (data of 2001-09-09 01:46)"),
+    ],
+)
+def test_a_watermark_is_behind_the_clock_or_behind_old_data(
+    watermark: int, newest: int | None, text: str
+) -> None:
+    """A stream of last year's files would be said to be a year late, and nobody would see how late it is."""
+    assert stream_row(watermark, newest, 1_700_000_000.0)[3] == text
 
 
 def test_latency_is_shown_where_it_is_measured() -> None:

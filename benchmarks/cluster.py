@@ -1,0 +1,194 @@
+"""Weft on a standalone cluster of Spark against Weft on one machine, on the same cores.
+
+The joins are those of `weft bench pair` and `weft bench chain3`, in large batches and in small ones, as jobs and by
+tasks that stay. The cluster is a master and a worker per core, all on this machine, so that only what a cluster needs
+besides is measured: further processes, and TCP between them. Every run is a process of its own; its rate is that of
+all batches but the first ones, and results are compared by count and checksum: a difference gives the exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks._data import Shape, write_streams
+from benchmarks._digest import Digest, digest
+from benchmarks._joins import JOINS, KEYS, RATE
+from benchmarks._process import run_alone, say
+from rich.console import Console
+from rich.table import Table
+
+from weft.testing.spark_cluster import SparkCluster
+
+__all__ = ["main"]
+
+TARGET = 0.85
+WARM = 2  # batches that are not counted
+_ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is run: a join in batches of so many rows of each stream, and how."""
+
+    join: str
+    batch: int
+    execution: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The figures of a run."""
+
+    rate: float  # input rows a second
+    median: float  # seconds from looking for input to the commit
+    results: Digest
+
+
+def main(arguments: list[str]) -> int:
+    """Run the benchmark; 1 if results differ, or, with ``--strict``, if a target is missed."""
+    options = _options(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
+        rows = list(_run_all(Path(folder), options))
+    console.print(_table(rows, options.cores))
+    differ = [course for course, found in rows if len({one.results for one in found.values()}) > 1]
+    for course in differ:
+        console.print(f"the results of {course} differ", highlight=False)
+    missed = [course for course, found in rows if (ratio := _ratio(found)) is not None and ratio < TARGET]
+    for course, found in rows:
+        if (ratio := _ratio(found)) is not None:
+            verdict = "missed " if course in missed else "reached"
+            what = f"{course.execution}, {course.join}, batches of {course.batch:,}"
+            console.print(f"verdict: {verdict}  {what}: at least {TARGET} × ({ratio:.2f} ×)", highlight=False)
+    if options.json:
+        Path(options.json).write_text(json.dumps(_plain(rows), indent=2), encoding="utf-8")
+    return int(bool(differ) or (options.strict and bool(missed)))
+
+
+Rows = list[tuple[Course, dict[str, Outcome]]]
+
+
+def _run_all(root: Path, options: Any) -> Iterator[tuple[Course, dict[str, Outcome]]]:
+    """Every course on one machine and on a cluster."""
+    for join in options.joins:
+        for batch in options.batches:
+            rows = options.rows if batch >= 100_000 else options.rows // 8
+            data = root / f"{join}-{batch}"
+            write_streams(data, JOINS[join].streams, Shape(rows, batch, RATE, KEYS))
+            for execution in options.executions:
+                course = Course(join, batch, execution)
+                yield (
+                    course,
+                    {where: _run(root, data, course, where, rows, options) for where in options.places},
+                )
+
+
+def _run(root: Path, data: Path, course: Course, where: str, rows: int, options: Any) -> Outcome:
+    work = Path(tempfile.mkdtemp(dir=root))
+    with _master(where, work, options.cores) as master:
+        task = {"join": course.join, "execution": course.execution, "master": master, "data": str(data)}
+        task |= {"work": str(work), "cores": options.cores}
+        found = run_alone("benchmarks._cluster_run", task, options.timeout)
+    counted = sum(found["rows"][WARM:]), sum(found["seconds"][WARM:])
+    outcome = Outcome(
+        counted[0] / counted[1],
+        statistics.median(found["latencies"][WARM:]),
+        digest(f"{work}/out", JOINS[course.join].streams, rows),
+    )
+    tasks = [statistics.median(one) for one in zip(*found["tasks"][WARM:], strict=False)]
+    say(
+        f"{course} on {where}: {outcome.rate:,.0f} rows/s, {1000 * outcome.median:.0f} ms a batch, "
+        f"tasks {', '.join(f'{1000 * one:.0f}' for one in tasks)} ms"
+    )
+    return outcome
+
+
+@contextmanager
+def _master(where: str, work: Path, cores: int) -> Iterator[str]:
+    """A master on this machine; the cluster's executors import this Weft and the benchmarks."""
+    if where == "local":
+        yield f"local[{cores}]"
+        return
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
+    cluster = SparkCluster(work / "cluster")
+    try:
+        cluster.start(cores)
+        yield cluster.master
+    finally:
+        cluster.stop()
+
+
+def _ratio(found: dict[str, Outcome]) -> float | None:
+    return found["cluster"].rate / found["local"].rate if found.keys() >= {"cluster", "local"} else None
+
+
+def _table(rows: Rows, cores: int) -> Table:
+    table = Table(title=f"a standalone cluster against one machine, {cores} cores")
+    for head in ("join", "batches of", "execution", "local, rows/s", "cluster, rows/s", "ratio", "ms", "ms "):
+        table.add_column(head, justify="right")
+    for course, found in rows:
+        local, cluster = found.get("local"), found.get("cluster")
+        ratio = _ratio(found)
+        table.add_row(
+            *(course.join, f"{course.batch:,}", course.execution),
+            *("–" if one is None else f"{one.rate:,.0f}" for one in (local, cluster)),
+            "–" if ratio is None else f"{ratio:.2f} ×",
+            *("–" if one is None else f"{1000 * one.median:.0f}" for one in (local, cluster)),
+        )
+    return table
+
+
+def _plain(rows: Rows) -> list[dict[str, Any]]:
+    return [
+        {
+            "join": course.join,
+            "batch": course.batch,
+            "execution": course.execution,
+            "ratio": _ratio(found),
+            **{where: {"rate": one.rate, "seconds": one.median} for where, one in found.items()},
+        }
+        for course, found in rows
+    ]
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="weft bench cluster",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--rows",
+        type=int,
+        default=3_200_000,
+        help="rows of each stream; an eighth of it where batches are small",
+    )
+    add("--batches", type=_numbers, default=[400_000, 10_000], help="rows of each stream in a batch")
+    add("--joins", type=_names, default=["pair", "chain3"], help="some of pair,chain3")
+    add("--executions", type=_names, default=["jobs", "resident"], help="some of jobs,resident")
+    add("--places", type=_names, default=["local", "cluster"], help="some of local,cluster")
+    add("--cores", type=int, default=2, help="of either; the cluster has as many workers")
+    add("--timeout", type=float, default=600, help="seconds a run may take")
+    add("--directory", help="where data, results and checkpoints go; a temporary directory")
+    add("--json", metavar="FILE", help="write the figures there, too")
+    add("--strict", action="store_true", help="exit with 1 if a target is missed")
+    return parser.parse_args(arguments)
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(one) for one in text.split(",")]

@@ -1,0 +1,180 @@
+"""The stage of tasks that stay: a barrier stage of Spark's, run by a thread, and a control channel to every task.
+
+Guarantees: all tasks of the stage run at once, or none. Its key is new, and only who knows it is taken for a task. On
+one machine the channels are Unix sockets that only this user can reach; on several, TCP, authenticated but not
+encrypted, and an end that has been silent for too long is taken for lost, so that nothing waits for it without end. A
+stage that has ended holds no slot of Spark's but those of tasks that cannot be reached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import selectors
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from weft.runtime.spark.channel import Channel, authenticate, bound_silence, messages_of
+from weft.runtime.spark.resident_task import Address, resident, stage_of
+from weft.runtime.task.job import Setup
+from weft.runtime.task.messages import Message
+from weft.runtime.task.parcel_server import know_token, token_of
+
+__all__ = ["Place", "Stage", "TaskLostError"]
+
+_LOG = logging.getLogger("weft")
+
+PATIENCE = 120.0  # seconds until all tasks must have begun
+SILENCE = 15  # seconds after which an end of a channel between machines that says nothing is taken for lost
+
+
+class TaskLostError(RuntimeError):
+    """A task of the stage has ended or failed, or could not be started; the batch can be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the driver listens for tasks, which must have begun within its ``patience``, in seconds.
+
+    On several machines that is a ``host``, as tasks know it, or another address that it is to ``bind`` to, as behind
+    the name of a service; ``silence`` says after how many seconds a silent end is lost.
+    """
+
+    host: str | None = None
+    bind: str | None = None
+    silence: int = SILENCE
+    patience: float = PATIENCE
+
+
+class Stage:
+    """A stage that stays: Spark's job in a thread, and a channel to every task."""
+
+    def __init__(self, spark: SparkSession, setup: Setup, tasks: int, place: Place) -> None:
+        self.spark, self.tasks, self.place = spark, tasks, place
+        self.channels: list[Channel] = []
+        self.pids: tuple[int, ...] = ()
+        self.error: BaseException | None = None
+        self._folder = Path(tempfile.mkdtemp(prefix="weft-"))  # for this user alone
+        key = secrets.token_bytes(32)
+        self._name = stage_of(key)
+        self._listener, address = self._listen()
+        know_token(self._name, token_of(key))
+        serve = resident(setup, address, key, place.silence)
+        self._thread = threading.Thread(
+            target=self._serve, args=(serve, setup.identity), name="weft-resident", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._accept(key)
+        except BaseException:
+            self.end()
+            raise
+
+    def _listen(self) -> tuple[socket.socket, Address]:
+        if self.place.host is None:
+            path = str(self._folder / "control")
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(path)
+            listener.listen(self.tasks)
+            return listener, path
+        listener = socket.create_server((self.place.bind or self.place.host, 0), backlog=self.tasks)
+        return listener, (self.place.host, int(listener.getsockname()[1]))
+
+    def _serve(self, serve: Any, identity: str) -> None:
+        """Run the stage as a job of Spark, which ends when its tasks do."""
+        context = self.spark.sparkContext
+        try:
+            context.setJobGroup(f"weft-{self._name}", f"weft: resident tasks of session {identity[:8]}")
+            rows = self.spark.range(0, self.tasks, 1, self.tasks)
+            rows.mapInArrow(serve, "task int", barrier=True).toArrow()
+        except BaseException as error:
+            self.error = error
+
+    def _accept(self, key: bytes) -> None:
+        """Wait until all tasks have connected and said their numbers."""
+        self._listener.settimeout(0.05)
+        found: dict[int, Channel] = {}
+        pids: dict[int, int] = {}
+        deadline = time.monotonic() + self.place.patience
+        while len(found) < self.tasks:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                for channel in found.values():
+                    channel.close()
+                raise TaskLostError(self.why(f"{self.tasks} resident tasks could not be started"))
+            try:
+                connection, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            try:
+                channel, head = self._greet(connection, key)
+                found[int(head["task"])], pids[int(head["task"])] = channel, int(head["pid"])
+            except (OSError, ValueError, KeyError) as error:
+                _LOG.warning("a process that is no task of this session was refused: %s", error)
+                connection.close()
+        self.channels = [found[task] for task in range(self.tasks)]
+        self.pids = tuple(pids[task] for task in range(self.tasks))
+
+    def _greet(self, connection: socket.socket, key: bytes) -> tuple[Channel, dict[str, Any]]:
+        """A channel to who has connected, if that is a task, and what it says first."""
+        connection.settimeout(10.0)
+        authenticate(connection, key, driver=True)
+        channel = Channel(connection)
+        head, _ = channel.receive()
+        connection.settimeout(None)
+        if self.place.host is not None:
+            bound_silence(connection, self.place.silence)
+        return channel, head
+
+    def step(self, frames: Sequence[tuple[dict[str, Any], Sequence[Any]]]) -> list[Message]:
+        """Send each task its frame, and wait for all answers; the messages of all, in the order of the tasks."""
+        for channel, (head, parts) in zip(self.channels, frames, strict=True):
+            channel.send(head, parts)
+        answers: dict[int, list[Message]] = {}
+        with selectors.DefaultSelector() as waiting:
+            for number, channel in enumerate(self.channels):
+                waiting.register(channel.socket, selectors.EVENT_READ, number)
+            while len(answers) < self.tasks:
+                for key, _ in waiting.select():
+                    answers[key.data] = self._answer(self.channels[key.data])
+                    waiting.unregister(key.fileobj)
+        return [message for number in range(self.tasks) for message in answers[number]]
+
+    def _answer(self, channel: Channel) -> list[Message]:
+        head, parts = channel.receive()
+        if head["kind"] == "failed":
+            _LOG.debug("a task failed:\n%s", head["trace"])
+            raise TaskLostError(head["error"])
+        return messages_of(head["messages"], parts)
+
+    def why(self, otherwise: str) -> str:
+        """Why the stage ended: the first line of Spark's error, or ``otherwise`` if there is none in two seconds."""
+        self._thread.join(2.0)
+        if self.error is None:
+            return otherwise
+        lines = [line.strip() for line in str(self.error).splitlines() if line.strip()]
+        return lines[0] if lines else otherwise
+
+    def end(self) -> None:
+        """Close all channels, which ends the tasks and with them Spark's job; one that goes on is cancelled."""
+        for channel in self.channels:
+            with contextlib.suppress(OSError):
+                channel.send({"kind": "end"})
+            channel.close()
+        self._listener.close()
+        if self.place.host is not None:
+            self._thread.join(3.0)  # a task that cannot be reached would be waited for
+            if self._thread.is_alive():
+                with contextlib.suppress(Exception):
+                    self.spark.sparkContext.cancelJobGroup(f"weft-{self._name}")
+        self._thread.join(10.0)
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,217 @@
+"""The segments and partition manifests that a process has open (design, D3).
+
+Guarantees: a run is read as it was written, or refused with a `StateError` that names its file. Segments stay mapped
+from batch to batch, until the manifest of their partition names them no more. A run of few bytes that this process
+wrote stays in memory and is not mapped; a segment that this process wrote need not be verified, if it is still the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from weft.bucket import codec
+from weft.bucket.bucket import Bucket
+from weft.errors import StateError
+from weft.runtime.log.ownership import BUCKETS, NEW_DIRECTORY
+from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun
+from weft.runtime.log.segment_files import padded, read_manifest, write_segment
+from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.program.store_plans import StorePlan
+from weft.runtime.state.upgrade import upgrade_run
+from weft.storage.storage import Memory, Storage
+
+__all__ = ["Shelf", "Underway", "shelf_of"]
+
+SMALL = 1 << 16  # a run of fewer bytes stays in memory after it is written, and is not mapped
+
+Run = StoredRun | Bucket  # in a segment, or not yet
+
+
+@dataclass
+class Underway:
+    """What a batch has done in a partition so far: runs that inputs added to stores, and stores that are settled."""
+
+    added: dict[tuple[str, str], list[Run]] = field(default_factory=dict)  # by store and input
+    settled: dict[str, list[Run]] = field(default_factory=dict)  # by store
+    segments: dict[str, int] = field(default_factory=dict)  # that hops have written, and their bytes
+
+
+@dataclass
+class _Segment:
+    """A segment: mapped, if it had to be, and the runs of it that are open, by where they begin."""
+
+    data: Any = None
+    mine: tuple[int, ...] | None = None  # the stamp of its file, if this process wrote it
+    open: dict[int, Bucket] = field(default_factory=dict)
+    upgraded: dict[int, tuple[ExecutableGraph, Bucket]] = field(default_factory=dict)
+
+
+@dataclass
+class _Partition:
+    """What is known of a partition: the place of its manifest, the manifest, and all segments that were used."""
+
+    file: str = ""
+    manifest: PartitionManifest = field(default_factory=PartitionManifest)
+    used: set[str] = field(default_factory=set)
+
+
+class Shelf:
+    """The open segments of a storage, by name, and the manifests of partitions.
+
+    ``underway`` is what the batch has done so far in each partition whose hops all run in this process. ``deleted`` are
+    retired files that are gone.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.underway: dict[int, Underway] = {}
+        self.deleted: set[str] = set()
+        self._segments: dict[str, _Segment] = {}
+        self._partitions: dict[int, _Partition] = {}
+        self._written: dict[str, PartitionManifest] = {}
+
+    def manifest(self, partition: int, file: PartitionFile | None) -> PartitionManifest:
+        """The manifest of a partition that the driver's manifest names; what the one before needed is closed."""
+        known = self._partitions.setdefault(partition, _Partition())
+        name = "" if file is None else file.name
+        if known.file != name:
+            manifest = PartitionManifest()
+            if file is not None:
+                manifest = self._written.get(name) or read_manifest(self.storage, file)
+            for gone in known.used - manifest.segments:
+                self._segments.pop(gone, None)
+                self._written.pop(gone, None)
+            self.deleted.clear()
+            self._partitions[partition] = known = _Partition(name, manifest, set(manifest.segments))
+        return known.manifest
+
+    def open(self, partition: int, run: StoredRun) -> Bucket:
+        """A run as it was written."""
+        if isinstance(self.storage, Memory):
+            found: Bucket = self.storage.objects[f"{BUCKETS}/{run.segment}"][0][run.offset]
+            return found
+        segment = self._segment(partition, run.segment)
+        if run.offset not in segment.open:
+            name = self.storage.locate(f"{BUCKETS}/{run.segment}")
+            segment.open[run.offset] = codec.decode(
+                self._bytes(segment, run), verify=segment.mine is None, name=name
+            )
+        return segment.open[run.offset]
+
+    def open_for(self, partition: int, run: StoredRun, program: ExecutableGraph, plan: StorePlan) -> Bucket:
+        """A run, upgraded for the queries of a program."""
+        segment = self._segment(partition, run.segment)
+        known = segment.upgraded.get(run.offset)
+        if known is None or known[0] is not program:
+            known = program, upgrade_run(program, plan, self.open(partition, run), run.written)
+            segment.upgraded[run.offset] = known
+        return known[1]
+
+    def content(self, partition: int, run: StoredRun) -> Any:
+        """A run as `write` takes it, if it is to be copied to another segment."""
+        if isinstance(self.storage, Memory):
+            return self.open(partition, run)
+        return self._bytes(self._segment(partition, run.segment), run)
+
+    def write(
+        self,
+        partition: int,
+        name: str,
+        runs: Sequence[Any],
+        manifest: PartitionManifest | None = None,
+        open_runs: Sequence[tuple[StoredRun, Bucket]] = (),
+    ) -> PartitionFile:
+        """Write a segment of runs as `packed` gives them; ``open_runs`` are in it, and stay open if they are small."""
+        file = write_segment(self.storage, name, runs, manifest)
+        self._partitions.setdefault(partition, _Partition()).used.add(name)
+        if manifest is not None:
+            self._written[name] = manifest
+        if not isinstance(self.storage, Memory):
+            segment = self._segments[name] = _Segment(mine=_stamp(self._path(name)) or None)
+            segment.open.update((place.offset, run) for place, run in open_runs if run.bounds.bytes < SMALL)
+        return file
+
+    def packed(self, run: Bucket) -> Any:
+        """A run as `write` takes it."""
+        return run if isinstance(self.storage, Memory) else codec.encode(run)
+
+    def length(self, packed: Any) -> int:
+        """How many bytes a packed run has; in memory, where a segment is a list, it counts as one."""
+        return 1 if isinstance(self.storage, Memory) else int(packed.size)
+
+    def size(self, packed: Any) -> int:
+        """How much room a packed run takes in a segment."""
+        return 1 if isinstance(self.storage, Memory) else padded(packed.size)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files that no kept manifest names."""
+        for name in names:
+            if name not in self.deleted:
+                self.storage.delete(f"{BUCKETS}/{name}")
+                self.deleted.add(name)
+
+    def _segment(self, partition: int, name: str) -> _Segment:
+        if name not in self._segments:
+            self._segments[name] = _Segment()
+            self._partitions.setdefault(partition, _Partition()).used.add(name)
+        return self._segments[name]
+
+    def _bytes(self, segment: _Segment, run: StoredRun) -> pa.Buffer:
+        where = self.storage.locate(f"{BUCKETS}/{run.segment}")
+        if segment.data is None:
+            segment.data = self._mapped(run.segment, where)
+            if segment.mine is not None and segment.mine != _stamp(self._path(run.segment)):
+                segment.mine = None  # it is another file by now, which has to be verified
+        if run.offset + run.length > segment.data.size:
+            raise StateError(f"{where} is cut off", hint=f"restore it from a copy, or {NEW_DIRECTORY}")
+        return segment.data.slice(run.offset, run.length)
+
+    def _mapped(self, name: str, where: str) -> pa.Buffer:
+        remedy = f"restore it from a copy, or {NEW_DIRECTORY}"
+        path = self._path(name)
+        try:
+            if path is None:
+                data = self.storage.open_local(f"{BUCKETS}/{name}")
+                if data is None:
+                    raise StateError(f"{where} is missing", hint=remedy)
+                return data
+            if not path.stat().st_size:
+                raise StateError(f"{where} is cut off: it is empty", hint=remedy)
+            with pa.memory_map(str(path)) as file:
+                return file.read_buffer()
+        except OSError as error:
+            raise StateError(f"{where} cannot be read: {error.strerror or error}", hint=remedy) from error
+
+    def _path(self, name: str) -> Path | None:
+        return self.storage.path(f"{BUCKETS}/{name}")
+
+
+def _stamp(path: Path | None) -> tuple[int, ...]:
+    """Size, time of change and inode of a file, which differ if it was changed or replaced; empty if it is gone."""
+    try:
+        if path is None:
+            return ()
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+_SHELVES: dict[Storage, Shelf] = {}
+
+
+def shelf_of(storage: Storage) -> Shelf:
+    """The shelf of a storage in this process, which keeps one: that of another storage is dropped."""
+    if isinstance(storage, Memory):
+        found: Shelf = storage.objects.setdefault("shelf", Shelf(storage))
+        return found
+    if storage not in _SHELVES:
+        _SHELVES.clear()
+        _SHELVES[storage] = Shelf(storage)
+    return _SHELVES[storage]

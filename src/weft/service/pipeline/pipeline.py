@@ -1,0 +1,229 @@
+"""Pipeline files: streams, statistics, queries and how to run them, in YAML.
+
+Guarantees: a file is read whole or refused; an error names the file, the place in it and what would be right there.
+Nothing is started; of the sources, only files whose schema is to be inferred are opened. The modules named under
+``functions`` are imported, which runs their code: such a file is to be trusted as a program is.
+
+    streams:
+      videos:
+        schema: vid long, geo string, ts timestamp   # not needed for parquet, arrow and generated rows
+        event_time: ts
+        lateness: 5 seconds                    # optional, as are `late: drop | join` and `idle_after: 10 seconds`
+        source: {files: parquet, path: in}     # needed to run, not to plan; `pipeline.sources` has all kinds
+        statistics:                            # optional; what is missing gets the documented defaults
+          rate: 500                            # tuples per second
+          distinct: {vid: 100000, geo: 50}
+    tables:                                    # optional; `pipeline.tables` has all entries
+      customers: {source: {files: parquet, path: dim/customers}, refresh: 5 minutes}
+    functions:                                 # optional; code, which `pipeline.functions` says where to look for
+      similar: {python: "my_functions:similar", returns: boolean, selectivity: 0.1, cost: 0.000001}
+    statistics:                                # optional
+      horizon: 1 hour                          # how long unbounded windows are expected to grow
+      selectivity: {"videos.vid = views.vid": 0.00001}
+    options: {partitions: 4, strategy: auto}   # optional
+    queries:
+      us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …
+      kept: {sql: SELECT …, sink: {parquet: out}}    # or delta, iceberg, postgres, …: see `pipeline.sinks`
+      padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # instead of a window
+      sorted: {sql: SELECT …, order: outer, precision: 64}    # or inner, event, none
+    checkpoint: ck                             # where a run keeps its state
+    master: local[*]                           # optional, as are the driver policy and the limit of bad records
+    driver: initial_output_size
+    dead_letter_limit: 1000                    # or {records: 1000, fraction: 0.01}
+    key_limit: 10000000                        # results of one key of an outer join on one key
+    execution: auto                            # or resident, jobs, local
+    ship: false                                # whether Weft is sent to the executors of a cluster
+    memory: 2 GB                               # of a task; half of the machine's by default, shared by all
+    result_limit: 100000000                    # results of one query in one batch; none by default
+    query_limit: 1000                          # queries that run at once, those of requests to `weft serve` too
+    limits: {words: 40000, depth: 100}         # how large a query may be; also characters and terms
+    adapt: auto                                # whether plans follow the data: auto, off or always
+    adaptation: {threshold: 0.1, migrate: auto}  # how; `weft.Adaptation` has all settings
+    allow: {sinks: [{parquet: out/*}]}         # what requests to `weft serve` may name; `pipeline.serving` has all
+    serve: {port: 8080}                        # where it listens, and its limits
+
+Paths are relative to the file. A name or text that YAML would read as something else (on, no, 5) is put in quotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from weft.errors import PipelineError
+from weft.logical.query import Query
+from weft.optimizer.cost import Weights
+from weft.optimizer.single.strategies import STRATEGIES
+from weft.optimizer.space import Options
+from weft.planned import PlannedQuery
+from weft.service.pipeline.document import Node, read_document
+from weft.service.pipeline.functions import add_function, refuse_functions
+from weft.service.pipeline.queries import read_query
+from weft.service.pipeline.serving import Allowed, ServeSettings, read_allowed, read_serving
+from weft.service.pipeline.settings import SETTINGS, read_settings
+from weft.service.pipeline.sinks import console_sink
+from weft.service.pipeline.sources import PipelineSource
+from weft.service.pipeline.streams import add_stream
+from weft.service.pipeline.tables import add_table
+from weft.session import Session
+from weft.sinks import Sink
+from weft.stats.statistics import Statistics
+
+__all__ = ["PROBE_ORDERS", "Pipeline", "load_pipeline", "read_pipeline"]
+
+PROBE_ORDERS = ("auto", "greedy", "exhaustive")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A session with the file's streams and statistics, its queries as texts by name, and their sinks if given."""
+
+    file: str
+    session: Session
+    queries: Mapping[str, str]
+    sources: Mapping[str, PipelineSource] = field(default_factory=dict)
+    sinks: Mapping[str, Sink] = field(default_factory=dict)
+    checkpoint: Path | None = None
+    master: str = "local[*]"
+    waits: Mapping[str, timedelta] = field(default_factory=dict)  # of rows for a partner, by query, if given
+    orders: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # with precisions, by query
+    allowed: Allowed = Allowed()  # noqa: RUF009
+    serving: ServeSettings = ServeSettings()  # noqa: RUF009
+
+    def plan(self, name: str, sink: Sink | None = None) -> PlannedQuery:
+        """Plan a query, to be run if it has a sink; errors name the file and the query."""
+        with self.place(f"queries.{name}").at():
+            wait = self.waits.get(name)
+            order, precision = self.orders.get(name, ("none", None))
+            return self.session.query(
+                self.queries[name],
+                name=name,
+                sink=sink,
+                emit_unmatched_after=wait,
+                order=order,
+                precision=precision,
+            )
+
+    def sink(self, name: str) -> Sink:
+        """Where the results of a query go: to the console, if the file does not say."""
+        return self.sinks.get(name) or console_sink(name)
+
+    def parse(self, name: str) -> Query:
+        """Parse and bind a query; errors name the file and the query."""
+        with self.place(f"queries.{name}").at():
+            return self.session.parse(self.queries[name])
+
+    def place(self, where: str) -> Node:
+        """A place in the file, for errors to name."""
+        return Node(self.file, where, None)
+
+
+def load_pipeline(path: Path, *, functions: bool = True, idle: bool = False, **given: Any) -> Pipeline:
+    """Read a pipeline file; a checkpoint or master that is given wins over the file's.
+
+    This imports the modules whose functions the file names, and so runs code; without ``functions`` such a file is
+    refused and nothing is imported.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"cannot read {path}: {error}") from None
+    return read_pipeline(
+        text, str(path), root=path.absolute().parent, functions=functions, idle=idle, **given
+    )
+
+
+_TOP = ("streams", "tables", "functions", "statistics", "options", "queries", "allow", "serve", *SETTINGS)
+
+
+def read_pipeline(
+    text: str,
+    file: str,
+    *,
+    root: Path | None = None,
+    functions: bool = True,
+    idle: bool = False,
+    **given: Any,
+) -> Pipeline:
+    """Read the text of a pipeline; ``file`` is its name in errors, ``root`` where its relative paths begin.
+
+    If it may be ``idle``, it needs neither streams nor queries: they will come.
+    """
+    top, root = read_document(text, file), root or Path.cwd()
+    top.section(_TOP)
+    if not functions:
+        refuse_functions(top.entry("functions"))
+    streams, queries = top.entry("streams"), top.entry("queries")
+    for node in (streams, queries):
+        if not node.mapping() and not idle:
+            raise node.error("there are none", "name at least one")
+    settings = read_settings(top, root, given)
+    session = Session(options=_options(top.entry("options")), **settings)
+    found = {name: add_stream(session, name, node, root) for name, node in streams.mapping().items()}
+    tables = {
+        name: add_table(session, name, node, root) for name, node in top.entry("tables").mapping().items()
+    }
+    known = {name: one.statistics for name, one in found.items() if one.statistics is not None}
+    known |= {name: one for name, one in tables.items() if one is not None}
+    session.statistics = Statistics(known, origin="given" if known else "default")
+    for name, node in top.entry("functions").mapping().items():
+        add_function(session, name, node, root)
+    _statistics(session, top.entry("statistics"))
+    asked = {name: read_query(name, node, root) for name, node in queries.mapping().items()}
+    return Pipeline(
+        file,
+        session,
+        {name: one.sql for name, one in asked.items()},
+        {name: one.source for name, one in found.items() if one.source is not None},
+        {name: one.sink for name, one in asked.items() if one.sink is not None},
+        settings.get("checkpoint"),
+        settings.get("master", "local[*]"),
+        {name: wait for name, one in asked.items() if (wait := one.emit_unmatched_after) is not None},
+        {name: (one.order, one.precision) for name, one in asked.items()},
+        read_allowed(top.entry("allow"), root, settings.get("checkpoint")),
+        read_serving(top.entry("serve")),
+    )
+
+
+def _statistics(session: Session, node: Node) -> None:
+    found = node.section(("horizon", "selectivity"))
+    if "horizon" in found:
+        horizon = found["horizon"].duration()
+        with found["horizon"].at():
+            session.statistics = replace(session.statistics, horizon=horizon)
+    for text, value in node.entry("selectivity").mapping().items():
+        before = len(session.statistics.selectivities)
+        figure = value.figure()
+        with value.at():
+            session.selectivity(text, figure)
+        if len(session.statistics.selectivities) == before:
+            raise value.error("the same predicate is there twice, written differently", "remove one of them")
+
+
+def _weights(node: Node) -> Weights:
+    found = node.section([field.name for field in fields(Weights)])
+    figures = {name: weight.figure() for name, weight in found.items()}
+    with node.at():
+        return Weights(**figures)
+
+
+_OPTIONS: dict[str, Callable[[Node], object]] = {
+    "strategy": lambda node: node.choice("strategy", STRATEGIES),
+    "partitions": Node.integer,
+    "probe_orders": lambda node: node.choice("way to choose probe orders", PROBE_ORDERS),
+    "budget": Node.figure,
+    "weights": _weights,
+    "scatter_heavy": Node.flag,
+    "tasks": Node.integer,
+    "planning_seconds": Node.figure,
+    "most_inputs": Node.integer,
+}
+
+
+def _options(node: Node) -> Options:
+    given: dict[str, Any] = {name: _OPTIONS[name](found) for name, found in node.section(_OPTIONS).items()}
+    with node.at():
+        return Options(**given)

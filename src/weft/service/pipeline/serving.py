@@ -1,0 +1,204 @@
+"""What a pipeline file says to the service that runs it: what requests may name, and how much is too much.
+
+Guarantees: a request names a path, a server or a table only if an entry under ``allow`` names it by a pattern, and
+options that could do harm only if the same entry names them too. Paths are compared when they are resolved: neither
+``..`` nor a symbolic link leads out of what is allowed. Without ``allow``, requests have memory alone.
+
+    allow:
+      sources:
+        - {files: parquet, path: in/**}           # ** is any depth, * one name
+        - {files: csv, path: drop/*, clean: delete}
+        - {rate: "*"}
+        - {kafka: views-*, servers: "host:9092"}
+      sinks:
+        - {parquet: out/*}
+        - {postgres: "public.*", dsn: "env:WAREHOUSE"}
+        - console
+    serve:
+      host: 127.0.0.1                             # elsewhere, tokens are demanded
+      port: 8080
+      hosts: [weft.example.org]                   # further names that requests may address it by
+      rate: 50                                    # requests per second and client, after a burst
+      burst: 200
+      body_bytes: 262144                          # of a request
+      live_readers: 1000                          # who follow results live, all together
+      result_rows: 10000                          # that are kept of a query
+      result_bytes: 67108864
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from weft.service.pipeline.document import Node
+
+__all__ = ["Allowed", "ServeSettings", "read_allowed", "read_serving"]
+
+# Entries whose values are paths.
+_PATHS = ("path", "archive", "parquet", "delta", "avro_schema")
+# Options that do no harm, so that an entry need not name them.
+_HARMLESS = (
+    *("max_files_per_batch", "recursive", "unfinished_after", "missing"),
+    *("delimiter", "quote", "encoding", "null", "seed", "columns"),
+    *("compression", "batch_column", "partition_by", "key"),
+    *("format", "starting", "max_records_per_batch", "subject", "expired", "timeout"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """Where a service listens, and its limits."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    hosts: tuple[str, ...] = ()
+    rate: float = 50.0
+    burst: int = 200
+    body_bytes: int = 256 << 10
+    live_readers: int = 1000
+    result_rows: int = 10_000
+    result_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The sources and sinks that requests may name; paths in patterns begin at ``root``."""
+
+    root: Path = Path()
+    sources: tuple[Mapping[str, Any], ...] = ()
+    sinks: tuple[Mapping[str, Any], ...] = ()
+    closed: tuple[Path, ...] = ()  # directories that nothing may name, such as the checkpoint
+
+    def source(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The source that a request describes, with resolved paths, if it is allowed; else None."""
+        return self._first(asked, self.sources)
+
+    def sink(self, asked: str | Mapping[str, Any]) -> str | dict[str, Any] | None:
+        """The sink that a request describes, with resolved paths, if it is allowed; else None."""
+        if isinstance(asked, str):
+            return asked if asked == "memory" or self._first({asked: ""}, self.sinks) is not None else None
+        return self._first(asked, self.sinks)
+
+    def _first(
+        self, asked: Mapping[str, Any], entries: tuple[Mapping[str, Any], ...]
+    ) -> dict[str, Any] | None:
+        return next((found for entry in entries if (found := self._match(asked, entry)) is not None), None)
+
+    def _match(self, asked: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any] | None:
+        if not set(entry) <= set(asked):
+            return None
+        found = dict(asked)
+        for name, value in asked.items():
+            if name in _PATHS and name in entry:
+                path = self._path(str(entry[name]), value)
+                if path is None:
+                    return None
+                found[name] = path
+            elif name in entry:
+                if not _fits(entry[name], value):
+                    return None
+            elif not (name in _HARMLESS or (name == "glob" and _is_name(value))):
+                return None
+        return found
+
+    def _path(self, pattern: str, value: object) -> str | None:
+        """The path that a request names, resolved, if it fits a pattern."""
+        if not isinstance(value, str) or not value.strip() or "\0" in value or _has_scheme(value):
+            return None
+        if ".." in Path(value).parts:
+            return None
+        try:
+            path = Path(os.path.realpath(self.root / value))
+            fixed, wild = _split(pattern)
+            top = Path(os.path.realpath(self.root / fixed))
+            if any(path.is_relative_to(os.path.realpath(one)) for one in self.closed):
+                return None
+            inside = path.is_relative_to(top) and _fits_parts(wild, path.relative_to(top).parts)
+        except (OSError, ValueError):
+            return None
+        return str(path) if inside else None
+
+
+def _has_scheme(text: str) -> bool:
+    return re.match(r"[A-Za-z][\w+.-]+:", text) is not None
+
+
+def _is_name(value: object) -> bool:
+    """Whether a pattern of files stays in its directory."""
+    return isinstance(value, str) and "/" not in value and "\\" not in value and ".." not in value
+
+
+def _split(pattern: str) -> tuple[Path, tuple[str, ...]]:
+    """The part of a path's pattern without wildcards, and the names that follow it."""
+    parts = Path(pattern).parts
+    wild = next((place for place, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
+    return Path(*parts[:wild]), parts[wild:]
+
+
+def _fits_parts(patterns: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    if not patterns:
+        return not names
+    if patterns[0] == "**":
+        return any(_fits_parts(patterns[1:], names[skip:]) for skip in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], patterns[0]) and _fits_parts(patterns[1:], names[1:])
+
+
+def _fits(pattern: Any, value: object) -> bool:
+    """Whether a value fits a pattern, or every value of a mapping its own."""
+    if isinstance(pattern, Mapping) or isinstance(value, Mapping):
+        both = isinstance(pattern, Mapping) and isinstance(value, Mapping) and set(pattern) == set(value)
+        return both and all(_fits(pattern[name], value[name]) for name in pattern)  # type: ignore[index]
+    if isinstance(value, list):
+        return all(_fits(pattern, one) for one in value)
+    return isinstance(value, str | int | float) and fnmatchcase(_text(value), _text(pattern))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_allowed(node: Node, root: Path, checkpoint: Path | None) -> Allowed:
+    """What a file allows requests to name."""
+    found = node.section(("sources", "sinks"))
+    closed = () if checkpoint is None else (checkpoint,)
+    entries = {name: _entries(found[name]) if name in found else () for name in ("sources", "sinks")}
+    return Allowed(root, entries["sources"], entries["sinks"], closed)
+
+
+def _entries(node: Node) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(node.value, list):
+        raise node.error("what is allowed is a list", "as in [{files: parquet, path: in/**}]")
+    found: list[Mapping[str, Any]] = []
+    for place, value in enumerate(node.value):
+        entry = Node(node.file, f"{node.where}[{place}]", value)
+        if isinstance(value, str):
+            found.append({value: "*"})
+            continue
+        names = {name: one.value for name, one in entry.section(list(entry.mapping())).items()}
+        if not names:
+            raise entry.error("nothing is named", "as in {files: parquet, path: in/**}")
+        found.append(names)
+    return tuple(found)
+
+
+def read_serving(node: Node) -> ServeSettings:
+    """How a file wants to be served."""
+    found = node.section([field.name for field in fields(ServeSettings)])
+    given: dict[str, Any] = {}
+    for name, one in found.items():
+        if name == "host":
+            given[name] = one.text("as in 127.0.0.1")
+        elif name == "hosts":
+            given[name] = tuple(one.texts("as in [weft.example.org]"))
+        else:
+            given[name] = one.figure() if name == "rate" else one.integer()
+            least = 0 if name == "port" else 1
+            if given[name] < least or (name == "port" and given[name] > 65_535):
+                raise one.error(f"{given[name]:g} is out of range", f"use {least} or more")
+    return ServeSettings(**given)

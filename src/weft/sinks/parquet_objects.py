@@ -1,0 +1,203 @@
+"""Results as Parquet files in an object store.
+
+Guarantees: a batch is committed by one object, `_weft/commits/N.json`, which is put if absent and names its files:
+whoever reads by `committed_files` sees all of a batch or nothing of it, and every batch once, whatever crashed before.
+A store has no rename, so a plain reader (`spark.read.parquet`, `pyarrow.dataset`) may see some of the files of the
+batch that is just being committed; it never sees files of an attempt that was lost, but for one that a crash
+interrupted during its commit, until the batch is repeated. For readers that need more, `weft.to_delta` is the sink.
+
+    out/batch=0/part-00000-….parquet            what plain readers see
+    out/_weft/owner.json                        whose results these are
+    out/_weft/commits/N.json                    the files of batch N, once it is committed
+    out/_weft/pending/N/part-00003-….parquet    written by tasks, not yet committed
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from weft.errors import SinkError, StateError
+from weft.ports.sink import Rows
+from weft.sinks import files
+from weft.sinks.parquet import check_form
+from weft.sinks.rows import as_table
+from weft.storage.objects import ObjectStorage
+
+__all__ = ["ObjectParquetPart", "ObjectParquetSink"]
+
+_FORMAT = 1
+_DIGITS = 10
+_OWNER = "_weft/owner.json"
+_ELSEWHERE = "write to another place, or continue with the checkpoint this one belongs to"
+
+
+class ObjectParquetPart:
+    """A task's results of a batch: a file of this machine, which becomes an object when it is closed."""
+
+    def __init__(self, storage: ObjectStorage, name: str, compression: str) -> None:
+        self._storage, self._name = storage, name
+        self._folder = tempfile.TemporaryDirectory(prefix="weft-part-")
+        self._path = Path(self._folder.name) / "part.parquet"
+        self._file = files.ParquetFile(self._path, compression)
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Add results."""
+        self._file.write(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
+
+    def close(self) -> str:
+        """Put the object; gives its name."""
+        self._file.close()
+        self._storage.put(self._name, self._path.read_bytes())
+        self._folder.cleanup()
+        return self._name.rpartition("/")[2]
+
+    def abort(self) -> None:
+        """Delete what is there."""
+        self._file.abort()
+        self._folder.cleanup()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectParquetSink:
+    """Parquet files below a URI."""
+
+    path: str
+    compression: str = "snappy"
+    batch_column: str = "batch"
+    digits: int = 1  # the least digits of a batch's number in the name of its folder
+
+    def __post_init__(self) -> None:
+        check_form(self.compression, self.batch_column)
+
+    @property
+    def exactly_once(self) -> bool:
+        """True: a batch that is committed is not committed again."""
+        return True
+
+    @property
+    def _storage(self) -> ObjectStorage:
+        return ObjectStorage(self.path)
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:
+        """Refuse results that have the batches' column, and a place that is another's or cannot be written to."""
+        if self.batch_column.lower() in (name.lower() for name in schema.names):
+            raise SinkError(
+                f"to_parquet: the results have a column {self.batch_column}, as the folders of {self.path} do",
+                hint='rename it in the query, or give batch_column="…"',
+            )
+        self._storage.check()
+        if owner is None:
+            return
+        mine = json.dumps({"format": _FORMAT, "owner": owner}).encode()
+        with self._naming("opened"):
+            if not self._storage.put_if_absent(_OWNER, mine):
+                raise SinkError(
+                    f"to_parquet: {self.path} holds the results of another checkpoint, as {_OWNER} says",
+                    hint=_ELSEWHERE,
+                )
+
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except StateError as error:
+            raise SinkError(
+                f"to_parquet: {self.path} cannot be {what}: {error.message}", hint=error.hint
+            ) from error
+
+    def recover(self, last_committed: int) -> None:
+        """Drop what was not committed; batches the checkpoint cannot have made are an error."""
+        ahead = [batch for batch in self.batches() if batch > last_committed + 1]
+        if ahead:
+            raise SinkError(
+                f"to_parquet: {self.path} has batch {ahead[-1]}, but the checkpoint ends with {last_committed}",
+                hint=_ELSEWHERE,
+            )
+        self.begin(last_committed + 1)
+
+    def begin(self, batch_id: int) -> None:
+        """Drop what an earlier attempt of the batch wrote and did not commit."""
+        with self._naming("written"):
+            for name in self._storage.list(f"_weft/pending/{batch_id}"):
+                self._storage.delete(f"_weft/pending/{batch_id}/{name}")
+
+    def commit(self, batch_id: int, rows: Rows) -> None:
+        """Put the rows in place as one file."""
+        table = as_table(rows) if isinstance(rows, pa.Table) or rows else None
+        parts = [self.write_part(batch_id, 0, table)] if table is not None and table.num_rows else []
+        self.commit_parts(batch_id, parts)
+
+    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
+        """Put an object under a name that no other attempt has, where readers do not look."""
+        part = self.open_part(batch_id, partition)
+        try:
+            part.write(as_table(rows))
+            return part.close()
+        except BaseException:
+            part.abort()
+            raise
+
+    def open_part(self, batch_id: int, partition: int) -> ObjectParquetPart:
+        """Begin an object like that of `write_part`, to which rows are added as they are found."""
+        name = f"_weft/pending/{batch_id}/part-{partition:05d}-{uuid.uuid4().hex}.parquet"
+        return ObjectParquetPart(self._storage, name, self.compression)
+
+    def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
+        """Copy the files to where readers look, then put the object that says that they are the batch."""
+        with self._naming(f"given batch {batch_id}"):
+            if self._storage.get(_commit(batch_id)) is None:
+                self._place(batch_id, names)
+        self.begin(batch_id)
+
+    def _place(self, batch_id: int, names: Sequence[str]) -> None:
+        folder = self._folder(batch_id)
+        for left in self._storage.list(folder):  # by a commit that a crash interrupted
+            self._storage.delete(f"{folder}/{left}")
+        for name in names:
+            if not self._storage.copy(f"_weft/pending/{batch_id}/{name}", f"{folder}/{name}"):
+                raise SinkError(
+                    f"to_parquet: batch {batch_id} lacks its file {name}", hint="run the batch again"
+                )
+        content = json.dumps({"batch": batch_id, "files": [f"{folder}/{name}" for name in names]}).encode()
+        if not self._storage.put_if_absent(_commit(batch_id), content):
+            raise SinkError(
+                f"to_parquet: {self.path}: batch {batch_id} was committed by another session meanwhile",
+                hint="it goes on from there; if none runs any more, start this one again",
+            )
+
+    def _folder(self, batch_id: int) -> str:
+        return f"{self.batch_column}={batch_id:0{self.digits}}"
+
+    def in_order(self) -> ObjectParquetSink:
+        """The sink for ordered results: of two files, the one with the smaller name has the earlier rows."""
+        return replace(self, digits=_DIGITS)
+
+    def batches(self) -> list[int]:
+        """The batches that are committed here, in order."""
+        stems = (name.removesuffix(".json") for name in self._storage.list("_weft/commits"))
+        return sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def committed_files(self) -> list[str]:
+        """The URIs of the files of all committed batches, in the order of the batches."""
+        found = []
+        for batch in self.batches():
+            content = json.loads(self._storage.get(_commit(batch)) or b'{"files": []}')
+            found += [self._storage.locate(name) for name in content["files"]]
+        return found
+
+    def describe(self) -> dict[str, object]:
+        """What is needed to make it again."""
+        form = {"compression": self.compression, "batch_column": self.batch_column, "digits": self.digits}
+        return {"kind": "parquet", "path": self.path, **form}
+
+
+def _commit(batch_id: int) -> str:
+    return f"_weft/commits/{batch_id}.json"

@@ -1,0 +1,221 @@
+"""An object store as a storage: S3 and what speaks like it, Google Cloud Storage, Azure.
+
+Guarantees: an entry is one object, put by one request; one that is put if absent is put by a conditional request
+(`If-None-Match: *`), so the store itself decides who is first. Requests are repeated while the store does not answer.
+Credentials and the endpoint are the environment's; no value, log or error has them. Needs `weft[objects]`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from weft.errors import ConfigError, StateError
+from weft.storage.cache import DiskCache, default_cache
+from weft.storage.uris import join_uri
+
+__all__ = ["ObjectStatus", "ObjectStorage", "host_cache"]
+
+_PATIENCE = timedelta(seconds=60)  # for which a request is repeated
+_PROBED = timedelta(seconds=8)  # the same while it is tried whether there is a store at all
+_TIMEOUT = timedelta(seconds=20)  # of one request
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStatus:
+    """What a store says of an object; ``name`` is relative, ``tag`` another for other content."""
+
+    name: str
+    size: int
+    tag: str
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStorage:
+    """The objects below a URI, as `weft.storage.uris.normal_place` spells it."""
+
+    uri: str
+
+    def put(self, name: str, data: bytes, *, flush: bool = True) -> None:  # noqa: ARG002
+        """Put an object; when this returns, the store has it, whatever happens to this machine."""
+        with self._naming(name, "written"):
+            _library().put(self._store, name, data, use_multipart=False)
+
+    def put_if_absent(self, name: str, data: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002
+        """Put an object if there is none; one with the same bytes was put by an attempt whose answer was lost."""
+        with self._naming(name, "written"):
+            try:
+                _library().put(self._store, name, data, mode="create", use_multipart=False)
+            except _library().exceptions.AlreadyExistsError:
+                return self.get(name) == data
+        return True
+
+    def get(self, name: str) -> bytes | None:
+        """The content of an object."""
+        found = self._fetch(name)
+        return None if found is None else found.to_pybytes()
+
+    def open_local(self, name: str) -> pa.Buffer | None:
+        """The content of an object that never changes, from the cache of this host if it is there."""
+        cache, entry = host_cache(), self.locate(name)
+        found = cache.find(entry)
+        if found is None:
+            found = self._fetch(name)
+            if found is not None:
+                cache.keep(entry, found)
+        return found
+
+    def _fetch(self, name: str) -> pa.Buffer | None:
+        with self._naming(name, "read"):
+            try:
+                return pa.py_buffer(_library().get(self._store, name).bytes())
+            except FileNotFoundError:
+                return None
+
+    def list(self, folder: str) -> list[str]:
+        """The objects right below a prefix."""
+        return list(self.sizes(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The objects right below a prefix and their sizes."""
+        with self._naming(folder, "listed"):
+            found = _library().list_with_delimiter(self._store, folder or None)["objects"]
+            return {
+                one["path"].rpartition("/")[2]: one["size"]
+                for one in sorted(found, key=lambda one: one["path"])
+            }
+
+    def entries(self) -> Sequence[ObjectStatus]:
+        """All objects below the URI, however deep."""
+        with self._naming("", "listed"):
+            found = [one for page in _library().list(self._store) for one in page]
+            return [
+                ObjectStatus(one["path"], one["size"], one["e_tag"] or "", one["last_modified"])
+                for one in found
+            ]
+
+    def read_version(self, name: str) -> tuple[bytes, str] | None:
+        """The content of an object with its tag, which is another for other content; None if there is none."""
+        with self._naming(name, "read"):
+            try:
+                found = _library().get(self._store, name)
+                return found.bytes().to_bytes(), found.meta["e_tag"] or ""
+            except FileNotFoundError:
+                return None
+
+    def copy(self, name: str, target: str) -> bool:
+        """Have the store copy an object, in place of one that is there; False if there is nothing to copy."""
+        with self._naming(name, "copied"):
+            try:
+                _library().copy(self._store, name, target)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def delete(self, name: str) -> None:
+        """Delete an object."""
+        with self._naming(name, "deleted"):
+            try:
+                _library().delete(self._store, name)
+            except FileNotFoundError:
+                return
+
+    def path(self, name: str) -> None:  # noqa: ARG002
+        """None, since an object is in no file."""
+        return
+
+    def locate(self, name: str) -> str:
+        """The URI of an object."""
+        return join_uri(self.uri, name)
+
+    def check(self) -> None:
+        """Refuse a store that is not there, cannot be used, or does not keep what is put if absent; quick to say so."""
+        store, library = _store(self.uri, _PROBED), _library()
+        try:
+            library.list_with_delimiter(store, "weft-probe")
+        except Exception as error:
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: Exception) -> ConfigError:
+        """What is wrong with the store, in words that say what to do."""
+        text = str(error)
+        if "NoSuchBucket" in text or "404 Not Found" in text or "ContainerNotFound" in text:
+            return ConfigError(f"{self.uri}: there is no such bucket", hint="make it, or name another")
+        denied = (_library().exceptions.PermissionDeniedError, _library().exceptions.UnauthenticatedError)
+        if isinstance(error, denied) or "403" in text or "401" in text:
+            return ConfigError(f"{self.uri}: the store denies access", hint=_CREDENTIALS)
+        if "redential" in text or "metadata" in text or "169.254" in text or "token" in text:
+            return ConfigError(f"{self.uri}: there are no credentials for it", hint=_CREDENTIALS)
+        return ConfigError(f"{self.uri} cannot be reached: {_reason(error)}", hint="is its endpoint right?")
+
+    @property
+    def _store(self) -> Any:
+        return _store(self.uri, _PATIENCE)
+
+    @contextmanager
+    def _naming(self, name: str, what: str) -> Iterator[None]:
+        """Turn errors of the store into errors that name the object."""
+        try:
+            yield
+        except (_library().exceptions.BaseError, OSError) as error:
+            raise StateError(
+                f"{self.locate(name)} cannot be {what}: {_reason(error)}",
+                hint="see whether the store answers and allows it; a session started again goes on where it was",
+            ) from error
+
+
+_CREDENTIALS = (
+    "set what its tools use too: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, "
+    "GOOGLE_APPLICATION_CREDENTIALS, or AZURE_STORAGE_ACCOUNT_KEY"
+)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error, without the options of URLs, which may hold signatures."""
+    return re.sub(r"\?\S+", "", str(error).split("\n")[0])
+
+
+def _library() -> Any:
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError as error:
+        raise ConfigError(
+            f"object stores need obstore, which cannot be imported: {error}",
+            hint='pip install "weft[objects]"',
+        ) from error
+    return obstore
+
+
+@lru_cache(maxsize=32)
+def _store(uri: str, patience: timedelta) -> Any:
+    """The store of a URI, one for each process; credentials come from the environment."""
+    plain = any(
+        os.environ.get(name, "").startswith("http://") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+    )
+    options = {
+        "timeout": _TIMEOUT,
+        "connect_timeout": timedelta(seconds=5),
+        **({"allow_http": True} if plain else {}),
+    }
+    retries = {"max_retries": 10 if patience == _PATIENCE else 2, "retry_timeout": patience}
+    try:
+        return _library().store.from_url(uri, client_options=options, retry_config=retries)
+    except _library().exceptions.BaseError as error:
+        raise ConfigError(f"{uri} cannot be used: {_reason(error)}", hint=_CREDENTIALS) from None
+
+
+@lru_cache(maxsize=1)
+def host_cache() -> DiskCache:
+    """The cache of this host, as this process uses it."""
+    return default_cache()

@@ -1,0 +1,34 @@
+"""One standalone cluster for the tests of a process: a master and two workers of one core each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft.testing.spark_cluster import SparkCluster
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """The cluster, whose executors import this Weft and the tests; tests ask for `cluster`."""
+    places = [str(ROOT), str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    cluster = SparkCluster(tmp_path_factory.mktemp("cluster"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
+        cluster.start()
+        yield cluster
+        cluster.stop()
+
+
+@pytest.fixture
+def cluster(shared_cluster: SparkCluster) -> SparkCluster:
+    """The cluster with two workers, also after a test that killed some."""
+    while sum(worker.is_alive for worker in shared_cluster.workers) < 2:
+        shared_cluster.add_worker()
+    return shared_cluster

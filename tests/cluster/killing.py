@@ -1,0 +1,109 @@
+"""A random case of the recovery tests on a cluster: run, struck by something, and compared with the definition.
+
+Guarantees: the time from a strike to the next batch that is committed is measured, and told in the story.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tests.recovery.cases import Case
+from tests.recovery.check import check
+from tests.recovery.moments import Moment, last_batch
+from tests.recovery.processes import Run, until
+from weft.testing.spark_cluster import SparkCluster
+
+__all__ = ["SHORT", "Struck"]
+
+# Spark's timeouts, short enough for tests: an executor that is silent for so long is taken for lost.
+SHORT = (
+    "spark.network.timeout=8s",
+    "spark.network.timeoutInterval=2s",
+    "spark.executor.heartbeatInterval=1s",
+    "spark.cores.max=2",
+    "spark.executor.memory=512m",
+    "spark.shuffle.io.maxRetries=1",
+    "spark.shuffle.io.retryWait=1s",
+    "spark.excludeOnFailure.enabled=false",
+)
+
+
+class Struck:
+    """A case that runs on a cluster while things go wrong."""
+
+    def __init__(
+        self,
+        root: Path,
+        case: Case,
+        cluster: SparkCluster,
+        execution: str,
+        settings: Sequence[str] = SHORT,
+    ) -> None:
+        self.root, self.case, self.cluster, self.execution = root, case, cluster, execution
+        self.settings = settings
+        self.rng = random.Random(f"{case.seed} strikes")
+        self.story: list[str] = []
+        print(case)  # its seed, whatever fails
+        case.write(root)
+        self.run = self.start()
+
+    def start(self) -> Run:
+        """Begin, or go on."""
+        case = [str(self.case.seed), str(self.case.files), self.case.kind]
+        return Run(
+            self.root,
+            [*case, self.cluster.master, self.execution],
+            settings=self.settings,
+            host=self.cluster.host,
+        )
+
+    def strike(self, what: str, act: Callable[[], object]) -> float | None:
+        """Do something at a random moment; the seconds until a batch is committed, None if the run was over."""
+        moment = Moment.random(self.rng, self.case.kind)
+        if not moment.wait(self.root, self.run):
+            return None
+        began, before = time.monotonic(), last_batch(self.root)
+        act()
+        until(lambda: self.run.code is not None or last_batch(self.root) > before + 1, self.told)
+        seconds = time.monotonic() - began
+        self.story.append(
+            f"batch {before + 1}, {moment}: {what}; a batch was committed {seconds:.1f} s later"
+        )
+        return seconds
+
+    def kill_executor(self) -> None:
+        """End one of the executors as a crash would."""
+        found = self.cluster.executors()
+        with suppress(ProcessLookupError):
+            os.kill(self.rng.choice(found), signal.SIGKILL)
+
+    def replace_worker(self) -> None:
+        """End a worker, and with it its executor, and add another."""
+        self.rng.choice([worker for worker in self.cluster.workers if worker.is_alive]).kill()
+        self.cluster.add_worker()
+
+    def restart_driver(self) -> None:
+        """End the driver with its Java, and start it again."""
+        self.run.end()
+        self.run = self.start()
+
+    def finish(self, restarts: int = 0) -> None:
+        """Let it come to its end, having failed no more often than that, and compare."""
+        while self.run.wait() != 0:
+            assert restarts, self.told()
+            self.run.end()
+            self.story.append("it failed, and was started again")
+            self.run, restarts = self.start(), restarts - 1
+        print(*self.story, sep="\n")  # pytest -rP shows it
+        assert self.story, "the run was over before anything was struck"
+        check(self.case, self.root, self.story)
+
+    def told(self) -> str:
+        """What was done, and what the run said last."""
+        return f"{self.case}: {'; '.join(self.story)}\n{self.run.tail()}"
