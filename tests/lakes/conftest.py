@@ -7,6 +7,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +17,15 @@ PASSWORD = "s3cret of the tests"
 
 
 class PostgresServer:
-    """A server with a folder of its own; `start` and `stop` may alternate, and tables stay."""
+    """A server with a folder of its own; `start` and `stop` may alternate, and tables stay.
+
+    A server answers before `start` returns, so another thread's `stop` could come in between and make `start` fail:
+    one waits for the other.
+    """
 
     def __init__(self, root: Path, programs: Path, prefix: list[str | Path]) -> None:
         self._root, self._programs, self._prefix = root, programs, prefix
+        self._one_at_a_time = threading.Lock()
         (root / "password").write_text(PASSWORD, encoding="utf-8")
         given = ["--auth=scram-sha-256", "--username=weft", f"--pwfile={root}/password", "--encoding=UTF8"]
         self._run("initdb", *given)
@@ -41,7 +47,8 @@ class PostgresServer:
     def _run(self, program: str, *arguments: str) -> None:
         data = ["-D", str(self._root / "data")]
         command = [*self._prefix, self._programs / program, *data, *arguments]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        with self._one_at_a_time:
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture(scope="session")
