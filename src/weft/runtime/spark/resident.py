@@ -20,6 +20,7 @@ from weft.runtime.loop.executor import Pieces
 from weft.runtime.spark.channel import parts_of
 from weft.runtime.spark.resident_stage import SILENCE, Place, Stage, TaskLostError
 from weft.runtime.spark.session import slots_of
+from weft.runtime.task.credentials import can_encrypt
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
 
@@ -28,7 +29,7 @@ __all__ = ["Place", "ResidentExecutor", "TaskLostError", "fits", "place_on_clust
 _LOG = logging.getLogger("weft")
 
 RESTART_PATIENCE = 20.0  # seconds until tasks must have begun after others were lost; then fewer are tried
-_ENCRYPTED = (
+_ENCRYPTED = (  # by each of these, Spark encrypts what it sends
     "spark.network.crypto.enabled",
     "spark.ssl.rpc.enabled",
     "spark.authenticate.enableSaslEncryption",
@@ -137,9 +138,11 @@ def fits(spark: SparkSession, tasks: int) -> str:
 def _fits_on_cluster(spark: SparkSession, tasks: int) -> str:
     """The same on several machines, where tasks that stay may have all slots, if the user wants it so."""
     settings = spark.sparkContext.getConf()
-    for name in _ENCRYPTED:
-        if settings.get(name, "false") == "true":
-            return f"{name} is on, and what resident tasks send each other is not encrypted"
+    if (name := _encrypted_by(spark)) and not can_encrypt():
+        return (
+            f"{name} is on, and resident tasks can encrypt what they send only with the package "
+            'cryptography on the driver (pip install "weft[tls]")'
+        )
     if settings.get("spark.dynamicAllocation.enabled", "false") == "true":
         return "spark.dynamicAllocation.enabled is on, and Spark has no barrier stages then"
     slots = int(spark.sparkContext.defaultParallelism)
@@ -148,10 +151,17 @@ def _fits_on_cluster(spark: SparkSession, tasks: int) -> str:
     return ""
 
 
+def _encrypted_by(spark: SparkSession) -> str:
+    """The setting by which Spark encrypts what it sends; "" if it does not."""
+    settings = spark.sparkContext.getConf()
+    return next((name for name in _ENCRYPTED if settings.get(name, "false").lower() == "true"), "")
+
+
 def place_on_cluster(spark: SparkSession) -> Place:
     """Where the driver listens for tasks on other machines, and when silent ones are lost: no later than Spark says."""
     settings = spark.sparkContext.getConf()
     host, bind = settings.get("spark.driver.host"), settings.get("spark.driver.bindAddress")
     given = str(settings.get("spark.network.timeout", "120s"))
     seconds = int(given[:-1]) if given[:-1].isdigit() and given.endswith("s") else SILENCE
-    return Place(host, bind, min(SILENCE, max(2, seconds)))
+    encrypted = bool(_encrypted_by(spark))
+    return Place(host, bind, min(SILENCE, max(2, seconds)), encrypted=encrypted)

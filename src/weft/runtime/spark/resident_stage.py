@@ -1,16 +1,15 @@
 """The stage of tasks that stay: a barrier stage of Spark's, run by a thread, and a control channel to every task.
 
 Guarantees: all tasks of the stage run at once, or none. Its key is new, and only who knows it is taken for a task. On
-one machine the channels are Unix sockets that only this user can reach; on several, TCP, authenticated but not
-encrypted, and an end that has been silent for too long is taken for lost, so that nothing waits for it without end. A
-stage that has ended holds no slot of Spark's but those of tasks that cannot be reached.
+one machine the channels are Unix sockets that only this user can reach; on several, TCP, authenticated and, if the
+place says so, encrypted, and an end that has been silent for too long is taken for lost, so that nothing waits for it
+without end. A stage that has ended holds no slot of Spark's but those of tasks that cannot be reached.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 import selectors
 import shutil
 import socket
@@ -24,11 +23,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from weft.runtime.spark.channel import Channel, authenticate, bound_silence, messages_of
-from weft.runtime.spark.resident_task import Address, resident, stage_of
+from weft.runtime.spark.channel import Channel, bound_silence, messages_of, open_channel
+from weft.runtime.spark.resident_task import Address, resident
+from weft.runtime.task.credentials import Credentials
 from weft.runtime.task.job import Setup
 from weft.runtime.task.messages import Message
-from weft.runtime.task.parcel_server import know_token, token_of
+from weft.runtime.task.parcel_server import know_stage
 
 __all__ = ["Place", "Stage", "TaskLostError"]
 
@@ -47,13 +47,15 @@ class Place:
     """Where the driver listens for tasks, which must have begun within its ``patience``, in seconds.
 
     On several machines that is a ``host``, as tasks know it, or another address that it is to ``bind`` to, as behind
-    the name of a service; ``silence`` says after how many seconds a silent end is lost.
+    the name of a service; ``silence`` says after how many seconds a silent end is lost, and ``encrypted`` whether what
+    tasks and driver send each other is.
     """
 
     host: str | None = None
     bind: str | None = None
     silence: int = SILENCE
     patience: float = PATIENCE
+    encrypted: bool = False
 
 
 class Stage:
@@ -65,17 +67,17 @@ class Stage:
         self.pids: tuple[int, ...] = ()
         self.error: BaseException | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="weft-"))  # for this user alone
-        key = secrets.token_bytes(32)
-        self._name = stage_of(key)
+        self._credentials = Credentials.create(encrypted=place.encrypted)
+        self._name = self._credentials.stage
         self._listener, address = self._listen()
-        know_token(self._name, token_of(key))
-        serve = resident(setup, address, key, place.silence)
+        know_stage(self._credentials)
+        serve = resident(setup, address, self._credentials, place.silence)
         self._thread = threading.Thread(
             target=self._serve, args=(serve, setup.identity), name="weft-resident", daemon=True
         )
         self._thread.start()
         try:
-            self._accept(key)
+            self._accept()
         except BaseException:
             self.end()
             raise
@@ -100,7 +102,7 @@ class Stage:
         except BaseException as error:
             self.error = error
 
-    def _accept(self, key: bytes) -> None:
+    def _accept(self) -> None:
         """Wait until all tasks have connected and said their numbers."""
         self._listener.settimeout(0.05)
         found: dict[int, Channel] = {}
@@ -116,24 +118,26 @@ class Stage:
             except TimeoutError:
                 continue
             try:
-                channel, head = self._greet(connection, key)
-                found[int(head["task"])], pids[int(head["task"])] = channel, int(head["pid"])
+                channel, task, pid = self._greet(connection)
+                found[task], pids[task] = channel, pid
             except (OSError, ValueError, KeyError) as error:
                 _LOG.warning("a process that is no task of this session was refused: %s", error)
-                connection.close()
         self.channels = [found[task] for task in range(self.tasks)]
         self.pids = tuple(pids[task] for task in range(self.tasks))
 
-    def _greet(self, connection: socket.socket, key: bytes) -> tuple[Channel, dict[str, Any]]:
-        """A channel to who has connected, if that is a task, and what it says first."""
+    def _greet(self, connection: socket.socket) -> tuple[Channel, int, int]:
+        """A channel to who has connected, if that is a task, with the task's number and process."""
         connection.settimeout(10.0)
-        authenticate(connection, key, driver=True)
-        channel = Channel(connection)
-        head, _ = channel.receive()
-        connection.settimeout(None)
         if self.place.host is not None:
             bound_silence(connection, self.place.silence)
-        return channel, head
+        channel = open_channel(connection, self._credentials, driver=True)
+        try:
+            head, _ = channel.receive()
+            channel.socket.settimeout(None)
+            return channel, int(head["task"]), int(head["pid"])
+        except BaseException:
+            channel.close()
+            raise
 
     def step(self, frames: Sequence[tuple[dict[str, Any], Sequence[Any]]]) -> list[Message]:
         """Send each task its frame, and wait for all answers; the messages of all, in the order of the tasks."""
