@@ -59,8 +59,9 @@ def test_where_spark_encrypts_tasks_stay_if_they_can_encrypt_too(
 ) -> None:
     """Data would travel in the clear where the user wants it encrypted."""
     monkeypatch.setattr(resident, "can_encrypt", lambda: False)
-    found = fits(spark(**{name: "true"}), 4)
+    encrypting = spark(4, **{name: "true"})
+    found = fits(encrypting, 4)
     assert name.replace("_", ".") in found
     assert "weft[tls]" in found
     monkeypatch.setattr(resident, "can_encrypt", lambda: True)
-    assert not fits(spark(**{name: "true"}), 4)
+    assert not fits(encrypting, 4)

@@ -2,7 +2,8 @@
 
 Guarantees: nothing that is received is ever run: a frame is JSON and bytes, never a pickle. Both ends prove that they
 know the stage's key before anything else is read, so that no other process can be taken for a task or for the driver.
-Where the stage has a certificate, all of this is inside TLS. A frame arrives whole, or a `ConnectionError` is raised. It consists of:
+Where the stage has a certificate, all of this is inside TLS. A frame arrives whole, or a `ConnectionError` is raised.
+It consists of:
 
     length of the head │ head, JSON: {"kind": …, "sizes": [size of each part], …} │ parts
 """

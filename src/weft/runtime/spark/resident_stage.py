@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import selectors
 import shutil
 import socket
@@ -23,6 +24,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from weft.runtime.loop.executor import NoRoomError
 from weft.runtime.spark.channel import Channel, bound_silence, messages_of, open_channel
 from weft.runtime.spark.resident_task import Address, resident
 from weft.runtime.task.credentials import Credentials
@@ -34,6 +36,7 @@ __all__ = ["Place", "Stage", "TaskLostError"]
 
 _LOG = logging.getLogger("weft")
 
+_NO_ROOM = "SPARK-24819"  # in Spark's error if there are fewer slots than tasks of a barrier stage
 PATIENCE = 120.0  # seconds until all tasks must have begun
 SILENCE = 15  # seconds after which an end of a channel between machines that says nothing is taken for lost
 
@@ -109,10 +112,11 @@ class Stage:
         pids: dict[int, int] = {}
         deadline = time.monotonic() + self.place.patience
         while len(found) < self.tasks:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
+            ended = not self._thread.is_alive()
+            if ended or time.monotonic() > deadline:
                 for channel in found.values():
                     channel.close()
-                raise TaskLostError(self.why(f"{self.tasks} resident tasks could not be started"))
+                raise self._not_started(ended)
             try:
                 connection, _ = self._listener.accept()
             except TimeoutError:
@@ -124,6 +128,12 @@ class Stage:
                 _LOG.warning("a process that is no task of this session was refused: %s", error)
         self.channels = [found[task] for task in range(self.tasks)]
         self.pids = tuple(pids[task] for task in range(self.tasks))
+
+    def _not_started(self, ended: bool) -> Exception:
+        """What to raise if not all tasks have begun: whether that was for want of room, as far as Spark tells."""
+        if not ended or _NO_ROOM in str(self.error):
+            return NoRoomError(f"Spark has no room for {self.tasks} resident tasks")
+        return TaskLostError(self.why(f"{self.tasks} resident tasks could not be started"))
 
     def _greet(self, connection: socket.socket) -> tuple[Channel, int, int]:
         """A channel to who has connected, if that is a task, with the task's number and process."""
@@ -168,15 +178,27 @@ class Stage:
         lines = [line.strip() for line in str(self.error).splitlines() if line.strip()]
         return lines[0] if lines else otherwise
 
-    def end(self) -> None:
-        """Close all channels, which ends the tasks and with them Spark's job; one that goes on is cancelled."""
+    def count_lost(self) -> int:
+        """How many tasks are gone: those whose end of the channel is closed, or was silent for too long."""
+        if not hasattr(select, "POLLRDHUP"):  # not on every system
+            return 1
+        looking = select.poll()
+        for channel in self.channels:
+            looking.register(channel.socket, select.POLLRDHUP)
+        return len(looking.poll(0))
+
+    def end(self, *, lost: bool = False) -> None:
+        """Close all channels, which ends the tasks and with them Spark's job; one that goes on is cancelled.
+
+        If tasks were ``lost``, it is cancelled at once.
+        """
         for channel in self.channels:
             with contextlib.suppress(OSError):
                 channel.send({"kind": "end"})
             channel.close()
         self._listener.close()
         if self.place.host is not None:
-            self._thread.join(3.0)  # a task that cannot be reached would be waited for
+            self._thread.join(0.1 if lost else 3.0)  # a task that cannot be reached would be waited for
             if self._thread.is_alive():
                 with contextlib.suppress(Exception):
                     self.spark.sparkContext.cancelJobGroup(f"weft-{self._name}")

@@ -1,6 +1,6 @@
 """What the ends of a stage of resident tasks know of each other: a key and, where they encrypt, a certificate.
 
-Guarantees: credentials are new for every stage, and reach its tasks with the stage's function, over Spark's own channel.
+Guarantees: credentials are new for every stage, and reach its tasks with the stage's function, over Spark's channel.
 All ends of a stage have the same certificate and its private key, and trust that certificate and no other: an end that
 does not have it is refused by TLS, whoever signed what it shows, before any data is sent. Names of hosts do not matter,
 since whoever has the private key is an end of the stage. Only the driver needs the package `cryptography`, which makes
