@@ -94,7 +94,7 @@ class Struck:
             os.kill(self.rng.choice(self.cluster.executors()), signal.SIGTERM)
 
     def decommission_executor(self, grace: float = 3.0) -> None:
-        """Tell an executor to take no more tasks, and end it when it has had some seconds to finish (`DECOMMISSION`)."""
+        """Tell an executor to take no more tasks (`DECOMMISSION`), and end it some seconds later."""
         pid = self.rng.choice(self.cluster.executors())
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGPWR)
