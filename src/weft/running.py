@@ -54,7 +54,8 @@ Queries: TypeAlias = "Mapping[str, tuple[QueryRequest, Sink]]"
 def run(config: RunConfig, settings: Settings, queries: Queries, *, available_now: bool = False) -> Running:
     """Start queries, each with its sink; what is done is kept in the checkpoint that the settings name."""
     tasks = resident_tasks(settings.options, config.spark)
-    executor = executor_for(config.spark, settings.execution, config.partitions, tasks)
+    limit = min(config.partitions, settings.options.tasks or config.partitions)
+    executor = executor_for(config.spark, settings.execution, config.partitions, tasks, limit)
     _check_frames(config, settings)
     log = Checkpoint(_storage(settings), flush=settings.durability == MACHINE)
     loop = Loop(config, log, executor)
@@ -153,8 +154,13 @@ def _cores(spark: SparkSession | None) -> int:
     return os.cpu_count() or 1
 
 
-def executor_for(spark: SparkSession | None, execution: str, partitions: int, tasks: int) -> Executor:
-    """Who runs the tasks: this process, where there is no Spark; tasks that stay, if there is room; else jobs."""
+def executor_for(
+    spark: SparkSession | None, execution: str, partitions: int, tasks: int, limit: int | None = None
+) -> Executor:
+    """Who runs the tasks: this process, where there is no Spark; tasks that stay, if there is room; else jobs.
+
+    On several machines there may be more tasks later, up to a ``limit``, when the cluster has got more cores.
+    """
     if execution == "local" or spark is None:
         return LocalExecutor(partitions)
     from weft.runtime.spark.jobs import JobsExecutor  # loaded while Java starts, this module needs no Spark
@@ -162,6 +168,7 @@ def executor_for(spark: SparkSession | None, execution: str, partitions: int, ta
     from weft.runtime.spark.session import is_on_one_machine, own_session
 
     alone, why = is_on_one_machine(spark), fits(spark, tasks)
+    limit = None if alone else limit
     if execution == "auto" and not alone:
         why = "Spark's tasks run on several machines"
     if execution == "resident" and why:
@@ -169,6 +176,6 @@ def executor_for(spark: SparkSession | None, execution: str, partitions: int, ta
     if execution == "jobs" or why:
         if execution == "auto":
             _LOG.info("batches run as jobs of Spark: %s", why)
-        return JobsExecutor(own_session(spark), tasks)
+        return JobsExecutor(own_session(spark), tasks, limit)
     place = Place() if alone else place_on_cluster(spark)
-    return ResidentExecutor(own_session(spark), tasks, portable_description, place)
+    return ResidentExecutor(own_session(spark), tasks, portable_description, place, limit)

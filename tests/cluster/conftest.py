@@ -28,7 +28,10 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCl
 
 @pytest.fixture
 def cluster(shared_cluster: SparkCluster) -> SparkCluster:
-    """The cluster with two workers, also after a test that killed some."""
-    while sum(worker.is_alive for worker in shared_cluster.workers) < 2:
+    """The cluster with two workers, also after a test that killed some, or added others."""
+    living = [worker for worker in shared_cluster.workers if worker.is_alive]
+    for worker in living[2:]:
+        worker.kill()
+    for _ in range(2 - len(living)):
         shared_cluster.add_worker()
     return shared_cluster

@@ -1,6 +1,7 @@
 """A random case of the recovery tests on a cluster: run, struck by something, and compared with the definition.
 
-Guarantees: the time from a strike to the next batch that is committed is measured, and told in the story.
+Guarantees: the time from a strike to the commit of the first batch that was planned after it is measured, and told in
+the story: that batch needs tasks that work, whatever was under way when it was struck.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.recovery.moments import Moment, last_batch
 from tests.recovery.processes import Run, until
 from weft.testing.spark_cluster import SparkCluster
 
-__all__ = ["SHORT", "Struck"]
+__all__ = ["DECOMMISSION", "SHORT", "Struck", "last_planned"]
 
 # Spark's timeouts, short enough for tests: an executor that is silent for so long is taken for lost.
 SHORT = (
@@ -32,6 +33,9 @@ SHORT = (
     "spark.shuffle.io.retryWait=1s",
     "spark.excludeOnFailure.enabled=false",
 )
+
+# With these, executors can be told that they will be ended.
+DECOMMISSION = (*SHORT, "spark.decommission.enabled=true")
 
 
 class Struck:
@@ -53,28 +57,29 @@ class Struck:
         case.write(root)
         self.run = self.start()
 
-    def start(self) -> Run:
-        """Begin, or go on."""
+    def start(self, host: str | None = None, inside: Sequence[str] = ()) -> Run:
+        """Begin, or go on, at another ``host`` if one is given, by a command that it runs ``inside``."""
         case = [str(self.case.seed), str(self.case.files), self.case.kind]
         return Run(
             self.root,
             [*case, self.cluster.master, self.execution],
             settings=self.settings,
-            host=self.cluster.host,
+            host=host or self.cluster.host,
+            inside=inside,
         )
 
     def strike(self, what: str, act: Callable[[], object]) -> float | None:
-        """Do something at a random moment; the seconds until a batch is committed, None if the run was over."""
+        """Do something at a random moment; the seconds until a later batch is committed, None if the run was over."""
         moment = Moment.random(self.rng, self.case.kind)
         if not moment.wait(self.root, self.run):
             return None
-        began, before = time.monotonic(), last_batch(self.root)
+        began = time.monotonic()
         act()
-        until(lambda: self.run.code is not None or last_batch(self.root) > before + 1, self.told)
+        before = last_planned(self.root)
+        until(lambda: self.run.code is not None or last_batch(self.root) > before, self.told)
         seconds = time.monotonic() - began
-        self.story.append(
-            f"batch {before + 1}, {moment}: {what}; a batch was committed {seconds:.1f} s later"
-        )
+        went_on = "the next batch was committed" if last_batch(self.root) > before else "the run was over"
+        self.story.append(f"batch {before}, {moment}: {what}; {went_on} {seconds:.1f} s later")
         return seconds
 
     def kill_executor(self) -> None:
@@ -83,15 +88,28 @@ class Struck:
         with suppress(ProcessLookupError):
             os.kill(self.rng.choice(found), signal.SIGKILL)
 
+    def preempt_executor(self) -> None:
+        """End one of the executors as who needs its machine would: it is asked to end."""
+        with suppress(ProcessLookupError):
+            os.kill(self.rng.choice(self.cluster.executors()), signal.SIGTERM)
+
+    def decommission_executor(self, grace: float = 3.0) -> None:
+        """Tell an executor to take no more tasks (`DECOMMISSION`), and end it some seconds later."""
+        pid = self.rng.choice(self.cluster.executors())
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGPWR)
+            time.sleep(grace)
+            os.kill(pid, signal.SIGKILL)
+
     def replace_worker(self) -> None:
         """End a worker, and with it its executor, and add another."""
         self.rng.choice([worker for worker in self.cluster.workers if worker.is_alive]).kill()
         self.cluster.add_worker()
 
-    def restart_driver(self) -> None:
-        """End the driver with its Java, and start it again."""
+    def restart_driver(self, host: str | None = None, inside: Sequence[str] = ()) -> None:
+        """End the driver with its Java, and start it again, perhaps at another host."""
         self.run.end()
-        self.run = self.start()
+        self.run = self.start(host, inside)
 
     def finish(self, restarts: int = 0) -> None:
         """Let it come to its end, having failed no more often than that, and compare."""
@@ -107,3 +125,9 @@ class Struck:
     def told(self) -> str:
         """What was done, and what the run said last."""
         return f"{self.case}: {'; '.join(self.story)}\n{self.run.tail()}"
+
+
+def last_planned(root: Path) -> int:
+    """The last batch that is planned; -1 if there is none."""
+    found = (root / "ck" / "plan").glob("*.json")
+    return max((int(file.stem) for file in found if file.stem.isdigit()), default=-1)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Timer
+from contextlib import contextmanager, suppress
+from threading import Event, Thread, Timer
 
 __all__ = ["Network", "network", "why_missing"]
 
@@ -41,6 +42,28 @@ class Network:
         """What a command is preceded by that runs there."""
         return ["ip", "netns", "exec", self.name]
 
+    @property
+    def inside_by_name(self) -> list[str]:
+        """The same for a command to which that host has a name of its own."""
+        return [*self.inside, "unshare", "--uts", "sh", "-c", 'hostname weft-there && exec "$@"', "sh"]
+
+    @contextmanager
+    def overheard(self) -> Iterator[bytearray]:
+        """What passes through the cable meanwhile, both ways."""
+        heard = bytearray()
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as tap:  # 3: all protocols
+            tap.bind((self._ends[0], 0))
+            tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+            tap.settimeout(0.1)
+            over = Event()
+            thread = Thread(target=_listen, args=(tap, heard, over))
+            thread.start()
+            try:
+                yield heard
+            finally:
+                over.set()
+                thread.join()
+
     def lay(self) -> None:
         """Make the namespace and the cable."""
         here, there = self._ends
@@ -65,6 +88,12 @@ class Network:
 
     def _there(self, *arguments: str) -> None:
         subprocess.run([*self.inside, "ip", *arguments], check=True)
+
+
+def _listen(tap: socket.socket, heard: bytearray, over: Event) -> None:
+    while not over.is_set():
+        with suppress(TimeoutError):
+            heard += tap.recv(1 << 16)
 
 
 def _ip(*arguments: str) -> None:

@@ -5,13 +5,13 @@ The checkpoint, the input and the results are on a path that all of them share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.killing import Struck
+from tests.cluster.killing import DECOMMISSION, SHORT, Struck
 from tests.recovery.cases import Case
 from tests.shares import numbers, share_of
 from weft.testing.spark_cluster import SparkCluster
@@ -25,11 +25,18 @@ KILLS: dict[str, Callable[[Struck], None]] = {
     "driver": Struck.restart_driver,
 }
 
+PREEMPTIONS: dict[str, Callable[[Struck], None]] = {
+    "asked to end": Struck.preempt_executor,
+    "decommissioned": Struck.decommission_executor,
+}
+
 
 @contextmanager
-def struck(root: Path, case: Case, cluster: SparkCluster, execution: str) -> Iterator[Struck]:
+def struck(
+    root: Path, case: Case, cluster: SparkCluster, execution: str, settings: Sequence[str] = SHORT
+) -> Iterator[Struck]:
     """A case on a cluster, of which nothing is left in the end."""
-    found = Struck(root, case, cluster, execution)
+    found = Struck(root, case, cluster, execution, settings)
     try:
         yield found
     finally:
@@ -42,6 +49,20 @@ def test_a_killed_executor_is_replaced(cluster: SparkCluster, tmp_path: Path, ex
     (seed,) = numbers(1)
     with struck(tmp_path, Case(seed, 6, "fixed"), cluster, execution) as one:
         seconds = one.strike("killed an executor", one.kill_executor)
+        one.finish(restarts=1)
+    assert seconds is None or seconds < BOUND
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", list(PREEMPTIONS))
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_preempted_executor_is_replaced(
+    cluster: SparkCluster, tmp_path: Path, execution: str, how: str
+) -> None:
+    """Machines that are lent for a while are taken back with notice, also from tasks that never end by themselves."""
+    (seed,) = numbers(1)
+    with struck(tmp_path, Case(seed, 8, "fixed"), cluster, execution, DECOMMISSION) as one:
+        seconds = one.strike(how, lambda: PREEMPTIONS[how](one))
         one.finish(restarts=1)
     assert seconds is None or seconds < BOUND
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,12 @@ EXECUTIONS = ("jobs", "resident")
 TIMEOUT = 8  # seconds, as in `SHORT`
 CUTS = {"shorter": 3.0, "longer": 20.0}  # seconds
 
+ENCRYPTION = (
+    "spark.authenticate=true",
+    "spark.authenticate.secret=for-this-test-alone",
+    "spark.network.crypto.enabled=true",
+)
+
 
 @pytest.fixture(scope="module")
 def cable() -> Iterator[Network]:
@@ -31,17 +38,22 @@ def cable() -> Iterator[Network]:
         yield found
 
 
-@pytest.fixture
-def apart(tmp_path: Path, cable: Network) -> Iterator[SparkCluster]:
+def cluster_apart(folder: Path, cable: Network, settings: Sequence[str] = ()) -> Iterator[SparkCluster]:
     """A cluster with a worker here and one there."""
     places = [str(ROOT), str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    cluster = SparkCluster(tmp_path / "cluster", cable.here)
+    cluster = SparkCluster(folder, cable.here, settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
         cluster.start(workers=1)
         cluster.add_worker(host=cable.there, inside=cable.inside)
         yield cluster
         cluster.stop()
+
+
+@pytest.fixture
+def apart(tmp_path: Path, cable: Network) -> Iterator[SparkCluster]:
+    """A cluster on two hosts."""
+    yield from cluster_apart(tmp_path / "cluster", cable)
 
 
 @pytest.mark.parametrize("cut", list(CUTS))
@@ -60,3 +72,40 @@ def test_a_cut_network_loses_nothing(
         one.run.end()
     assert seconds is not None
     assert seconds < CUTS[cut] + 60
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_driver_goes_on_at_another_host(
+    apart: SparkCluster, cable: Network, tmp_path: Path, execution: str
+) -> None:
+    """A session would be bound to the machine that it was started on."""
+    (seed,) = numbers(1)
+    one = Struck(tmp_path / "run", Case(seed, 8, "fixed"), apart, execution)
+    try:
+        there = (cable.there, cable.inside_by_name)
+        seconds = one.strike("started the driver at another host", lambda: one.restart_driver(*there))
+        one.finish()
+    finally:
+        one.run.end()
+    assert seconds is not None
+
+
+@pytest.mark.parametrize("kind", ["plain", "encrypted"])
+def test_resident_tasks_encrypt_what_they_send_where_spark_does(
+    tmp_path: Path, cable: Network, kind: str
+) -> None:
+    """Spark would encrypt its own traffic, and Weft's would be read by who listens; an executor is lost on the way."""
+    if kind == "encrypted":
+        pytest.importorskip("cryptography", reason='needs "weft[tls]"')
+    settings = ENCRYPTION if kind == "encrypted" else ()
+    (seed,) = numbers(1)
+    with contextmanager(cluster_apart)(tmp_path / "cluster", cable, settings) as cluster:
+        with cable.overheard() as heard:
+            one = Struck(tmp_path / "run", Case(seed, 6, "fixed"), cluster, "resident", (*SHORT, *settings))
+            try:
+                one.strike("killed an executor", one.kill_executor)
+                one.finish(restarts=1)
+            finally:
+                one.run.end()
+        assert len(heard) > 100_000
+        assert (b'"kind":"done"' in heard) == (kind == "plain")

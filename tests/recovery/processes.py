@@ -78,7 +78,7 @@ def _spark_home(root: Path, arguments: Sequence[str]) -> Path:
 class Run:
     """A program on a case, started anew from wherever its checkpoint stands; one of its arguments is the master.
 
-    ``settings`` are Spark's own, and ``host`` is where its driver listens.
+    ``settings`` are Spark's own, ``host`` is where its driver listens, and ``inside`` precedes the command.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class Run:
         program: str = "tests.recovery.program",
         settings: Sequence[str] = (),
         host: str = "127.0.0.1",
+        inside: Sequence[str] = (),
     ) -> None:
         here = Path(__file__).parents[2]
         places = [str(here), str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
@@ -102,7 +103,7 @@ class Run:
         self.log = root / "log"
         with self.log.open("ab") as log:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", program, str(root), *arguments],
+                [*inside, sys.executable, "-m", program, str(root), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -26,6 +26,7 @@ class LocalExecutor:
     readers: int = 1
     name: str = field(default="local", init=False)
     stays: bool = field(default=True, init=False)
+    is_outgrown: bool = field(default=False, init=False)
 
     @property
     def tasks(self) -> int:

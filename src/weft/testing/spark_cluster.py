@@ -59,10 +59,14 @@ class SparkWorker:
 
 
 class SparkCluster:
-    """A master and workers; `start` returns when all workers are there, and `stop` leaves no process behind."""
+    """A master and workers; `start` returns when all workers are there, and `stop` leaves no process behind.
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
+    ``settings`` are Spark's own for these, as in ``spark.authenticate=true``.
+    """
+
+    def __init__(self, folder: Path, host: str = "127.0.0.1", settings: Sequence[str] = ()) -> None:
         self.folder, self.host = folder, host
+        self._options = " ".join([_QUICK, *(f"-D{one}" for one in settings)])
         self.port = _free_port(host)
         self.workers: list[SparkWorker] = []
         self._master: subprocess.Popen[bytes] | None = None
@@ -141,7 +145,7 @@ class SparkCluster:
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+            "SPARK_DAEMON_JAVA_OPTS": self._options,
             "SPARK_NO_DAEMONIZE": "1",
             "PYSPARK_PYTHON": sys.executable,
         }

@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 from tests.shares import examples
 from weft.runtime.spark.channel import bound_silence
 from weft.runtime.task import parcel_server
+from weft.runtime.task.credentials import Credentials
 from weft.runtime.task.exchange import SMALL, Exchange, Packed
-from weft.runtime.task.parcel_server import ParcelFolder, fetch_parcel, know_token, token_of
+from weft.runtime.task.parcel_server import ParcelFolder, fetch_parcel, know_stage
 from weft.runtime.task.spill import Spill
 
-KEY = b"k" * 32
+STAGE = Credentials(b"k" * 32)
 
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[ParcelFolder]:
-    found = ParcelFolder("127.0.0.1", "stage", token_of(KEY))
+    found = ParcelFolder("127.0.0.1", STAGE)
     yield found
     found.close()
     assert not os.path.exists(found.path)
@@ -75,10 +76,12 @@ def test_only_who_knows_the_token_gets_a_parcel(folder: ParcelFolder) -> None:
     packed = Exchange(folder.path, origin=folder.origin).pack(pa.record_batch({"n": pa.array(range(SMALL))}))
     name = os.path.basename(packed.data.to_pybytes().decode().partition("\n")[0])
     address = folder.origin.partition("/")[0]
-    know_token("other", token_of(b"o" * 32))
-    for stage in ("other", "unknown"):
-        with pytest.raises(ConnectionError, match="only tasks of this stage are served"):
-            fetch_parcel(f"{address}/{stage}", name)
+    other = Credentials(b"o" * 32)
+    with pytest.raises(ConnectionError, match="of another stage"):
+        fetch_parcel(f"{address}/{other.stage}", name)
+    know_stage(other)
+    with pytest.raises(ConnectionError, match="only tasks of this stage are served"):
+        fetch_parcel(f"{address}/{other.stage}", name)
     assert fetch_parcel(folder.origin, name)
 
 
@@ -96,9 +99,10 @@ def test_a_parcel_that_is_gone_is_an_error(folder: ParcelFolder) -> None:
 def test_a_silent_sender_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task would wait for a host that has lost its power."""
     monkeypatch.setattr(parcel_server, "PATIENCE", 0.5)
+    know_stage(STAGE)
     silent = socket.create_server(("127.0.0.1", 0))  # it takes connections, and says nothing
     with silent, pytest.raises(ConnectionError, match="could not be fetched"):
-        fetch_parcel(f"127.0.0.1:{silent.getsockname()[1]}/stage", uuid.uuid4().hex)
+        fetch_parcel(f"127.0.0.1:{silent.getsockname()[1]}/{STAGE.stage}", uuid.uuid4().hex)
 
 
 def test_silence_is_bounded() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from weft.runtime.spark import resident
 from weft.runtime.spark.resident import Place, fits, place_on_cluster
 
 
@@ -28,6 +29,8 @@ def spark(cores: int = 4, **settings: str) -> Any:
         ({"spark_driver_host": "h", "spark_driver_bindAddress": "0.0.0.0"}, Place("h", "0.0.0.0")),
         ({"spark_driver_host": "h", "spark_network_timeout": "8s"}, Place("h", silence=8)),
         ({"spark_driver_host": "h", "spark_network_timeout": "10min"}, Place("h")),
+        ({"spark_driver_host": "h", "spark_ssl_rpc_enabled": "true"}, Place("h", encrypted=True)),
+        ({"spark_driver_host": "h", "spark_network_crypto_enabled": "TRUE"}, Place("h", encrypted=True)),
     ],
 )
 def test_tasks_are_told_the_host_that_they_can_reach(settings: dict[str, Any], place: Place) -> None:
@@ -38,14 +41,27 @@ def test_tasks_are_told_the_host_that_they_can_reach(settings: dict[str, Any], p
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"spark_network_crypto_enabled": "true"}, "not encrypted"),
         ({"spark_dynamicAllocation_enabled": "true"}, "no barrier stages"),
         ({"cores": 3}, "need as many slots"),
         ({}, ""),
     ],
 )
 def test_where_tasks_cannot_stay_the_reason_is_said(settings: dict[str, Any], why: str) -> None:
-    """Data would travel in the clear where the user wants it encrypted, or a start would wait for ever."""
+    """A start would wait for ever."""
     found = fits(spark(**settings), 4)
     assert why in found
     assert bool(why) == bool(found)
+
+
+@pytest.mark.parametrize("name", ["spark_network_crypto_enabled", "spark_ssl_rpc_enabled"])
+def test_where_spark_encrypts_tasks_stay_if_they_can_encrypt_too(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Data would travel in the clear where the user wants it encrypted."""
+    monkeypatch.setattr(resident, "can_encrypt", lambda: False)
+    encrypting = spark(4, **{name: "true"})
+    found = fits(encrypting, 4)
+    assert name.replace("_", ".") in found
+    assert "weft[tls]" in found
+    monkeypatch.setattr(resident, "can_encrypt", lambda: True)
+    assert not fits(encrypting, 4)

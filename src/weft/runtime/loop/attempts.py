@@ -1,8 +1,9 @@
 """The execution of a batch's tasks, which are run again if they are lost.
 
 Guarantees: a killed worker or a lost executor does not end the queries: the batch is run again from the manifest it
-began with, and files that failed attempts wrote are not part of the state. A `WeftError`, which another attempt would
-meet again, is raised as it is, and no further attempt is made.
+began with, and files that failed attempts wrote are not part of the state. The same holds if tasks cannot be started;
+while there is no room for them at all, a batch waits. A `WeftError`, which another attempt would meet again, is raised
+as it is, and no further attempt is made.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from weft.errors import WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.config import MACHINE, RunConfig
-from weft.runtime.loop.executor import Executor, spread
+from weft.runtime.loop.executor import Executor, NoRoomError, spread
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.queries.active import ActiveQueries
@@ -67,16 +68,21 @@ class TaskRunner:
     ) -> TaskReports:
         parts = () if boundary else tuple(plan.parts)
         hops = queries.program.graph.hops if queries.program else 0
-        for attempt in range(1, ATTEMPTS + 1):
+        attempt = 1
+        while True:
             if boundary or plan.migration is None:
                 for name in queries.requests:
                     self.sinks[name].begin(plan.number)
-            job = self._job(plan, before, queries, boundary)
             try:
+                job = self._job(plan, before, queries, boundary)
                 messages = self.executor.run(job, spread(parts, self.executor.readers), hops)
                 return TaskReports.from_messages(messages)  # may fetch results from other machines
             except WeftError:
                 raise
+            except NoRoomError as error:
+                if self.stopping:
+                    raise
+                _LOG.warning("batch %d waits: %s", plan.number, error)
             except Exception as error:
                 if self.stopping or attempt == ATTEMPTS:
                     raise
@@ -89,15 +95,19 @@ class TaskRunner:
                 self._setup = None
                 self.log.list_files(plan.number)  # what this attempt left is named nowhere
                 time.sleep(PATIENCE * (attempt - 1))
-        raise RuntimeError("there is no last attempt")
+                attempt += 1
 
     def _started(self) -> Setup:
-        """The setup that the executor was started with; it is started again if a stream, function or sink is new."""
+        """The setup that the executor was started with.
+
+        It is started again if a stream, function or sink is new, or if there is room for more tasks.
+        """
         functions = {name: one.data for name, one in dict(self.config.functions).items()}
         own = {name: sink for name, sink in self.sinks.writable() if self.config.describe(sink) is None}
         sources, streams = dict(self.config.sources), dict(self.config.streams)
         setup = Setup(self.log.storage, self.identity, sources, streams, self.config.restore, own, functions)
-        if self._setup is None or _differs(setup, self._setup):
+        if self._setup is None or _differs(setup, self._setup) or self.executor.is_outgrown:
+            self._setup = None  # until it has started
             self.executor.start(setup)
             self._setup = setup
         return self._setup

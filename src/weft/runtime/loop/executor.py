@@ -9,17 +9,22 @@ from weft.ports.source import Part
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
 
-__all__ = ["Executor", "Pieces", "spread"]
+__all__ = ["Executor", "NoRoomError", "Pieces", "spread"]
 
 # For every read task: the parts it reads, each with its stream.
 Pieces = Sequence[Sequence[tuple[str, Part]]]
+
+
+class NoRoomError(RuntimeError):
+    """There is no room for tasks at the moment; nothing has been run, and there may be room later."""
 
 
 class Executor(Protocol):
     """Runs the tasks of a batch, on Spark or in this process.
 
     A failure that another attempt may not meet (a lost worker) is raised as an exception that is no `WeftError`, and
-    the loop runs the batch again. Any other error of a task is reported in a message (`TaskError`).
+    the loop runs the batch again, a `NoRoomError` as often as it takes. Any other error of a task is reported in a
+    message (`TaskError`).
     """
 
     @property
@@ -42,8 +47,13 @@ class Executor(Protocol):
         """Whether all hops of a batch that have the same partitions run in the same process."""
         ...
 
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether there is room for another number of tasks than it has, so that it is better started again."""
+        ...
+
     def start(self, setup: Setup) -> None:
-        """Get ready for batches; called again when the setup changes, or after a failure."""
+        """Get ready for batches; called again when the setup changes, after a failure, and when it is outgrown."""
         ...
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:

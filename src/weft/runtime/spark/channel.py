@@ -1,8 +1,9 @@
 """The control channel between the driver and the tasks that stay (design, D2).
 
 Guarantees: nothing that is received is ever run: a frame is JSON and bytes, never a pickle. Both ends prove that they
-know the session's key before anything else is read, so that no other process can be taken for a task or for the driver.
-A frame arrives whole, or a `ConnectionError` is raised. It consists of:
+know the stage's key before anything else is read, so that no other process can be taken for a task or for the driver.
+Where the stage has a certificate, all of this is inside TLS. A frame arrives whole, or a `ConnectionError` is raised.
+It consists of:
 
     length of the head │ head, JSON: {"kind": …, "sizes": [size of each part], …} │ parts
 """
@@ -14,13 +15,15 @@ import hmac
 import json
 import secrets
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from typing import Any
 
+from weft.runtime.task.credentials import Credentials
 from weft.runtime.task.messages import Message
 
-__all__ = ["Channel", "authenticate", "bound_silence", "messages_of", "parts_of"]
+__all__ = ["Channel", "bound_silence", "messages_of", "open_channel", "parts_of"]
 
 _LENGTH = struct.Struct("<Q")
 _MOST = 1 << 34  # bytes that a part of a frame may have
@@ -39,6 +42,10 @@ class Channel:
         sizes = [memoryview(part).nbytes for part in parts]
         text = json.dumps({**head, "sizes": sizes}, separators=(",", ":")).encode()
         waiting: list[Any] = [memoryview(_LENGTH.pack(len(text)) + text), *views]
+        if isinstance(self.socket, ssl.SSLSocket):  # which cannot send several buffers at once
+            for view in waiting:
+                self.socket.sendall(view)
+            return
         while waiting:
             sent = self.socket.sendmsg(waiting[:256])
             while waiting and sent >= waiting[0].nbytes:
@@ -92,7 +99,22 @@ def bound_silence(connection: socket.socket, seconds: int) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def authenticate(connection: socket.socket, key: bytes, *, driver: bool) -> None:
+def open_channel(connection: socket.socket, credentials: Credentials, *, driver: bool) -> Channel:
+    """A channel to an end of the same stage, encrypted if the stage has a certificate.
+
+    If the other end does not have these credentials, an `OSError` is raised and the connection is closed.
+    """
+    try:
+        if credentials.encrypts:
+            connection = credentials.tls(server=driver).wrap_socket(connection, server_side=driver)
+        _authenticate(connection, credentials.key, driver=driver)
+    except BaseException:
+        connection.close()
+        raise
+    return Channel(connection)
+
+
+def _authenticate(connection: socket.socket, key: bytes, *, driver: bool) -> None:
     """Prove to the other end that this one knows the key, and have it prove the same; else raise `ConnectionError`.
 
     Each end sends 32 random bytes and answers those it gets with their HMAC under the key and the name of its role.

@@ -1,7 +1,8 @@
 """The executor `jobs`, which runs every batch as a job of Spark (design, D2).
 
 Guarantees: a batch is one job: one `mapInArrow` to read and one for each hop, with a shuffle by partition number before
-each hop, and nothing else. Only the public DataFrame API is used.
+each hop, and nothing else. Only the public DataFrame API is used. On several machines there are as many tasks as cores,
+also when executors were lost or added.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from weft.runtime.loop.executor import Pieces
+from weft.runtime.spark.room import tasks_on_cluster
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message, read_rows, to_rows
 from weft.runtime.task.worker import hop_task, past_task, read_task, spare_the_collector
@@ -35,10 +37,11 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass
 class JobsExecutor:
-    """Runs every batch as a job of its own."""
+    """Runs every batch as a job of its own; with a ``limit``, it has up to so many tasks, one per core of a cluster."""
 
     spark: SparkSession
     tasks: int
+    limit: int | None = None
     name: str = field(default="jobs", init=False)
     stays: bool = field(default=False, init=False)
 
@@ -47,8 +50,15 @@ class JobsExecutor:
         """As many read tasks as there are of hops, since each further task would cost its start."""
         return self.tasks
 
-    def start(self, setup: Setup) -> None:
-        """Do nothing: every job carries what it needs."""
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether the cluster has got other cores than it had."""
+        return self.limit is not None and tasks_on_cluster(self.spark, self.limit) != self.tasks
+
+    def start(self, setup: Setup) -> None:  # noqa: ARG002
+        """Count the cores; every job carries what it needs."""
+        if self.limit is not None:
+            self.tasks = tasks_on_cluster(self.spark, self.limit)
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch as one job."""

@@ -3,23 +3,26 @@
 Guarantees: all tasks of the stage run at once, or none (`barrier=True`). A hop is a step that the driver begins when
 all tasks have done the one before; what they send each other passes through the driver, large parcels as the names of
 files that the receiver maps. When any task is lost, the whole stage ends, and the next `start` begins another. The key
-of the control channel is new for every stage. On several machines, where executors come and go, a stage may have fewer
-tasks than the one before: as many as Spark has room for.
+of the control channel is new for every stage. On several machines, where executors come and go, a stage after a loss
+has as many tasks as are left, at once; as soon as Spark has room for more, another stage takes its place.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
 from weft.runtime.loop.config import Describe
-from weft.runtime.loop.executor import Pieces
+from weft.runtime.loop.executor import NoRoomError, Pieces
 from weft.runtime.spark.channel import parts_of
 from weft.runtime.spark.resident_stage import SILENCE, Place, Stage, TaskLostError
+from weft.runtime.spark.room import Room, tasks_on_cluster
 from weft.runtime.spark.session import slots_of
+from weft.runtime.task.credentials import can_encrypt
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
 
@@ -27,8 +30,9 @@ __all__ = ["Place", "ResidentExecutor", "TaskLostError", "fits", "place_on_clust
 
 _LOG = logging.getLogger("weft")
 
-RESTART_PATIENCE = 20.0  # seconds until tasks must have begun after others were lost; then fewer are tried
-_ENCRYPTED = (
+RESTART_PATIENCE = 15.0  # seconds until tasks must have begun after others were lost; then fewer are tried
+LOOKS = 1.0  # seconds between two looks whether the cluster has got more cores
+_ENCRYPTED = (  # by each of these, Spark encrypts what it sends
     "spark.network.crypto.enabled",
     "spark.ssl.rpc.enabled",
     "spark.authenticate.enableSaslEncryption",
@@ -37,17 +41,24 @@ _ENCRYPTED = (
 
 @dataclass
 class ResidentExecutor:
-    """Runs batches in tasks that stay; ``describe`` describes a sink so that tasks can make it."""
+    """Runs batches in tasks that stay; ``describe`` describes a sink so that tasks can make it.
+
+    With a ``limit``, there are up to so many tasks, one per core of a cluster.
+    """
 
     spark: SparkSession
     tasks: int
     describe: Describe
     place: Place = field(default_factory=Place)
+    limit: int | None = None
     name: str = field(default="resident", init=False)
     stays: bool = field(default=True, init=False)
     _stage: Stage | None = field(default=None, init=False)
     _most: int = field(default=0, init=False)  # tasks, of which there may be fewer after a loss
+    _lost: int = field(default=0, init=False)  # tasks of the last stage that are gone
     _began: bool = field(default=False, init=False)  # whether there was a stage before
+    _room: Room | None = field(default=None, init=False)  # for the tasks that are missing
+    _looked: float = field(default=0.0, init=False)  # when the cores of the cluster were counted
 
     def __post_init__(self) -> None:
         self._most = self.tasks
@@ -62,24 +73,49 @@ class ResidentExecutor:
         """The processes of the tasks that stay, in the order of the tasks; none while there is no stage."""
         return self._stage.pids if self._stage is not None else ()
 
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether there is room for the tasks that were lost, or the cluster has got more cores than it had."""
+        if self._room is not None and self._room.is_found:
+            return True
+        if self.limit is None or time.monotonic() < self._looked + LOOKS:
+            return False
+        self._looked = time.monotonic()
+        return tasks_on_cluster(self.spark, self.limit) > self._most
+
     def start(self, setup: Setup) -> None:
         """Begin a new stage; one that runs already is ended."""
-        self.close()
-        self._stage = self._new_stage(setup)
-        self.tasks, self._began = self._stage.tasks, True
+        count = self._next_count()
+        self._end()
+        self._stage = self._new_stage(setup, count)
+        self.tasks, self._lost, self._began = self._stage.tasks, 0, True
+        if self.tasks < self._most:
+            _LOG.info("%d resident tasks of %d have begun", self.tasks, self._most)
+            self._room = Room(self.spark, self._most - self.tasks)
 
-    def _new_stage(self, setup: Setup) -> Stage:
-        """A stage of as many tasks as there is room for: on several machines, of half as many after the other."""
+    def _next_count(self) -> int:
+        """How many tasks to begin with: all of them, if there may be room; else those that are left."""
         if self.place.host is None:
-            return Stage(self.spark, setup, self._most, self.place)
-        count, place = self._most, self.place
-        if self._began:
-            place = replace(place, patience=RESTART_PATIENCE)
+            return self._most
+        if self._stage is not None:
+            self._lost = self._stage.count_lost()
+        before, self._looked = self._most, time.monotonic()
+        if self.limit is not None:
+            self._most = max(before, tasks_on_cluster(self.spark, self.limit))
+        if not self._began or self._most > before or (self._room is not None and self._room.is_found):
+            return self._most
+        return max(1, self.tasks - self._lost)
+
+    def _new_stage(self, setup: Setup, count: int) -> Stage:
+        """A stage of so many tasks or, if there is no room for them, of half as many, and so on."""
+        place = replace(self.place, patience=RESTART_PATIENCE) if self._began else self.place
         while True:
             try:
                 return Stage(self.spark, setup, count, place)
-            except TaskLostError as error:
-                if count == 1:
+            except NoRoomError as error:
+                if not self._began and (count == 1 or self.place.host is None):
+                    raise TaskLostError(f"resident tasks could not be started: {error}") from None
+                if count == 1 or self.place.host is None:
                     raise
                 _LOG.warning("%s; %d are tried", error, count // 2)
                 count, place = count // 2, replace(place, patience=RESTART_PATIENCE)
@@ -117,9 +153,15 @@ class ResidentExecutor:
 
     def close(self) -> None:
         """End all tasks."""
+        self._end()
+
+    def _end(self) -> None:
+        room, self._room = self._room, None
+        if room is not None:
+            room.close()
         stage, self._stage = self._stage, None
         if stage is not None:
-            stage.end()
+            stage.end(lost=bool(self._lost))
 
 
 def fits(spark: SparkSession, tasks: int) -> str:
@@ -137,9 +179,11 @@ def fits(spark: SparkSession, tasks: int) -> str:
 def _fits_on_cluster(spark: SparkSession, tasks: int) -> str:
     """The same on several machines, where tasks that stay may have all slots, if the user wants it so."""
     settings = spark.sparkContext.getConf()
-    for name in _ENCRYPTED:
-        if settings.get(name, "false") == "true":
-            return f"{name} is on, and what resident tasks send each other is not encrypted"
+    if (name := _encrypted_by(spark)) and not can_encrypt():
+        return (
+            f"{name} is on, and resident tasks can encrypt what they send only with the package "
+            'cryptography on the driver (pip install "weft[tls]")'
+        )
     if settings.get("spark.dynamicAllocation.enabled", "false") == "true":
         return "spark.dynamicAllocation.enabled is on, and Spark has no barrier stages then"
     slots = int(spark.sparkContext.defaultParallelism)
@@ -148,10 +192,17 @@ def _fits_on_cluster(spark: SparkSession, tasks: int) -> str:
     return ""
 
 
+def _encrypted_by(spark: SparkSession) -> str:
+    """The setting by which Spark encrypts what it sends; "" if it does not."""
+    settings = spark.sparkContext.getConf()
+    return next((name for name in _ENCRYPTED if settings.get(name, "false").lower() == "true"), "")
+
+
 def place_on_cluster(spark: SparkSession) -> Place:
     """Where the driver listens for tasks on other machines, and when silent ones are lost: no later than Spark says."""
     settings = spark.sparkContext.getConf()
     host, bind = settings.get("spark.driver.host"), settings.get("spark.driver.bindAddress")
     given = str(settings.get("spark.network.timeout", "120s"))
     seconds = int(given[:-1]) if given[:-1].isdigit() and given.endswith("s") else SILENCE
-    return Place(host, bind, min(SILENCE, max(2, seconds)))
+    encrypted = bool(_encrypted_by(spark))
+    return Place(host, bind, min(SILENCE, max(2, seconds)), encrypted=encrypted)

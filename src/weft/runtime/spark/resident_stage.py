@@ -1,16 +1,16 @@
 """The stage of tasks that stay: a barrier stage of Spark's, run by a thread, and a control channel to every task.
 
 Guarantees: all tasks of the stage run at once, or none. Its key is new, and only who knows it is taken for a task. On
-one machine the channels are Unix sockets that only this user can reach; on several, TCP, authenticated but not
-encrypted, and an end that has been silent for too long is taken for lost, so that nothing waits for it without end. A
-stage that has ended holds no slot of Spark's but those of tasks that cannot be reached.
+one machine the channels are Unix sockets that only this user can reach; on several, TCP, authenticated and, if the
+place says so, encrypted, and an end that has been silent for too long is taken for lost, so that nothing waits for it
+without end. A stage that has ended holds no slot of Spark's but those of tasks that cannot be reached.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
+import select
 import selectors
 import shutil
 import socket
@@ -24,16 +24,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from weft.runtime.spark.channel import Channel, authenticate, bound_silence, messages_of
-from weft.runtime.spark.resident_task import Address, resident, stage_of
+from weft.runtime.loop.executor import NoRoomError
+from weft.runtime.spark.channel import Channel, bound_silence, messages_of, open_channel
+from weft.runtime.spark.resident_task import Address, resident
+from weft.runtime.task.credentials import Credentials
 from weft.runtime.task.job import Setup
 from weft.runtime.task.messages import Message
-from weft.runtime.task.parcel_server import know_token, token_of
+from weft.runtime.task.parcel_server import know_stage
 
 __all__ = ["Place", "Stage", "TaskLostError"]
 
 _LOG = logging.getLogger("weft")
 
+_NO_ROOM = "SPARK-24819"  # in Spark's error if there are fewer slots than tasks of a barrier stage
 PATIENCE = 120.0  # seconds until all tasks must have begun
 SILENCE = 15  # seconds after which an end of a channel between machines that says nothing is taken for lost
 
@@ -47,13 +50,15 @@ class Place:
     """Where the driver listens for tasks, which must have begun within its ``patience``, in seconds.
 
     On several machines that is a ``host``, as tasks know it, or another address that it is to ``bind`` to, as behind
-    the name of a service; ``silence`` says after how many seconds a silent end is lost.
+    the name of a service; ``silence`` says after how many seconds a silent end is lost, and ``encrypted`` whether what
+    tasks and driver send each other is.
     """
 
     host: str | None = None
     bind: str | None = None
     silence: int = SILENCE
     patience: float = PATIENCE
+    encrypted: bool = False
 
 
 class Stage:
@@ -65,17 +70,17 @@ class Stage:
         self.pids: tuple[int, ...] = ()
         self.error: BaseException | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="weft-"))  # for this user alone
-        key = secrets.token_bytes(32)
-        self._name = stage_of(key)
+        self._credentials = Credentials.create(encrypted=place.encrypted)
+        self._name = self._credentials.stage
         self._listener, address = self._listen()
-        know_token(self._name, token_of(key))
-        serve = resident(setup, address, key, place.silence)
+        know_stage(self._credentials)
+        serve = resident(setup, address, self._credentials, place.silence)
         self._thread = threading.Thread(
             target=self._serve, args=(serve, setup.identity), name="weft-resident", daemon=True
         )
         self._thread.start()
         try:
-            self._accept(key)
+            self._accept()
         except BaseException:
             self.end()
             raise
@@ -100,40 +105,49 @@ class Stage:
         except BaseException as error:
             self.error = error
 
-    def _accept(self, key: bytes) -> None:
+    def _accept(self) -> None:
         """Wait until all tasks have connected and said their numbers."""
         self._listener.settimeout(0.05)
         found: dict[int, Channel] = {}
         pids: dict[int, int] = {}
         deadline = time.monotonic() + self.place.patience
         while len(found) < self.tasks:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
+            ended = not self._thread.is_alive()
+            if ended or time.monotonic() > deadline:
                 for channel in found.values():
                     channel.close()
-                raise TaskLostError(self.why(f"{self.tasks} resident tasks could not be started"))
+                raise self._not_started(ended)
             try:
                 connection, _ = self._listener.accept()
             except TimeoutError:
                 continue
             try:
-                channel, head = self._greet(connection, key)
-                found[int(head["task"])], pids[int(head["task"])] = channel, int(head["pid"])
+                channel, task, pid = self._greet(connection)
+                found[task], pids[task] = channel, pid
             except (OSError, ValueError, KeyError) as error:
                 _LOG.warning("a process that is no task of this session was refused: %s", error)
-                connection.close()
         self.channels = [found[task] for task in range(self.tasks)]
         self.pids = tuple(pids[task] for task in range(self.tasks))
 
-    def _greet(self, connection: socket.socket, key: bytes) -> tuple[Channel, dict[str, Any]]:
-        """A channel to who has connected, if that is a task, and what it says first."""
+    def _not_started(self, ended: bool) -> Exception:
+        """What to raise if not all tasks have begun: whether that was for want of room, as far as Spark tells."""
+        if not ended or _NO_ROOM in str(self.error):
+            return NoRoomError(f"Spark has no room for {self.tasks} resident tasks")
+        return TaskLostError(self.why(f"{self.tasks} resident tasks could not be started"))
+
+    def _greet(self, connection: socket.socket) -> tuple[Channel, int, int]:
+        """A channel to who has connected, if that is a task, with the task's number and process."""
         connection.settimeout(10.0)
-        authenticate(connection, key, driver=True)
-        channel = Channel(connection)
-        head, _ = channel.receive()
-        connection.settimeout(None)
         if self.place.host is not None:
             bound_silence(connection, self.place.silence)
-        return channel, head
+        channel = open_channel(connection, self._credentials, driver=True)
+        try:
+            head, _ = channel.receive()
+            channel.socket.settimeout(None)
+            return channel, int(head["task"]), int(head["pid"])
+        except BaseException:
+            channel.close()
+            raise
 
     def step(self, frames: Sequence[tuple[dict[str, Any], Sequence[Any]]]) -> list[Message]:
         """Send each task its frame, and wait for all answers; the messages of all, in the order of the tasks."""
@@ -164,15 +178,27 @@ class Stage:
         lines = [line.strip() for line in str(self.error).splitlines() if line.strip()]
         return lines[0] if lines else otherwise
 
-    def end(self) -> None:
-        """Close all channels, which ends the tasks and with them Spark's job; one that goes on is cancelled."""
+    def count_lost(self) -> int:
+        """How many tasks are gone: those whose end of the channel is closed, or was silent for too long."""
+        if not hasattr(select, "POLLRDHUP"):  # not on every system
+            return 1
+        looking = select.poll()
+        for channel in self.channels:
+            looking.register(channel.socket, select.POLLRDHUP)
+        return len(looking.poll(0))
+
+    def end(self, *, lost: bool = False) -> None:
+        """Close all channels, which ends the tasks and with them Spark's job; one that goes on is cancelled.
+
+        If tasks were ``lost``, it is cancelled at once.
+        """
         for channel in self.channels:
             with contextlib.suppress(OSError):
                 channel.send({"kind": "end"})
             channel.close()
         self._listener.close()
         if self.place.host is not None:
-            self._thread.join(3.0)  # a task that cannot be reached would be waited for
+            self._thread.join(0.1 if lost else 3.0)  # a task that cannot be reached would be waited for
             if self._thread.is_alive():
                 with contextlib.suppress(Exception):
                     self.spark.sparkContext.cancelJobGroup(f"weft-{self._name}")

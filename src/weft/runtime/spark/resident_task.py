@@ -7,7 +7,6 @@ but the driver always sends the manifest that a batch begins with, so a batch ca
 from __future__ import annotations
 
 import gc
-import hmac
 import os
 import socket
 import traceback
@@ -19,15 +18,16 @@ import pyarrow as pa
 
 from weft.errors import WeftError
 from weft.ports.source import Part
-from weft.runtime.spark.channel import Channel, authenticate, bound_silence, messages_of, parts_of
+from weft.runtime.spark.channel import Channel, bound_silence, messages_of, open_channel, parts_of
+from weft.runtime.task.credentials import Credentials
 from weft.runtime.task.exchange import Exchange
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
-from weft.runtime.task.parcel_server import ParcelFolder, token_of
+from weft.runtime.task.parcel_server import ParcelFolder
 from weft.runtime.task.reports import TaskError
 from weft.runtime.task.worker import hop_task, past_task, read_task
 
-__all__ = ["Address", "connect", "resident", "stage_of"]
+__all__ = ["Address", "connect", "resident"]
 
 Address = str | tuple[str, int]  # a Unix socket, or a host and a port
 Batches = Iterator[pa.RecordBatch]
@@ -35,12 +35,9 @@ CONNECT = 30.0  # seconds for a connection to the driver
 FREEZES = 8  # in so many first batches, what is loaded by then is exempted from garbage collection
 
 
-def stage_of(key: bytes) -> str:
-    """The name of a stage, given its key, which the name does not reveal."""
-    return hmac.new(key, b"stage", "sha256").hexdigest()[:16]
-
-
-def resident(setup: Setup, address: Address, key: bytes, silence: int) -> Callable[[Batches], Batches]:
+def resident(
+    setup: Setup, address: Address, credentials: Credentials, silence: int
+) -> Callable[[Batches], Batches]:
     """The function that Spark runs in every task of the stage; a driver that is silent for so long is gone."""
 
     def serve(batches: Batches) -> Batches:
@@ -50,8 +47,8 @@ def resident(setup: Setup, address: Address, key: bytes, silence: int) -> Callab
             pass
         context = TaskContext.get()
         task = 0 if context is None else int(context.partitionId())
-        channel = connect(address, key, silence)
-        parcels = _parcels(address, key, channel)
+        channel = connect(address, credentials, silence)
+        parcels = _parcels(address, credentials, channel)
         try:
             channel.send({"kind": "hello", "task": task, "pid": os.getpid()})
             _Task(setup, channel, task, parcels).run()
@@ -66,27 +63,27 @@ def resident(setup: Setup, address: Address, key: bytes, silence: int) -> Callab
     return serve
 
 
-def _parcels(address: Address, key: bytes, channel: Channel) -> ParcelFolder | None:
+def _parcels(address: Address, credentials: Credentials, channel: Channel) -> ParcelFolder | None:
     """Where a task keeps what it sends to tasks of other machines; None if there are none."""
     if isinstance(address, str):
         return None
     host = str(channel.socket.getsockname()[0])  # by which this machine is reached from the driver's
-    return ParcelFolder(host, stage_of(key), token_of(key))
+    return ParcelFolder(host, credentials)
 
 
-def connect(address: Address, key: bytes, silence: int = 0) -> Channel:
+def connect(address: Address, credentials: Credentials, silence: int = 0) -> Channel:
     """Connect to the driver, and authenticate both ends; between machines, one that is silent for so long is lost."""
     if isinstance(address, str):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(address)
     else:
         connection = socket.create_connection(address, timeout=CONNECT)
-        connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if silence:
             bound_silence(connection, silence)
-    authenticate(connection, key, driver=False)
-    return Channel(connection)
+    channel = open_channel(connection, credentials, driver=False)
+    channel.socket.settimeout(None)
+    return channel
 
 
 class _Task:

@@ -3,7 +3,8 @@
 Guarantees: a server gives only files of its own folder, by names that only senders know, and only to those who know the
 stage's token. A fetch is a stream of batches as they were written: they are neither split nor joined, and the sender
 maps them while it sends, so neither end holds more than what is on its way beside what the receiver keeps. A fetch ends
-in bounded time: with the batches, or with a `ConnectionError`. Nothing is encrypted.
+in bounded time: with the batches, or with a `ConnectionError`. What is sent is encrypted where the stage's credentials
+have a certificate, and both ends demand that certificate of the other.
 """
 
 from __future__ import annotations
@@ -19,21 +20,18 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["ParcelFolder", "fetch_parcel", "know_token", "token_of"]
+from weft.runtime.task.credentials import NAME, Credentials
+
+__all__ = ["ParcelFolder", "fetch_parcel", "know_stage"]
 
 PATIENCE = 60.0  # seconds that a fetch may take
 _NAME = re.compile(r"[0-9a-f]{32}")
-_tokens: dict[str, str] = {}  # by stage; processes that run several sessions know several
+_stages: dict[str, Credentials] = {}  # processes that run several sessions know several
 
 
-def token_of(key: bytes) -> str:
-    """The token of a stage, given the key of its control channel, which the token does not reveal."""
-    return hmac.new(key, b"parcels", "sha256").hexdigest()
-
-
-def know_token(stage: str, token: str) -> None:
-    """From now on, fetch parcels of a stage with its token."""
-    _tokens[stage] = token
+def know_stage(credentials: Credentials) -> None:
+    """From now on, fetch parcels of a stage with its credentials."""
+    _stages[credentials.stage] = credentials
 
 
 class ParcelFolder:
@@ -42,11 +40,11 @@ class ParcelFolder:
     ``origin`` is what a message says about where its file is: host, port and stage.
     """
 
-    def __init__(self, host: str, stage: str, token: str) -> None:
-        know_token(stage, token)
+    def __init__(self, host: str, credentials: Credentials) -> None:
+        know_stage(credentials)
         self.path = tempfile.mkdtemp(prefix="weft-parcels-")  # for this user alone
-        self._server = _server(host, self.path, token)
-        self.origin = f"{host}:{self._server.port}/{stage}"
+        self._server = _server(host, self.path, credentials)
+        self.origin = f"{host}:{self._server.port}/{credentials.stage}"
 
     def clear(self) -> None:
         """Delete all files; whoever has mapped one keeps it."""
@@ -64,27 +62,37 @@ def fetch_parcel(origin: str, name: str) -> list[pa.RecordBatch]:
     from pyarrow import flight
 
     address, _, stage = origin.partition("/")
-    header = (b"authorization", f"Bearer {_tokens.get(stage, '')}".encode())
+    if (known := _stages.get(stage)) is None:
+        raise ConnectionError(f"{address} has a parcel of another stage")
+    header = (b"authorization", f"Bearer {known.token}".encode())
     options = flight.FlightCallOptions(timeout=PATIENCE, headers=[header])
     try:
-        reader = _client(address).do_get(flight.Ticket(name.encode()), options)
+        reader = _client(address, known).do_get(flight.Ticket(name.encode()), options)
         return [chunk.data for chunk in reader]
     except (flight.FlightError, pa.ArrowException, OSError) as error:
         raise ConnectionError(f"a parcel could not be fetched from {address}: {error}") from error
 
 
 @lru_cache(maxsize=1024)
-def _client(address: str) -> Any:
+def _client(address: str, credentials: Credentials) -> Any:
     from pyarrow import flight
 
-    return flight.connect(f"grpc://{address}")
+    if not credentials.encrypts:
+        return flight.connect(f"grpc://{address}")
+    return flight.connect(
+        f"grpc+tls://{address}",
+        tls_root_certs=credentials.certificate,
+        cert_chain=credentials.certificate,
+        private_key=credentials.private_key,
+        override_hostname=NAME,
+    )
 
 
-def _server(host: str, folder: str, token: str) -> Any:
+def _server(host: str, folder: str, credentials: Credentials) -> Any:
     """A server of the files in a folder, on a free port; Flight is loaded only where there is one."""
     from pyarrow import flight
 
-    wanted = f"Bearer {token}"
+    wanted = f"Bearer {credentials.token}"
 
     class Guard(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> None:  # noqa: ARG002
@@ -103,4 +111,13 @@ def _server(host: str, folder: str, token: str) -> Any:
                 raise flight.FlightServerError("there is no such parcel any more") from None
             return flight.RecordBatchStream(pa.ipc.open_stream(file))
 
-    return Server(f"grpc://{host}:0", middleware={"guard": Guard()})
+    guard = {"guard": Guard()}
+    if not credentials.encrypts:
+        return Server(f"grpc://{host}:0", middleware=guard)
+    return Server(
+        f"grpc+tls://{host}:0",
+        middleware=guard,
+        tls_certificates=[(credentials.certificate, credentials.private_key)],
+        root_certificates=credentials.certificate,
+        verify_client=True,
+    )
