@@ -49,7 +49,7 @@ class Front:
     """What a front does to requests, and what it has done; ``trouble`` may be changed while it runs."""
 
     server: str  # its address, as in "127.0.0.1:1234"
-    seed: int
+    seed: int = 0
     trouble: Trouble = field(default_factory=Trouble)
     counts: Counter[str] = field(default_factory=Counter)
     url: str = ""
@@ -59,16 +59,28 @@ class Front:
         self._guard = threading.Lock()
         self._in_a_row: Counter[tuple[str, str]] = Counter()
         self._watch: tuple[re.Pattern[str], str, Callable[[], None]] | None = None
+        self._awaited = 0
 
-    def watch(self, pattern: str, when: str, act: Callable[[], None]) -> None:
-        """Call a function once, ``when`` ("before" or "after") a request such as "PUT /weft/ck/plan/1.json" is passed on."""
+    def begin(self, seed: int, trouble: Trouble) -> None:
+        """Make this trouble from now on."""
         with self._guard:
-            self._watch = (re.compile(pattern), when, act)
+            self.seed, self.trouble, self._chance = seed, trouble, random.Random(f"front {seed}")
+
+    def watch(self, pattern: str, when: str, act: Callable[[], None], nth: int = 1) -> None:
+        """Call a function, "before" or "after" the n-th request from now on that is like a pattern is passed on.
+
+        A request is written as in "PUT /weft/ck/plan/1.json".
+        """
+        with self._guard:
+            self._watch, self._awaited = (re.compile(pattern), when, act), nth
 
     def seen(self, request: str, when: str) -> None:
         """Do what is watched for."""
         with self._guard:
             if self._watch is None or self._watch[1] != when or not self._watch[0].search(request):
+                return
+            self._awaited -= 1
+            if self._awaited:
                 return
             act, self._watch = self._watch[2], None
         act()
@@ -121,7 +133,9 @@ def _handler(front: Front) -> type[BaseHTTPRequestHandler]:
                 self.drop(how)
                 return
             if kind == "refused":
-                code, error = ((500, "InternalError"), (503, "SlowDown"), (503, "ServiceUnavailable"))[int(how * 3)]
+                code, error = ((500, "InternalError"), (503, "SlowDown"), (503, "ServiceUnavailable"))[
+                    int(how * 3)
+                ]
                 self.refuse(code, error)
                 return
             if kind == "in conflict":
