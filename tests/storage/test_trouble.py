@@ -29,7 +29,7 @@ def test_a_storage_keeps_its_word(front: Front, s3: str, kind: str) -> None:
     front.begin(KINDS.index(kind), Trouble(60, (kind,), 0.02))
     storage = ObjectStorage(s3)
     storage.check()
-    for number in range(share_of(2)):
+    for number in range(share_of(1)):
         data = f"mine {number}".encode() * 100
         assert storage.put_if_absent(f"first/{number}", data)
         assert not storage.put_if_absent(f"first/{number}", b"yours")
@@ -80,7 +80,7 @@ def check(cases: Sequence[Case], place: str, partitions: int, policy: str) -> No
         assert not wrong(replace(case, sink=Fetched(case, case.sink)), metrics)
 
 
-@pytest.mark.parametrize("block", range(share_of(2)))
+@pytest.mark.parametrize("block", range(share_of(1)))
 def test_random_joins_answer_like_the_definition(front: Front, s3: str, tmp_path: Path, block: int) -> None:
     """State, input or results would be lost or doubled where a request is: everything is in the store here."""
     partitions, policy = 1 + block % 3, list(POLICIES)[block % len(POLICIES)]
