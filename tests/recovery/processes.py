@@ -78,7 +78,8 @@ def _spark_home(root: Path, arguments: Sequence[str]) -> Path:
 class Run:
     """A program on a case, started anew from wherever its checkpoint stands; one of its arguments is the master.
 
-    ``settings`` are Spark's own, and ``host`` is where its driver listens.
+    ``settings`` are Spark's own, and ``host`` is where its driver listens. What it writes without saying where comes
+    into ``folder``.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Run:
         program: str = "tests.recovery.program",
         settings: Sequence[str] = (),
         host: str = "127.0.0.1",
+        folder: Path | None = None,
     ) -> None:
         here = Path(__file__).parents[2]
         places = [str(here), str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
@@ -107,7 +109,7 @@ class Run:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                cwd=root,
+                cwd=folder or root,
                 start_new_session=True,
             )
 
