@@ -32,13 +32,15 @@ from weft.runtime.loop.loop import Loop
 from weft.runtime.queries.request import QueryRequest
 from weft.settings import Settings
 from weft.sinks.describe import make_sink, portable_description
+from weft.sinks.parquet_objects import ObjectParquetSink
 from weft.sources.dead_letter import DeadLetterBox
 from weft.sources.derived import DerivedSource
 from weft.sources.frames import DataFrameSource
+from weft.sources.spec import FilesSource
 from weft.storage.objects import ObjectStorage
 from weft.storage.places import storage_at
 from weft.storage.storage import Storage
-from weft.storage.uris import is_object_uri
+from weft.storage.uris import is_object_uri, normal_place
 from weft.validation import dead_letters_of
 
 if TYPE_CHECKING:
@@ -57,6 +59,12 @@ def run(config: RunConfig, settings: Settings, queries: Queries, *, available_no
     limit = min(config.partitions, settings.options.tasks or config.partitions)
     executor = executor_for(config.spark, settings.execution, config.partitions, tasks, limit)
     _check_frames(config, settings)
+    if config.spark is not None and settings.execution != "local":
+        from weft.runtime.spark.stores import (
+            check_stores,  # loaded while Java starts, this module needs no Spark
+        )
+
+        check_stores(config.spark, _object_places(config, settings, queries))
     log = Checkpoint(_storage(settings), flush=settings.durability == MACHINE)
     loop = Loop(config, log, executor)
     return launch(loop, queries, available_now=available_now)
@@ -123,6 +131,13 @@ def _check_frames(config: RunConfig, settings: Settings) -> None:
             f"stream {frames[0]} is a DataFrame, whose rows are put down in the checkpoint, {settings.checkpoint}",
             hint="use a directory as the checkpoint, or another source than a DataFrame",
         )
+
+
+def _object_places(config: RunConfig, settings: Settings, queries: Queries) -> list[str]:
+    """The places in object stores that tasks read and write."""
+    sources = [source.path for source in config.sources.values() if isinstance(source, FilesSource)]
+    sinks = [sink.path for _, sink in queries.values() if isinstance(sink, ObjectParquetSink)]
+    return [normal_place(one) for one in (_place(settings), *sources, *sinks) if is_object_uri(one)]
 
 
 def _storage(settings: Settings) -> Storage:

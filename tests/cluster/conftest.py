@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests.storage.conftest import front, s3, s3_url  # noqa: F401
 from weft.testing.spark_cluster import SparkCluster
 
 ROOT = Path(__file__).parents[2]

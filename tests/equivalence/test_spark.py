@@ -108,7 +108,14 @@ class SeparatePlans:
         return Decision(plan, lower_workload(plan), StateMigration(), 0)
 
 
-def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: str, execution: str) -> Loop:
+def run(
+    spark: Any,
+    cases: Sequence[Case],
+    log: Checkpoint,
+    partitions: int,
+    policy: str,
+    execution: str,
+) -> Loop:
     """All cases in one run, until all files are read."""
     config = RunConfig(
         {stream.name: stream for case in cases for stream in case.join.catalog.streams},
@@ -121,7 +128,7 @@ def run(spark: Any, cases: Sequence[Case], root: Path, partitions: int, policy: 
         spark=spark,
     )
     executor = executor_for(spark, execution, partitions, min(partitions, 2))
-    loop = Loop(config, Checkpoint.at(root / "ck"), executor)
+    loop = Loop(config, log, executor)
     running = launch(loop, {case.name: (case.request, case.sink) for case in cases}, available_now=True)
     try:
         running.await_termination(300)
@@ -153,7 +160,7 @@ def test_random_joins_answer_like_the_definition(spark: Any, tmp_path: Path, blo
     taken = numbers(CASES, block)[: 1 if block % RUNS == LONE else CASES]
     cases = [make_case(number, partitions, tmp_path) for number in taken]
     execution = executing.current(("resident", "jobs")[block % 2])
-    loop = run(spark, cases, tmp_path, partitions, policy, execution)
+    loop = run(spark, cases, Checkpoint.at(tmp_path / "ck"), partitions, policy, execution)
     for case in cases:
         metrics = metrics_of(case, loop)
         assert len(metrics) >= len(case.join.batches)

@@ -73,12 +73,14 @@ class Case:
     """Joins, their input in so many files of each stream, and how they run.
 
     Of a "fixed" kind there is one query. If they are "changing", inner joins come and go; if "outer", joins of all
-    kinds do, and there are some outer, semi and anti joins from the beginning to the end of the input.
+    kinds do, and there are some outer, semi and anti joins from the beginning to the end of the input. With a
+    ``place`` in an object store, its input, checkpoint and results are there, and not in a directory.
     """
 
     seed: int
     files: int
     kind: str = "fixed"
+    place: str = ""
 
     @property
     def changing(self) -> bool:
@@ -107,8 +109,12 @@ class Case:
         """The session over the files below a directory, the queries of its beginning in place."""
         session = self.empty_session(root, **arguments)
         for ask in self.first():
-            run_query(session, root, ask)
+            run_query(session, self.at(root), ask)
         return session
+
+    def at(self, root: Path) -> str:
+        """Where its input, checkpoint and results are."""
+        return self.place or str(root)
 
     def empty_session(self, root: Path, **arguments: Any) -> weft.Session:
         """The session over the files below a directory."""
@@ -118,7 +124,7 @@ class Case:
         if apart.random() < 0.5:
             arguments |= restless(apart)
         session = weft.Session(
-            checkpoint=root / "ck",
+            checkpoint=f"{self.at(root)}/ck",
             statistics=weft.Statistics(rates),
             options=_options(rng),
             joint=self._random("joint").choice(METHODS),
@@ -127,7 +133,7 @@ class Case:
         for name in self.streams:
             source = weft.files(
                 "json",
-                str(root / "in" / name),
+                f"{self.at(root)}/in/{name}",
                 schema=SCHEMA,
                 max_files_per_batch=1,
                 unfinished_after="0 seconds",
@@ -206,9 +212,9 @@ class Case:
         }
 
 
-def run_query(session: weft.Session, root: Path, ask: Ask) -> None:
+def run_query(session: weft.Session, root: Path | str, ask: Ask) -> None:
     """Have a session run a query."""
-    sink = weft.to_parquet(root / "out" / ask.name)
+    sink = weft.to_parquet(f"{root}/out/{ask.name}")
     session.query(
         ask.sql,
         name=ask.name,

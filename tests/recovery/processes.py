@@ -78,7 +78,8 @@ def _spark_home(root: Path, arguments: Sequence[str]) -> Path:
 class Run:
     """A program on a case, started anew from wherever its checkpoint stands; one of its arguments is the master.
 
-    ``settings`` are Spark's own, ``host`` is where its driver listens, and ``inside`` precedes the command.
+    ``settings`` are Spark's own, ``host`` is where its driver listens, and ``inside`` precedes the command. What it
+    writes without saying where comes into ``folder``.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Run:
         settings: Sequence[str] = (),
         host: str = "127.0.0.1",
         inside: Sequence[str] = (),
+        folder: Path | None = None,
     ) -> None:
         here = Path(__file__).parents[2]
         places = [str(here), str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
@@ -108,7 +110,7 @@ class Run:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                cwd=root,
+                cwd=folder or root,
                 start_new_session=True,
             )
 

@@ -1,4 +1,4 @@
-"""The program that is killed: `python -m tests.recovery.program ROOT SEED FILES KIND MASTER [EXECUTION]`.
+"""The program that is killed: `python -m tests.recovery.program ROOT SEED FILES KIND MASTER [EXECUTION [PLACE]]`.
 
 It runs a case from where its checkpoint stands until all input is processed, and ends with 0; on any error, with 1. On
 its way it asks for queries and stops some, each at its batch or, if that has passed and the query does not know of it,
@@ -7,6 +7,7 @@ at once. Only the queries of the beginning are registered: the others must be th
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -17,8 +18,9 @@ import weft.running
 from tests.recovery.cases import Case, Change, run_query
 from tests.recovery.moments import last_batch
 from tests.recovery.processes import PATIENCE
-from tests.recovery.records import Recorded, RecordedLoop, record_stop
+from tests.recovery.records import FOLDER, Recorded, RecordedLoop, record_stop
 from weft.errors import ConfigError
+from weft.runtime.log import lease
 
 POLL = 0.01
 
@@ -36,7 +38,7 @@ class Changing(threading.Thread):
         """Everything in its turn, until the session is over."""
         try:
             for change in self.case.changes():
-                while last_batch(self.root) < change.batch:
+                while self._last() < change.batch:
                     if self.over.wait(POLL):
                         return
                 self._do(change)
@@ -59,15 +61,19 @@ class Changing(threading.Thread):
         if self.error is not None:
             raise self.error
 
+    def _last(self) -> int:
+        """The last batch that was committed."""
+        return Recorded.committed if self.case.place else last_batch(self.root)
+
     def _do(self, change: Change) -> None:
         name = change.add.name if change.add else change.stop
         status = self.session.query_progress(name).status
         if change.add is not None and status not in ("running", "stopped"):
-            run_query(self.session, self.root, change.add)
+            run_query(self.session, self.case.at(self.root), change.add)
         elif change.add is None and status != "stopped" and name in {q.name for q in self.session.queries}:
             self.session.stop_query(name)
             record_stop(self.root, name)
-        print(f"{time.time():.3f} after batch {last_batch(self.root)}: {change}, {status}", flush=True)
+        print(f"{time.time():.3f} after batch {self._last()}: {change}, {status}", flush=True)
 
 
 def run_case(session: weft.Session, case: Case, root: Path) -> None:
@@ -100,11 +106,15 @@ def _run_available(session: weft.Session, changing: Changing) -> None:
     session.run_available()
 
 
-def main(root: str, seed: str, files: str, kind: str, master: str, execution: str = "auto") -> None:
-    """Run to the end of the input."""
+def main(
+    root: str, seed: str, files: str, kind: str, master: str, execution: str = "auto", place: str = ""
+) -> None:
+    """Run to the end of the input; a lease may last shorter than usual (`LEASE_SECONDS`)."""
+    lease.LEASE_SECONDS = float(os.environ.get("LEASE_SECONDS", lease.LEASE_SECONDS))
+    Recorded.folder = Path(root) / FOLDER
     setattr(weft.running, "Checkpoint", Recorded)  # noqa: B010
     setattr(weft.running, "Loop", RecordedLoop)  # noqa: B010
-    case = Case(int(seed), int(files), kind)
+    case = Case(int(seed), int(files), kind, place)
     run_case(case.session(Path(root), master=master, execution=execution), case, Path(root))
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,19 @@ class Recorded(Checkpoint):
     """A log that writes down what it plans."""
 
     before = Manifest()  # what the last batch left, which need not be committed yet
+    folder: ClassVar[Path | None] = None  # for records; else beside the log
+    committed: ClassVar[int] = -1  # the last batch of the log of this process
+
+    def open(self, streams: Mapping[str, Any], **fixed: Any) -> str:
+        """Look where the log stands."""
+        identity = super().open(streams, **fixed)
+        Recorded.committed = self.last()
+        return identity
+
+    def commit(self, manifest: Manifest) -> None:
+        """Commit, and let others in this process know."""
+        super().commit(manifest)
+        Recorded.committed = manifest.number
 
     def write_plan(self, plan: BatchPlan) -> None:
         """Record, then plan; a record without a plan is written again."""
@@ -43,7 +56,12 @@ class Recorded(Checkpoint):
             "migration": plan.migration,
             "batch_order": plan.batch_order or {},
             "files": {
-                name: [Path(part.what["file"]).name for part in parts if "file" in part.what]
+                name: [
+                    Path(part.what[key]).name
+                    for part in parts
+                    for key in ("file", "object")
+                    if key in part.what
+                ]
                 for name, parts in plan.inputs.items()
             },
             "taken": {  # of derived streams, the batches that gave the tuples
@@ -52,8 +70,9 @@ class Recorded(Checkpoint):
             },
             "tables": {name: self._rows(state) for name, state in plan.cursors.items() if "digest" in state},
         }
-        assert self.root is not None
-        file = self.root.parent / FOLDER / f"{plan.number}.json"
+        assert self.root is not None or self.folder is not None
+        beside = self.root.parent / FOLDER if self.root is not None else Path()
+        file = (self.folder or beside) / f"{plan.number}.json"
         file.parent.mkdir(exist_ok=True)
         partial = file.with_suffix(".tmp")
         partial.write_text(json.dumps(record), encoding="utf-8")

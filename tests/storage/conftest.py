@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage import s3_server
+from tests.storage.s3_front import Front, Trouble, fronting
 from weft.storage.objects import _store, host_cache
 
 
@@ -34,3 +35,12 @@ def s3(s3_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
     yield f"s3://weft/{uuid.uuid4().hex}"
     _store.cache_clear()
     host_cache.cache_clear()
+
+
+@pytest.fixture
+def front(s3_url: str, s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:  # noqa: ARG001
+    """A front before the object store, through which all requests of this test go; it makes no trouble yet."""
+    with fronting(s3_url, 0, Trouble(percent=0)) as found:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
+        _store.cache_clear()
+        yield found

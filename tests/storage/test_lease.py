@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from weft.errors import StateError
+from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.lease import Lease
-from weft.runtime.log.values import Manifest
+from weft.runtime.log.values import BatchPlan, Manifest
 from weft.storage.places import storage_at
 from weft.storage.storage import Memory
 
@@ -218,6 +219,48 @@ def test_a_name_that_is_free_again_does_not_fool_a_late_driver() -> None:
     storage.objects["before"] = pause
     with pytest.raises(StateError, match="taken over"):
         late.commit(Manifest(0))
+
+
+def test_a_plan_that_is_taken_back_late_does_not_replace_a_followers() -> None:
+    """A driver paused while it takes input back would have a third session run by a plan that the second did not."""
+    storage = Told()
+    late = log_with_lease(storage, 0.2)
+    plan = BatchPlan(0, 7, "blueprint", None, inputs={"a": (Part({"file": "x"}, 1),)})
+    late.write_plan(plan)
+
+    def pause(_: str) -> None:
+        del storage.objects["before"]
+        time.sleep(0.4)
+        follower = log_with_lease(storage, 0.2)
+        follower.settle_plans(-1)
+        assert follower.plan(0) == plan
+
+    storage.objects["before"] = pause
+    with pytest.raises(StateError, match="taken over"):
+        late.write_plan(plan.without_streams({}))
+    third = Checkpoint(storage)
+    assert third.plan(0) == plan
+    third.clean()
+    third.commit(Manifest(0))
+    third.tidy(Manifest(2))
+    assert not [name for name in storage.entries if name.startswith("plan/")], "entries of plans are left"
+
+
+def test_a_plan_is_taken_back() -> None:
+    """Input that cannot be read would be read again by every later session."""
+    storage = Memory()
+    log = log_with_lease(storage, 60.0)
+    log.settle_plans(-1)
+    plan = BatchPlan(0, 7, "blueprint", None, inputs={"a": (Part({"file": "x"}, 1),)})
+    log.write_plan(plan)
+    log.write_plan(plan.without_streams({}))
+    log.close()
+    for _ in range(2):  # sessions that find it, and end
+        later = log_with_lease(storage, 60.0)
+        later.settle_plans(-1)
+        assert later.plan(0) == plan.without_streams({})
+        assert later.plan(1) is None
+        later.close()
 
 
 def test_a_commit_whose_answer_was_lost_is_recognised() -> None:

@@ -134,6 +134,27 @@ def test_an_interrupted_commit_is_repeated(s3: str) -> None:
     assert len(storage.list("batch=0")) == 1
 
 
+def test_a_session_that_is_late_deletes_nothing(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session paused in its commit would delete what its follower has committed, or the parts of its tasks."""
+    late, follower, copy = sink_at(s3), sink_at(s3), ObjectStorage.copy
+    mine = late.write_part(0, 0, table((1, 1)))
+
+    def pause(storage: ObjectStorage, name: str, target: str) -> bool:
+        monkeypatch.setattr(ObjectStorage, "copy", copy)
+        follower.begin(0)
+        follower.commit_parts(0, [follower.write_part(0, 0, table((1, 1)))])
+        return storage.copy(name, target)
+
+    monkeypatch.setattr(ObjectStorage, "copy", pause)
+    late.commit_parts(0, [mine])
+    assert rows_of(late) == Counter([(1, 1)])
+    assert len(ObjectStorage(late.path).list("batch=0")) == 1
+    theirs = follower.write_part(1, 0, table((2, 2)))
+    late.begin(1)
+    follower.commit_parts(1, [theirs])
+    assert rows_of(late) == Counter([(1, 1), (2, 2)])
+
+
 def test_what_cannot_be_written_is_refused_before_the_start(s3: str) -> None:
     """A run would fail at its first commit, or write into another's results."""
     sink_at(s3)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,24 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-from tests.shares import seeds
 from weft.errors import ConfigError, StateError
 from weft.runtime.observe.inspect import inspect
 from weft.storage.objects import ObjectStorage, host_cache
 
 QUERY = "SELECT a.k, a.v, b.v AS w FROM a, b WHERE a.k = b.k"
-
-# A session that takes one file of each stream per batch, slowly, until all are taken.
-_PROGRAM = """
-import sys, weft
-session = weft.Session(checkpoint=sys.argv[1], execution="local")
-for name in ("a", "b"):
-    session.stream(name, weft.files("parquet", f"{sys.argv[2]}/{name}", max_files_per_batch=1))
-session.query(sys.argv[4], name="q", sink=weft.to_parquet(sys.argv[3]))
-print("started", flush=True)
-session.run_available()
-print("done", flush=True)
-"""
 
 
 def write(folder: Path, sides: dict[str, list[tuple[int, int]]], chance: random.Random, files: int) -> None:
@@ -82,25 +64,6 @@ def test_state_in_a_store_is_exact_over_restarts(s3: str, tmp_path: Path) -> Non
     assert host_cache().counts.misses > 0
     text = b"".join(ObjectStorage(s3).get(one.name) or b"" for one in ObjectStorage(s3).entries())
     assert b"not-a-secret" not in text, "credentials are in the checkpoint"
-
-
-@pytest.mark.parametrize("seed", seeds(2))
-def test_a_session_that_is_killed_goes_on(s3: str, tmp_path: Path, seed: int) -> None:
-    """A crash would lose results, or give them twice."""
-    chance, sides = random.Random(seed), dict[str, list[tuple[int, int]]](a=[], b=[])
-    write(tmp_path / "in", sides, chance, 12)
-    given = [f"{s3}/ck", str(tmp_path / "in"), str(tmp_path / "out"), QUERY]
-    for _ in range(2):
-        run = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *given], stdout=subprocess.PIPE, text=True, env={**os.environ}
-        )
-        assert run.stdout is not None
-        assert run.stdout.readline() == "started\n"
-        time.sleep(chance.random() * 1.5)
-        run.send_signal(signal.SIGKILL)
-        run.communicate()
-    session_at(f"{s3}/ck", tmp_path / "in", tmp_path / "out").run_available()
-    assert results(tmp_path / "out") == joined(sides)
 
 
 def test_a_damaged_segment_is_named(s3: str, tmp_path: Path) -> None:

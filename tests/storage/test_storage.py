@@ -12,6 +12,7 @@ import pytest
 
 from tests.storage import s3_server
 from weft.errors import ConfigError, StateError
+from weft.runtime.log.checkpoint import Checkpoint
 from weft.storage.objects import ObjectStorage, _store
 from weft.storage.places import new_memory, storage_at
 from weft.storage.storage import LocalDisk, Storage
@@ -62,6 +63,30 @@ def test_of_many_at_once_one_puts(storage: Storage) -> None:
             won = list(pool.map(lambda data, name=f"lease/{turn}": storage.put_if_absent(name, data), each))
         assert sum(won) == 1
         assert storage.get(f"lease/{turn}") == each[won.index(True)]
+
+
+def test_of_many_at_once_the_last_stays(storage: Storage) -> None:
+    """Two writers of an entry would write into each other's file, or fail."""
+    for turn in range(5):
+        each = [f"{turn}-{one}".encode() * 1000 for one in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda data, name=f"any/{turn}": storage.put(name, data), each))
+        assert storage.get(f"any/{turn}") in each
+
+
+def test_what_killed_writers_left_is_deleted(tmp_path: Path) -> None:
+    """A directory would fill with halves of files, crash by crash."""
+    log = Checkpoint.at(tmp_path / "ck")
+    log.open({})
+    log.close()
+    for folder in ("", "lease", "plan", "state", "state/buckets"):
+        (tmp_path / "ck" / folder).mkdir(exist_ok=True)
+        (tmp_path / "ck" / folder / ".1.json.0123.tmp").write_bytes(b"half of")
+    again = Checkpoint.at(tmp_path / "ck")
+    again.open({})
+    again.clean()
+    again.close()
+    assert not list((tmp_path / "ck").rglob(".*.tmp"))
 
 
 def test_a_storage_travels(storage: Storage) -> None:

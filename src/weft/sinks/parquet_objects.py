@@ -2,9 +2,10 @@
 
 Guarantees: a batch is committed by one object, `_weft/commits/N.json`, which is put if absent and names its files:
 whoever reads by `committed_files` sees all of a batch or nothing of it, and every batch once, whatever crashed before.
+Of two sessions that commit a batch, one does; the other never deletes what the first has put, whenever it goes on.
 A store has no rename, so a plain reader (`spark.read.parquet`, `pyarrow.dataset`) may see some of the files of the
-batch that is just being committed; it never sees files of an attempt that was lost, but for one that a crash
-interrupted during its commit, until the batch is repeated. For readers that need more, `weft.to_delta` is the sink.
+batch that is just being committed, and beside them those of a commit of it that a crash or another session
+interrupted, until the batch is committed. For readers that need more, `weft.to_delta` is the sink.
 
     out/batch=0/part-00000-….parquet            what plain readers see
     out/_weft/owner.json                        whose results these are
@@ -114,20 +115,19 @@ class ObjectParquetSink:
             ) from error
 
     def recover(self, last_committed: int) -> None:
-        """Drop what was not committed; batches the checkpoint cannot have made are an error."""
+        """Refuse batches that the checkpoint cannot have made; what was not committed is not seen."""
         ahead = [batch for batch in self.batches() if batch > last_committed + 1]
         if ahead:
             raise SinkError(
                 f"to_parquet: {self.path} has batch {ahead[-1]}, but the checkpoint ends with {last_committed}",
                 hint=_ELSEWHERE,
             )
-        self.begin(last_committed + 1)
 
     def begin(self, batch_id: int) -> None:
-        """Drop what an earlier attempt of the batch wrote and did not commit."""
-        with self._naming("written"):
-            for name in self._storage.list(f"_weft/pending/{batch_id}"):
-                self._storage.delete(f"_weft/pending/{batch_id}/{name}")
+        """Do nothing: what an earlier attempt wrote has names of its own, and goes when the batch is committed.
+
+        A session that was paused here for long would delete what its follower has written.
+        """
 
     def commit(self, batch_id: int, rows: Rows) -> None:
         """Put the rows in place as one file."""
@@ -151,27 +151,41 @@ class ObjectParquetSink:
         return ObjectParquetPart(self._storage, name, self.compression)
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
-        """Copy the files to where readers look, then put the object that says that they are the batch."""
+        """Copy the files to where readers look, put the object that says that they are the batch, and tidy up."""
         with self._naming(f"given batch {batch_id}"):
-            if self._storage.get(_commit(batch_id)) is None:
+            if self._committed(batch_id) is None:
                 self._place(batch_id, names)
-        self.begin(batch_id)
+            self._tidy(batch_id)
 
     def _place(self, batch_id: int, names: Sequence[str]) -> None:
-        folder = self._folder(batch_id)
-        for left in self._storage.list(folder):  # by a commit that a crash interrupted
-            self._storage.delete(f"{folder}/{left}")
-        for name in names:
-            if not self._storage.copy(f"_weft/pending/{batch_id}/{name}", f"{folder}/{name}"):
-                raise SinkError(
-                    f"to_parquet: batch {batch_id} lacks its file {name}", hint="run the batch again"
-                )
-        content = json.dumps({"batch": batch_id, "files": [f"{folder}/{name}" for name in names]}).encode()
-        if not self._storage.put_if_absent(_commit(batch_id), content):
+        """Copy and commit the files, unless another session does so meanwhile, which ran by the same plan."""
+        files = {name: f"{self._folder(batch_id)}/{name}" for name in names}
+        gone = [
+            name
+            for name, file in files.items()
+            if not self._storage.copy(f"_weft/pending/{batch_id}/{name}", file)
+        ]
+        if gone and self._committed(batch_id) is None:
             raise SinkError(
-                f"to_parquet: {self.path}: batch {batch_id} was committed by another session meanwhile",
-                hint="it goes on from there; if none runs any more, start this one again",
+                f"to_parquet: batch {batch_id} lacks its file {gone[0]}", hint="run the batch again"
             )
+        content = json.dumps({"batch": batch_id, "files": list(files.values())}).encode()
+        if not gone:
+            self._storage.put_if_absent(_commit(batch_id), content)
+
+    def _tidy(self, batch_id: int) -> None:
+        """Delete what attempts at a committed batch have left that are not the batch."""
+        folder, mine = self._folder(batch_id), self._committed(batch_id) or []
+        for left in self._storage.list(folder):
+            if f"{folder}/{left}" not in mine:
+                self._storage.delete(f"{folder}/{left}")
+        for name in self._storage.list(f"_weft/pending/{batch_id}"):
+            self._storage.delete(f"_weft/pending/{batch_id}/{name}")
+
+    def _committed(self, batch_id: int) -> list[str] | None:
+        """The names of the files of a batch; None if it is not committed."""
+        data = self._storage.get(_commit(batch_id))
+        return None if data is None else list(json.loads(data)["files"])
 
     def _folder(self, batch_id: int) -> str:
         return f"{self.batch_column}={batch_id:0{self.digits}}"
@@ -187,11 +201,9 @@ class ObjectParquetSink:
 
     def committed_files(self) -> list[str]:
         """The URIs of the files of all committed batches, in the order of the batches."""
-        found = []
-        for batch in self.batches():
-            content = json.loads(self._storage.get(_commit(batch)) or b'{"files": []}')
-            found += [self._storage.locate(name) for name in content["files"]]
-        return found
+        return [
+            self._storage.locate(name) for batch in self.batches() for name in self._committed(batch) or ()
+        ]
 
     def describe(self) -> dict[str, object]:
         """What is needed to make it again."""

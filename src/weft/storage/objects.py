@@ -1,20 +1,23 @@
 """An object store as a storage: S3 and what speaks like it, Google Cloud Storage, Azure.
 
 Guarantees: an entry is one object, put by one request; one that is put if absent is put by a conditional request
-(`If-None-Match: *`), so the store itself decides who is first. Requests are repeated while the store does not answer.
+(`If-None-Match: *`), so the store itself decides who is first. Requests are repeated while the store does not answer,
+for a minute at most; each can be, since repeating it changes nothing.
 Credentials and the endpoint are the environment's; no value, log or error has them. Needs `weft[objects]`.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +30,10 @@ __all__ = ["ObjectStatus", "ObjectStorage", "host_cache"]
 _PATIENCE = timedelta(seconds=60)  # for which a request is repeated
 _PROBED = timedelta(seconds=8)  # the same while it is tried whether there is a store at all
 _TIMEOUT = timedelta(seconds=20)  # of one request
+_TRIES = {_PATIENCE: 10, _PROBED: 4}  # how often the library repeats a request, besides the first time
+_BROKEN_OFF = "HTTP error"  # in errors of connections, as the library words them
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +55,26 @@ class ObjectStorage:
     def put(self, name: str, data: bytes, *, flush: bool = True) -> None:  # noqa: ARG002
         """Put an object; when this returns, the store has it, whatever happens to this machine."""
         with self._naming(name, "written"):
-            _library().put(self._store, name, data, use_multipart=False)
+            _repeated(lambda: _library().put(self._store, name, data, use_multipart=False))
 
     def put_if_absent(self, name: str, data: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002
         """Put an object if there is none; one with the same bytes was put by an attempt whose answer was lost."""
         with self._naming(name, "written"):
+            return _repeated(lambda: self._put_first(name, data))
+
+    def _put_first(self, name: str, data: bytes) -> bool:
+        """Put an object if there is none; the store also turns down one of two that are put at the same time."""
+        for pause in _pauses():
             try:
                 _library().put(self._store, name, data, mode="create", use_multipart=False)
             except _library().exceptions.AlreadyExistsError:
-                return self.get(name) == data
-        return True
+                found = self.get(name)
+                if found is not None:
+                    return found == data
+                time.sleep(pause)  # nobody has put it: there was a conflict (409), and now there may be none
+            else:
+                return True
+        raise TimeoutError("its puts are in conflict with others, and no object appears")
 
     def get(self, name: str) -> bytes | None:
         """The content of an object."""
@@ -77,7 +94,7 @@ class ObjectStorage:
     def _fetch(self, name: str) -> pa.Buffer | None:
         with self._naming(name, "read"):
             try:
-                return pa.py_buffer(_library().get(self._store, name).bytes())
+                return pa.py_buffer(_repeated(lambda: _library().get(self._store, name).bytes()))
             except FileNotFoundError:
                 return None
 
@@ -88,7 +105,7 @@ class ObjectStorage:
     def sizes(self, folder: str) -> dict[str, int]:
         """The objects right below a prefix and their sizes."""
         with self._naming(folder, "listed"):
-            found = _library().list_with_delimiter(self._store, folder or None)["objects"]
+            found = _repeated(lambda: _library().list_with_delimiter(self._store, folder or None)["objects"])
             return {
                 one["path"].rpartition("/")[2]: one["size"]
                 for one in sorted(found, key=lambda one: one["path"])
@@ -97,7 +114,7 @@ class ObjectStorage:
     def entries(self) -> Sequence[ObjectStatus]:
         """All objects below the URI, however deep."""
         with self._naming("", "listed"):
-            found = [one for page in _library().list(self._store) for one in page]
+            found = _repeated(lambda: [one for page in _library().list(self._store) for one in page])
             return [
                 ObjectStatus(one["path"], one["size"], one["e_tag"] or "", one["last_modified"])
                 for one in found
@@ -105,10 +122,14 @@ class ObjectStorage:
 
     def read_version(self, name: str) -> tuple[bytes, str] | None:
         """The content of an object with its tag, which is another for other content; None if there is none."""
+
+        def read() -> tuple[bytes, str]:
+            found = _library().get(self._store, name)
+            return found.bytes().to_bytes(), found.meta["e_tag"] or ""
+
         with self._naming(name, "read"):
             try:
-                found = _library().get(self._store, name)
-                return found.bytes().to_bytes(), found.meta["e_tag"] or ""
+                return _repeated(read)
             except FileNotFoundError:
                 return None
 
@@ -116,7 +137,7 @@ class ObjectStorage:
         """Have the store copy an object, in place of one that is there; False if there is nothing to copy."""
         with self._naming(name, "copied"):
             try:
-                _library().copy(self._store, name, target)
+                _repeated(lambda: _library().copy(self._store, name, target))
             except FileNotFoundError:
                 return False
         return True
@@ -125,7 +146,7 @@ class ObjectStorage:
         """Delete an object."""
         with self._naming(name, "deleted"):
             try:
-                _library().delete(self._store, name)
+                _repeated(lambda: _library().delete(self._store, name))
             except FileNotFoundError:
                 return
 
@@ -141,7 +162,7 @@ class ObjectStorage:
         """Refuse a store that is not there, cannot be used, or does not keep what is put if absent; quick to say so."""
         store, library = _store(self.uri, _PROBED), _library()
         try:
-            library.list_with_delimiter(store, "weft-probe")
+            _repeated(lambda: library.list_with_delimiter(store, "weft-probe"), _PROBED)
         except Exception as error:
             raise self._refusal(error) from None
 
@@ -184,6 +205,25 @@ def _reason(error: Exception) -> str:
     return re.sub(r"\?\S+", "", str(error).split("\n")[0])
 
 
+def _repeated(request: Callable[[], _T], patience: timedelta = _PATIENCE) -> _T:
+    """Repeat a request whose connection broke off; the library repeats only those that it knows to be harmless."""
+    until = time.monotonic() + patience.total_seconds()
+    for pause in _pauses():
+        try:
+            return request()
+        except _library().exceptions.GenericError as error:
+            if _BROKEN_OFF not in str(error) or time.monotonic() + pause > until:
+                raise
+        time.sleep(pause)
+    return request()
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds to wait before something is tried again: ever longer, and not the same for all who wait."""
+    for longest in (0.1, 0.2, 0.4, 0.8, 1.6, *[3.0] * 20):
+        yield longest * random.uniform(0.5, 1.0)
+
+
 def _library() -> Any:
     try:
         import obstore
@@ -208,7 +248,7 @@ def _store(uri: str, patience: timedelta) -> Any:
         "connect_timeout": timedelta(seconds=5),
         **({"allow_http": True} if plain else {}),
     }
-    retries = {"max_retries": 10 if patience == _PATIENCE else 2, "retry_timeout": patience}
+    retries = {"max_retries": _TRIES[patience], "retry_timeout": patience}
     try:
         return _library().store.from_url(uri, client_options=options, retry_config=retries)
     except _library().exceptions.BaseError as error:

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,8 @@ import pyarrow as pa
 from weft.errors import StateError
 
 __all__ = ["LocalDisk", "Memory", "Storage"]
+
+_UNFINISHED = ".tmp"  # the end of the name of a file that is being written, which begins with a dot
 
 # What file systems say that have no hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -80,25 +83,20 @@ class LocalDisk:
 
     def put(self, name: str, data: bytes, *, flush: bool = True) -> None:
         """Write a file, and only when it is complete give it its name."""
-        folder, _, last = f"{self.root}/{name}".rpartition("/")
-        partial = f"{folder}/.{last}.tmp"
-        try:
-            try:
-                self._write(partial, data, flush)
-            except FileNotFoundError:  # the first entry of its folder
-                os.makedirs(folder, exist_ok=True)
-                self._write(partial, data, flush)
-            os.replace(partial, f"{folder}/{last}")
-        except OSError as error:
-            raise StateError(
-                f"{folder}/{last} cannot be written: {error.strerror or error}",
-                hint="make room or give permission there; a session that is started again goes on where it was",
-            ) from error
+        with self._writing(name, data, flush) as (partial, file):
+            os.replace(partial, file)
 
     def put_if_absent(self, name: str, data: bytes, *, flush: bool = True) -> bool:
         """Write a file, and give it its name only if no file has that."""
+        with self._writing(name, data, flush) as (partial, file):
+            is_first = self._name(partial, file, data, flush)
+        return is_first or self.get(name) == data
+
+    @contextlib.contextmanager
+    def _writing(self, name: str, data: bytes, flush: bool) -> Iterator[tuple[str, str]]:
+        """A complete file under a name that no other writer has, and the name that it is to get."""
         folder, _, last = f"{self.root}/{name}".rpartition("/")
-        partial = f"{folder}/.{last}.{uuid.uuid4().hex}.tmp"
+        partial = f"{folder}/.{last}.{uuid.uuid4().hex}{_UNFINISHED}"
         try:
             try:
                 try:
@@ -106,27 +104,28 @@ class LocalDisk:
                 except FileNotFoundError:  # the first entry of its folder
                     os.makedirs(folder, exist_ok=True)
                     self._write(partial, data, flush)
-                self._name(partial, f"{folder}/{last}", data, flush)
+                yield partial, f"{folder}/{last}"
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(partial)
-        except FileExistsError:
-            return self.get(name) == data
         except OSError as error:
             raise StateError(
                 f"{folder}/{last} cannot be written: {error.strerror or error}",
                 hint="make room or give permission there; a session that is started again goes on where it was",
             ) from error
-        return True
 
-    def _name(self, partial: str, file: str, data: bytes, flush: bool) -> None:
-        """Give a complete file a name that none has; where files cannot be linked, write one under that name."""
+    def _name(self, partial: str, file: str, data: bytes, flush: bool) -> bool:
+        """Give a complete file its name, unless one has it; where files cannot be linked, write one under that name."""
         try:
-            os.link(partial, file)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            self._write(file, data, flush, os.O_EXCL)
+            try:
+                os.link(partial, file)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self._write(file, data, flush, os.O_EXCL)
+        except FileExistsError:
+            return False
+        return True
 
     @staticmethod
     def _write(file: str, data: bytes, flush: bool, how: int = os.O_TRUNC) -> None:
@@ -187,6 +186,14 @@ class LocalDisk:
         """Delete a file."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self.root}/{name}")
+
+    def delete_unfinished(self, *folders: str) -> None:
+        """Delete what writers that were killed have left in folders to which nobody else is writing now."""
+        for folder in folders:
+            with contextlib.suppress(FileNotFoundError):
+                for name in os.listdir(self.root / folder):
+                    if name.startswith(".") and name.endswith(_UNFINISHED):
+                        self.delete(f"{folder}/{name}" if folder else name)
 
     def path(self, name: str) -> Path:
         """Where a file is."""

@@ -9,6 +9,7 @@ it. The entries are:
     weft.json            the streams of the log, its format, whether a batch was ever committed and a query ever stopped
     state/N.json         the manifest of batch N; the last two are kept
     plan/N.json          the plan of batch N; those of the last two batches and of any that has not been committed
+    plan/N-E.json        the same, as the session of epoch E runs it or takes its input back (`weft.runtime.log.plans`)
     migrated/N.json      what batch N begins with, where its graph is another than before; made again if it is missing
     blueprints/H.json    the queries and their graph, under the hash of the content
     blobs/H              bytes that the state of a cursor names, under the hash of the content
@@ -33,6 +34,7 @@ from typing import Any
 from weft.errors import StateError
 from weft.runtime.log.entries import batch_of, entries_of, entry, is_hash, numbers_of
 from weft.runtime.log.ownership import BUCKETS, FORMAT, NEW_DIRECTORY, Ownership
+from weft.runtime.log.plans import Plans
 from weft.runtime.log.record import read_record, write_record
 from weft.runtime.log.segment_files import read_manifest
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
@@ -55,7 +57,7 @@ class Checkpoint:
         self.storage, self.flush = storage, flush
         self._ownership = Ownership(storage)
         self._manifests: dict[int, Manifest] = {}  # as they were written
-        self._plans: dict[int, BatchPlan] = {}
+        self._plans = Plans(storage, self._ownership)
         self._pinned: set[str] = set()  # entries that the next plan will name
         self._listing = -1  # up to this batch, files are looked for that nothing names
         self._guard = threading.Lock()
@@ -95,7 +97,7 @@ class Checkpoint:
 
         If the plan of the very first batch is there, the plans of all batches are, and all of them are repeated.
         """
-        if self._ownership.has_commits and not self._numbers("state") and 0 not in self._numbers("plan"):
+        if self._ownership.has_commits and not self._numbers("state") and 0 not in self._plans.numbers():
             raise StateError(
                 f"{self.storage.locate('state')} has lost its manifests, though batches were committed",
                 hint=f"restore them from a copy, or {NEW_DIRECTORY}",
@@ -163,12 +165,12 @@ class Checkpoint:
         """Delete the entries and files that are not needed any more once a batch is committed."""
         old = manifest.number - KEPT
         self._close_exchange(manifest.number)
-        for kind in ("plan", "state", "migrated"):
+        for kind in ("state", "migrated"):
             self.storage.delete(entry(kind, old))
         with self._guard:
+            self._plans.delete(old)
             dropped = [one for number, one in self._manifests.items() if number <= old]
             self._manifests = {number: one for number, one in self._manifests.items() if number > old}
-            self._plans = {number: one for number, one in self._plans.items() if number > old}
             kept = list(self._manifests.values())
             for name in entries_of(dropped) - entries_of(kept) - self._in_use():
                 self.storage.delete(name)
@@ -184,7 +186,7 @@ class Checkpoint:
 
     def _in_use(self) -> set[str]:
         """The entries that plans name, and those that a plan is about to name."""
-        return entries_of(self._plans.values()) | self._pinned
+        return entries_of(self._plans.known.values()) | self._pinned
 
     def exchange(self, number: int) -> str | None:
         """The folder for what the tasks of a batch send each other, which `tidy` deletes; None if there is none."""
@@ -200,24 +202,33 @@ class Checkpoint:
 
         These are the files that tasks sent each other, entries that are older than the kept ones, and files that no
         kept entry names. Files of attempts at a batch that is not committed are deleted only when it is: its manifest
-        may have been lost, and a user may put it back, together with the files that it names.
+        may have been lost, and a user may put it back, together with the files that it names. What there is to delete
+        is listed first: if this session is paused here past its lease, it does not see what its follower adds.
         """
-        if self.root is not None:
-            shutil.rmtree(self.root / "exchange", ignore_errors=True)
+        listed = [
+            f"{folder}/{name}" for folder in ("blueprints", "blobs") for name in self.storage.list(folder)
+        ]
+        if isinstance(self.storage, LocalDisk):
+            shutil.rmtree(self.storage.root / "exchange", ignore_errors=True)
+            self.storage.delete_unfinished(
+                "", "plan", "state", "migrated", "blueprints", "blobs", "dead_letters", BUCKETS
+            )
         last = self.last()
-        for kind in ("plan", "state", "migrated"):
+        for number in (one for one in self._plans.numbers() if one <= last - KEPT):
+            self._plans.delete(number)
+        for kind in ("state", "migrated"):
             for number in (one for one in self._numbers(kind) if one <= last - KEPT):
                 self.storage.delete(entry(kind, number))
         manifests = [self.manifest(number) for number in self._numbers("state")]
         with contextlib.suppress(StateError):  # a damaged one is made again when its batch is repeated
             manifests += [self.migrated_manifest(number) for number in self._numbers("migrated")]
         self._clean_buckets(last, [one for one in manifests if one is not None])
-        plans = [plan for number in self._numbers("plan") if (plan := self.plan(number))]
+        plans = [plan for number in self._plans.numbers() if (plan := self.plan(number))]
         named = entries_of(plans) | entries_of(one for one in manifests if one is not None)
-        for folder in ("blueprints", "blobs"):
-            for name in self.storage.list(folder):
-                if f"{folder}/{name}" not in named and is_hash(name.removesuffix(".json")):
-                    self.storage.delete(f"{folder}/{name}")
+        self._ownership.lease.check()
+        for name in listed:
+            if name not in named and is_hash(name.rpartition("/")[2].removesuffix(".json")):
+                self.storage.delete(name)
 
     def _clean_buckets(self, last: int, manifests: Iterable[Manifest]) -> None:
         """Delete files of batches up to ``last`` that no manifest names; files of later batches are being written.
@@ -240,25 +251,11 @@ class Checkpoint:
 
     def plan(self, number: int) -> BatchPlan | None:
         """The plan of a batch; None if it has not been planned."""
-        if number not in self._plans:
-            data = read_record(self.storage, entry("plan", number))
-            if data is None:
-                return None
-            self._plans[number] = BatchPlan.from_dict(data)
-        return self._plans[number]
+        return self._plans.find(number)
 
-    def forget_plans_beyond(self, committed: int) -> None:
-        """Delete the plans after a gap in the plans that follow the last committed batch.
-
-        The batch of the missing plan will be planned anew, and may take other input, so later plans no longer fit.
-        """
-        expected = committed + 1
-        for number in self._numbers("plan"):
-            if number == expected:
-                expected += 1
-            elif number > committed:
-                self._plans.pop(number, None)
-                self.storage.delete(entry("plan", number))
+    def settle_plans(self, committed: int) -> None:
+        """Make the plans that follow the last committed batch this session's own, up to a gap in them."""
+        self._plans.settle(committed, flush=self.flush)
 
     def blueprint(self, name: str) -> Blueprint:
         """The blueprint of a name that a plan or manifest has."""
@@ -282,11 +279,9 @@ class Checkpoint:
 
     def write_plan(self, plan: BatchPlan) -> None:
         """Fix what a batch will do, for this attempt and all later ones."""
-        again = plan.number in self._plans  # a plan of this session, whose input is taken back
-        put_first = self._ownership.lease.put_first
-        put_first(entry("plan", plan.number), plan.to_dict(), flush=self.flush, again=again)
+        self._plans.put(plan, flush=self.flush)
         with self._guard:
-            self._plans[plan.number] = plan
+            self._plans.known[plan.number] = plan
             self._pinned.clear()
 
     def put(self, data: bytes) -> str:
@@ -322,6 +317,7 @@ class Checkpoint:
 
     def write_stop(self, name: str, reason: str, fingerprint: str) -> None:
         """Record that a query is to stop, with its fingerprint, since another query may get its name one day."""
+        self._ownership.lease.check()
         write_record(self.storage, "stops.json", {**self.stops(), name: (reason, fingerprint)})
         self._ownership.note_stop()
 

@@ -43,20 +43,23 @@ def copy_checkpoint(source: Storage, target: Storage) -> Copied:
         )
     if next(_names(target), None) is not None:
         raise StateError(f"{target.locate('')} is not empty", hint="copy to a new place")
-    with _held(source):
+    with _held(source) as lease:
+        target.put(
+            *lease.as_released()
+        )  # the copy's sessions have later epochs, as entries of plans are told by them
         names = sorted(_names(source), key=lambda name: (name == "weft.json", name))
         _check(source, names)
         return Copied(len(names), sum(_copy(source, target, name) for name in names))
 
 
 @contextmanager
-def _held(source: Storage) -> Iterator[None]:
+def _held(source: Storage) -> Iterator[Lease]:
     """Keep sessions out while a checkpoint is copied."""
     locks = lock_directory(source.root) if isinstance(source, LocalDisk) else []
     lease = Lease(source)
     try:
         lease.take()
-        yield
+        yield lease
     finally:
         lease.close()
         unlock(locks)

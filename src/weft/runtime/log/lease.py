@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError
-from weft.runtime.log.record import write_first, write_record
+from weft.runtime.log.record import write_first
 from weft.storage.storage import LocalDisk, Storage
 
 __all__ = ["LEASE_SECONDS", "Lease"]
@@ -59,6 +59,8 @@ class Lease:
         last = max(self._epochs(), default=0)
         if last:
             self._wait_for_end(last)
+        if isinstance(self._storage, LocalDisk):
+            self._storage.delete_unfinished(_FOLDER)
         began, self.epoch = _now(), last + 1
         if not self._storage.put_if_absent(_entry(self.epoch), self._content()):
             self.epoch = 0
@@ -89,21 +91,15 @@ class Lease:
                 hint="what it had committed is kept, and the other session goes on from there",
             )
 
-    def put_first(
-        self, name: str, content: Mapping[str, Any], *, flush: bool = True, again: bool = False
-    ) -> None:
+    def put_first(self, name: str, content: Mapping[str, Any], *, flush: bool = True) -> None:
         """Put an entry of the log that only one session may put, with the epoch of its lease.
-
-        With ``again``, this session has put the entry before and replaces it.
 
         The lease is looked at before and after: a session that was paused in between might find the name free again,
         since later sessions have deleted the entry.
         """
         self.check()
         whole = {**content, "epoch": self.epoch}
-        if again:
-            write_record(self._storage, name, whole, flush=flush)
-        elif not write_first(self._storage, name, whole, flush=flush):
+        if not write_first(self._storage, name, whole, flush=flush):
             raise StateError(
                 f"{self._storage.locate(name)} was written by another session meanwhile",
                 hint="it goes on from there; if none runs any more, start this one again",
@@ -118,10 +114,14 @@ class Lease:
             self._thread = None
         if self.epoch and not self._lost:
             try:
-                self._storage.put(_entry(self.epoch), self._content(released=True), flush=False)
+                self._storage.put(*self.as_released(), flush=False)
             except StateError as error:
                 _LOG.warning("the next session has to wait until the lease has run out: %s", error)
         self.epoch = 0
+
+    def as_released(self) -> tuple[str, bytes]:
+        """The entry of a lease that was given back: its name and its content."""
+        return _entry(self.epoch), self._content(released=True)
 
     def _renew_often(self) -> None:
         while not self._ended.wait(self._seconds / _RENEWALS):

@@ -109,7 +109,7 @@ class Loop:
         self.tasks.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
         self.before = self.log.manifest(self.log.last()) or Manifest()
-        self.log.forget_plans_beyond(self.before.number)
+        self.log.settle_plans(self.before.number)
         self.committer.last = self.before.number
         planned = self._last_planned()
         self._resume(queries, planned)
