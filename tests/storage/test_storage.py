@@ -123,7 +123,15 @@ def test_a_store_reads_a_place_as_it_is_written(seed: int) -> None:
     "wrong",
     [
         *("s3://", "ftp://host/x", "s3://b/../c", "abfs://c/x", "s3://key:secret@b/c", "s3://b/c?sig=secret"),
-        *("s3://secret@b/c", "s3://b/%63", "s3://b/a%2fc", "s3://b/c ", "s3://b/c /", "s3://b/a\tb", "s3://b/c#x"),
+        *(
+            "s3://secret@b/c",
+            "s3://b/%63",
+            "s3://b/a%2fc",
+            "s3://b/c ",
+            "s3://b/c /",
+            "s3://b/a\tb",
+            "s3://b/c#x",
+        ),
         *("s3://b:9/c", "s3://%62/c", "s3:///c", "gs://b/a%00"),
     ],
 )
