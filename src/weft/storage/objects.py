@@ -257,7 +257,7 @@ def delta_options() -> dict[str, str]:
 
 
 def delta_reason(error: object) -> str:
-    """What an error of delta-rs says, as one line; its causes are on lines of their own, then comes a store's answer."""
+    """What an error of delta-rs says, as one line; causes are on lines of their own, then comes a store's answer."""
     plain = re.sub(r"\x1b\[\d+m|↳|\?\S+", "", str(error).partition("<?xml")[0])
     return ": ".join(line.strip() for line in plain.splitlines()[:5] if line.strip())
 
