@@ -144,7 +144,7 @@ def test_a_full_disk_loses_nothing(step: str, tmp_path: Path, monkeypatch: pytes
         patched.setattr(owner, name, full)
         with pytest.raises(SinkError, match="cannot be given batch 1: No space left") as caught:
             sink.commit(1, rows(1))
-        assert "make room" in str(caught.value.hint)
+        assert "there is room" in str(caught.value.hint)
     assert keys(path) == [0]
     sink.commit(1, rows(1))
     opened(path, 0).commit(1, rows(1))

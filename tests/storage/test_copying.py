@@ -12,7 +12,7 @@ from tests.storage.test_sessions import joined, results, session_at, write
 from weft.errors import ConfigError, StateError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.copying import copy_checkpoint
-from weft.service.checkpoint_commands import local_checkpoint
+from weft.service.checkpoint_commands import named_checkpoint
 from weft.service.cli import app
 from weft.storage.places import storage_at
 
@@ -54,6 +54,7 @@ def test_what_cannot_be_copied_is_refused(s3: str, tmp_path: Path) -> None:
 
 def test_a_uri_is_not_taken_for_a_path() -> None:
     """`weft run --checkpoint s3://…` would keep its state in a folder named s3:."""
-    with pytest.raises(ConfigError, match="not a path"):
-        local_checkpoint(Path("s3://bucket/ck"))
-    assert local_checkpoint(Path("/x/ck")) == Path("/x/ck")
+    assert named_checkpoint("s3a://bucket/ck/") == "s3://bucket/ck"
+    assert named_checkpoint("/x/ck") == Path("/x/ck")
+    with pytest.raises(ConfigError, match="names no storage"):
+        named_checkpoint("hdfs://host/ck")

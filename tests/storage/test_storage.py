@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.shares import seeds
 from tests.storage import s3_server
 from weft.errors import ConfigError, StateError
 from weft.runtime.log.checkpoint import Checkpoint
@@ -126,9 +128,37 @@ def test_a_place_has_one_spelling(given: str, meant: str) -> None:
     assert normal_place(given) == meant
 
 
+@pytest.mark.parametrize("seed", seeds(30))
+def test_a_store_reads_a_place_as_it_is_written(seed: int) -> None:
+    """Of two texts that differ, a store's library could make one place: what is compared would not be what is used."""
+    obstore = pytest.importorskip("obstore.store", reason='needs pip install "weft[objects]"')
+    chance = random.Random(seed)
+    for _ in range(50):
+        signs = [chance.choice("ab/.% \t\n:;@?#*[]~\\ü+&=2fFeE$") for _ in range(chance.randrange(12))]
+        try:
+            place = normal_place(f"{chance.choice(('s3', 's3a', 'S3'))}://bucket/{''.join(signs)}")
+        except ConfigError:
+            continue
+        found = obstore.from_url(place, region="x", access_key_id="x", secret_access_key="x")
+        assert normal_place(place) == place
+        assert place == f"s3://{found.config['bucket']}/{found.prefix or ''}".rstrip("/")
+
+
 @pytest.mark.parametrize(
     "wrong",
-    ["s3://", "ftp://host/x", "s3://b/../c", "abfs://c/x", "s3://key:secret@b/c", "s3://b/c?sig=secret"],
+    [
+        *("s3://", "ftp://host/x", "s3://b/../c", "abfs://c/x", "s3://key:secret@b/c", "s3://b/c?sig=secret"),
+        *(
+            "s3://secret@b/c",
+            "s3://b/%63",
+            "s3://b/a%2fc",
+            "s3://b/c ",
+            "s3://b/c /",
+            "s3://b/a\tb",
+            "s3://b/c#x",
+        ),
+        *("s3://b:9/c", "s3://%62/c", "s3:///c", "gs://b/a%00"),
+    ],
 )
 def test_a_wrong_uri_is_refused_without_its_secret(wrong: str) -> None:
     """A typing error would be found late, or a key be written to a log."""

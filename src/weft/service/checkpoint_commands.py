@@ -1,20 +1,17 @@
 """`weft checkpoint`: what is done to a checkpoint as a whole.
 
-Guarantees: a place that an option names is a path of this machine where a run can use nothing else; a URI is refused
-and not taken for a path.
+Guarantees: what an option names is a path of this machine, which becomes absolute, or the URI of an object store; any
+other URI is refused and not taken for a path.
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from weft.errors import ConfigError
-
-__all__ = ["checkpoint_app", "local_checkpoint"]
+__all__ = ["checkpoint_app", "named_checkpoint"]
 
 checkpoint_app = typer.Typer(help="What is done to a checkpoint as a whole.", no_args_is_help=True)
 
@@ -43,11 +40,8 @@ def copy(
     typer.echo(f"go on with {places[1].locate('').rstrip('/')}, and no more with the old one")
 
 
-def local_checkpoint(path: Path | None) -> Path | None:
-    """The checkpoint that an option names, as an absolute path."""
-    if path is not None and re.match(r"[A-Za-z][\w+.-]+:/", str(path)):
-        raise ConfigError(
-            f"--checkpoint {path} is not a path of this machine's file system",
-            hint="pipelines keep their state in a directory; weft.Session(checkpoint=…) takes URIs",
-        )
-    return None if path is None else path.absolute()
+def named_checkpoint(place: str | None) -> Path | str | None:
+    """The checkpoint that an option names."""
+    from weft.validation import checkpoint_path  # other commands need not load it
+
+    return None if place is None else checkpoint_path(place)

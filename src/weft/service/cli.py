@@ -23,7 +23,7 @@ from weft.plan.graph import CODEC
 from weft.plan.shared import shared_text
 from weft.planned import PlannedQuery
 from weft.service.bench import benchmark_titles, load_benchmark
-from weft.service.checkpoint_commands import checkpoint_app, local_checkpoint
+from weft.service.checkpoint_commands import checkpoint_app, named_checkpoint
 from weft.service.client.commands import query_app
 from weft.service.demo import run_demo, run_kafka_demo
 from weft.service.get_java import get_java
@@ -172,7 +172,7 @@ def run(
     ] = False,
     seconds: Seconds = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Where to keep state; the file's if not given.")
+        str | None, typer.Option(help="Where to keep state: a directory or a URI; the file's if not given.")
     ] = None,
     master: Master = None,
     log: Annotated[Path | None, typer.Option(help="Add a line of JSON for each batch to this file.")] = None,
@@ -187,7 +187,7 @@ def run(
         raise ConfigError(
             "--once is the end of the input, and --available-now is not", hint="leave out one of them"
         )
-    state = local_checkpoint(checkpoint)
+    state = named_checkpoint(checkpoint)
     options = RunOptions(
         f"weft run {file.name}", available_now, _seconds(seconds), log, json_lines, once=once
     )
@@ -211,7 +211,7 @@ def serve(
     certificate: Annotated[Path | None, typer.Option(help="Serve HTTPS by this certificate.")] = None,
     key: Annotated[Path | None, typer.Option(help="The key of the certificate.")] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Where to keep state; the file's if not given.")
+        str | None, typer.Option(help="Where to keep state: a directory or a URI; the file's if not given.")
     ] = None,
     master: Master = None,
     no_functions: NoFunctions = False,
@@ -220,7 +220,7 @@ def serve(
 
     The Python modules that the file names under "functions" are imported, which runs their code.
     """
-    state = local_checkpoint(checkpoint)
+    state = named_checkpoint(checkpoint)
     pipeline = load_pipeline(file, functions=not no_functions, idle=True, checkpoint=state, master=master)
     serve_pipeline(pipeline, ServeOptions(host, port, tuple(token_file or ()), certificate, key))
 

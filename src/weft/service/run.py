@@ -26,13 +26,16 @@ from weft.planned import PlannedQuery
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.figures import batches_after, figures
 from weft.service.pipeline import Pipeline
-from weft.service.startup import in_background, prepare
+from weft.service.startup import in_background, prepare, spark_log
 from weft.service.view import line, screen, summary
 from weft.service.watch import log_batches, stop_signals, watch
 from weft.sinks import ConsoleSink, Sink
 from weft.sinks.describe import place_of
 from weft.sources.rate import RateSource
 from weft.sources.spec import FilesSource
+from weft.storage.objects import ObjectStorage
+from weft.storage.places import storage_at
+from weft.storage.uris import is_object_uri, normal_place
 
 __all__ = ["RunOptions", "check_runnable", "run_pipeline"]
 
@@ -70,7 +73,7 @@ def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
         note = f"note: {pipeline.file}, queries.{name} has no sink: its results go to the console"
         print(note, file=sys.stderr)
     console = Console(stderr=options.json)
-    log = Path(str(pipeline.checkpoint)) / "spark.log"
+    log = spark_log(str(pipeline.checkpoint))
     with log_batches(options.log, options.json):
         try:
             prepare(pipeline.master, console, log)
@@ -118,6 +121,9 @@ def check_runnable(pipeline: Pipeline) -> None:
         raise pipeline.place("checkpoint").error(
             "a run needs a place for its state", "add checkpoint: ck, or give --checkpoint DIR"
         )
+    _check_store(pipeline, "checkpoint", str(pipeline.checkpoint))
+    for name, sink in pipeline.sinks.items():
+        _check_store(pipeline, f"queries.{name}.sink", place_of(sink) or "")
     read = {i.stream for name in pipeline.queries for i in pipeline.parse(name).inputs}
     for stream in sorted(one.name for one in read if not one.table):
         source = pipeline.sources.get(stream)
@@ -126,10 +132,19 @@ def check_runnable(pipeline: Pipeline) -> None:
                 "a stream without a source can be planned, not run",
                 "as in source: {files: parquet, path: in/videos}",
             )
-        if isinstance(source, FilesSource) and not Path(source.root).exists():
+        if isinstance(source, FilesSource) and is_object_uri(source.root):
+            _check_store(pipeline, f"streams.{stream}.source.path", source.root)
+        elif isinstance(source, FilesSource) and not Path(source.root).exists():
             raise pipeline.place(f"streams.{stream}.source.path").error(
                 f"there is no directory {source.path}", "make it, or correct the path"
             )
+
+
+def _check_store(pipeline: Pipeline, where: str, place: str) -> None:
+    """Refuse an object store that cannot be used; what is in none is no concern here."""
+    if is_object_uri(place):
+        with pipeline.place(where).at():
+            ObjectStorage(normal_place(place)).check()
 
 
 def _run(
@@ -215,8 +230,9 @@ def _first_runs(pipeline: Pipeline, moment: RunMoment, *, sure: bool = False) ->
         return False
     if sure or any(isinstance(source, RateSource) for source in pipeline.sources.values()):
         return True
-    plans, done = (Path(str(pipeline.checkpoint)) / name for name in ("plan", "state"))
-    return any(not (done / plan.name).exists() for plan in plans.glob("[0-9]*.json"))
+    storage = storage_at(str(pipeline.checkpoint))
+    plans, done = ({name for name in storage.list(one) if name[:1].isdigit()} for one in ("plan", "state"))
+    return not plans <= done
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from weft.errors import ConfigError, WeftError
 from weft.service.listening import allow_many_files, listen
 from weft.service.pipeline import Pipeline
 from weft.service.run import check_runnable
-from weft.service.startup import prepare
+from weft.service.startup import prepare, spark_log
 from weft.service.watch import stop_signals
 
 __all__ = ["ServeOptions", "serve_pipeline"]
@@ -176,7 +176,7 @@ class _Process:
 
     def _prepare_spark(self) -> None:
         if self.pipeline.session.execution != "local":
-            prepare(self.pipeline.master, self.console, Path(str(self.pipeline.checkpoint)) / "spark.log")
+            prepare(self.pipeline.master, self.console, spark_log(str(self.pipeline.checkpoint)))
 
     def _stop(self, server: Any, answering: threading.Thread, starting: threading.Thread) -> None:
         """End live results, then the session after the batch under way, then the interface."""

@@ -8,6 +8,7 @@ find them in Numba's cache.
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -18,8 +19,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from weft.java import find_java
+from weft.storage.uris import is_object_uri
 
-__all__ = ["in_background", "prepare"]
+__all__ = ["in_background", "prepare", "spark_log"]
+
+
+def spark_log(checkpoint: Path | str) -> Path:
+    """Where Spark's messages go: beside the state if that is in a directory, else into a new folder of this machine."""
+    if is_object_uri(checkpoint):
+        return Path(tempfile.mkdtemp(prefix="weft-log-")) / "spark.log"
+    return Path(checkpoint) / "spark.log"
 
 
 def prepare(master: str, console: Console, log: Path) -> None:

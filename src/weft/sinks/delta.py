@@ -6,7 +6,8 @@ added again, so every result is there once, whatever crashed before. The numbers
 also when a query stops and another takes its name or its table: what a later query adds is never taken for a replay.
 
 Tasks write files into the table's directory, where readers do not see them before the transaction names them. Files of
-attempts that were lost stay unseen until the table is vacuumed, as with every writer of Delta tables.
+attempts that were lost stay unseen until the table is vacuumed, as with every writer of Delta tables. In an object
+store the same holds: a transaction is an object that is put if absent, so of two writers one wins, without a lock.
 """
 
 from __future__ import annotations
@@ -15,22 +16,24 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from weft.errors import SinkError
+from weft.errors import SinkError, StateError
 from weft.paths import local_path
 from weft.ports.sink import Rows
-from weft.sinks import files
 from weft.sinks.delta_checks import check_partition_columns, check_table
 from weft.sinks.delta_files import DeltaFile, DeltaPart, read_part
+from weft.sinks.delta_places import DeltaPlace, place_at
 from weft.sinks.extras import check_columns, load_extra
 from weft.sinks.replays import Replays
 from weft.sinks.rows import as_table
+from weft.storage.objects import delta_reason
+from weft.storage.uris import is_object_uri, normal_place
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -43,9 +46,9 @@ _FILES_TO_COMPACT = 32  # files that were added since the last compaction
 
 @dataclass(slots=True)
 class DeltaSink:
-    """A Delta table on storage that driver and tasks reach under the same path."""
+    """A Delta table on storage that driver and tasks reach under the same path, or by the same URI."""
 
-    path: Path
+    path: Path | str
     partition_by: tuple[str, ...] = ()
     compact: bool = False
     _application: str = field(default="", compare=False)  # who adds the batches, in Delta's words
@@ -68,9 +71,18 @@ class DeltaSink:
         self._application = f"weft-{owner or uuid.uuid4().hex}"
         self._schema = schema
         with self._naming("opened"):
-            if _module().DeltaTable.is_deltatable(str(self.path)):
+            self._place.prepare()
+            if self._is_there():
                 self._table()
             self._make(schema)
+
+    @property
+    def _place(self) -> DeltaPlace:
+        return place_at(self.path)
+
+    def _is_there(self) -> bool:
+        place = self._place
+        return bool(_module().DeltaTable.is_deltatable(place.uri, storage_options=place.options))
 
     @contextmanager
     def _naming(self, what: str) -> Iterator[None]:
@@ -79,32 +91,40 @@ class DeltaSink:
             yield
         except OSError as error:
             raise SinkError(
-                f"to_delta: {self.path} cannot be {what}: {_reason(error.strerror or error)}",
-                hint="make room or give permission there, or write to another directory",
+                f"to_delta: {self.path} cannot be {what}: {delta_reason(error.strerror or error)}",
+                hint="see to it that there is room, that the place answers, and that this user may write",
             ) from error
         except _module().exceptions.DeltaError as error:
             raise SinkError(
-                f"to_delta: {self.path} cannot be {what}: {_reason(error)}",
+                f"to_delta: {self.path} cannot be {what}: {delta_reason(error)}",
                 hint="look at what others do to the table; a batch is in it as a whole or not at all",
             ) from error
+        except StateError as error:  # of an object store
+            message = f"to_delta: {self.path} cannot be {what}: {error.message}"
+            raise SinkError(message, hint=error.hint) from error
 
     def _make(self, schema: pa.Schema) -> None:
         """Make the table unless it is there, and try whether files can be written."""
-        files.make_directory(self.path)
-        if not _module().DeltaTable.is_deltatable(str(self.path)):
-            if files.names_in(self.path):
+        place = self._place
+        if not self._is_there():
+            if not place.is_empty():
                 raise SinkError(
                     f"to_delta: {self.path} is not empty, and not a Delta table",
                     hint="write to a directory of its own",
                 )
             _module().DeltaTable.create(
-                str(self.path), schema, mode="ignore", partition_by=list(self.partition_by)
+                place.uri,
+                schema,
+                mode="ignore",
+                partition_by=list(self.partition_by),
+                storage_options=place.options,
             )
-        files.try_writing(self.path)
+        place.try_writing()
 
     def _table(self) -> DeltaTable:
         """The table as it is now; refused if results do not fit it, or do no longer."""
-        table: DeltaTable = _module().DeltaTable(str(self.path))
+        place = self._place
+        table: DeltaTable = _module().DeltaTable(place.uri, storage_options=place.options)
         if self._schema is not None:
             check_table(self.path, table, self._schema, self.partition_by)
         return table
@@ -140,7 +160,7 @@ class DeltaSink:
 
     def open_part(self, batch_id: int, partition: int) -> DeltaPart:
         """Begin files like those of `write_part`, to which rows are added as they are found."""
-        return DeltaPart(self.path, batch_id, partition, self.partition_by)
+        return DeltaPart(self._place, batch_id, partition, self.partition_by)
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
         """Add the files to the table in one transaction, unless the table has the batch; without files, do nothing."""
@@ -151,10 +171,14 @@ class DeltaSink:
             table = self._table()
             if self._replays.is_there(batch_id, self._last_batch(table)):
                 for file in added:
-                    files.remove(self.path / file.path)
+                    self._place.remove(file.path)
                 return
             self._flush(batch_id, added)
-            self._add(table, batch_id, added)
+            try:
+                self._add(table, batch_id, added)
+            except (OSError, _module().exceptions.DeltaError):
+                if not self._has_added(added):
+                    raise
         self._files_added += len(added)
         if self.compact and self._files_added >= _FILES_TO_COMPACT:
             self._compact()
@@ -162,7 +186,7 @@ class DeltaSink:
     def _flush(self, batch_id: int, added: Sequence[DeltaFile]) -> None:
         for file in added:
             try:
-                files.flush(self.path / file.path)
+                self._place.flush(file.path)
             except FileNotFoundError as error:
                 raise SinkError(
                     f"to_delta: batch {batch_id} lacks its file {file.path}", hint="run the batch again"
@@ -184,6 +208,13 @@ class DeltaSink:
             commit_properties=delta.CommitProperties(app_transactions=[batch]),
         )
 
+    def _has_added(self, added: Sequence[DeltaFile]) -> bool:
+        """Whether the table has these files after all: a store may have taken a transaction and its answer was lost."""
+        with suppress(OSError, SinkError, _module().exceptions.DeltaError):
+            found = pa.table(self._table().get_add_actions())["path"].to_pylist()
+            return {file.path for file in added} <= set(found)
+        return False
+
     def _compact(self) -> None:
         """Rewrite small files as larger ones, and delete what no version of the last days needs."""
         self._files_added = 0
@@ -192,16 +223,13 @@ class DeltaSink:
             table.optimize.compact()
             table.vacuum(dry_run=False)
         except (OSError, _module().exceptions.DeltaError) as error:  # the results are there: it can wait
-            _LOG.warning("to_delta: %s was not compacted: %s", self.path, _reason(error))
+            _LOG.warning("to_delta: %s was not compacted: %s", self.path, delta_reason(error))
 
     def describe(self) -> dict[str, object]:
         """What is needed to make it again."""
         form = {"partition_by": list(self.partition_by), "compact": self.compact}
-        return {"kind": "delta", "path": str(self.path.absolute()), **form}
-
-
-def _reason(error: object) -> str:
-    return str(error).split("\n")[0]
+        path = self.path if isinstance(self.path, str) else str(self.path.absolute())
+        return {"kind": "delta", "path": path, **form}
 
 
 def _module() -> Any:
@@ -211,7 +239,8 @@ def _module() -> Any:
 def to_delta(path: str | Path, *, partition_by: Sequence[str] = (), compact: bool = False) -> DeltaSink:
     """Results as a Delta table, each exactly once; `pip install "weft[delta]"`.
 
-    The table is made if it is not there. With ``compact``, small files are rewritten as larger ones now and then, and
+    The table is in a directory, or in an object store, as in "s3://bucket/lake/trolls" (`weft[delta,objects]`).
+    It is made if it is not there. With ``compact``, small files are rewritten as larger ones now and then, and
     files that no version of the last seven days needs are deleted.
 
     >>> to_delta("/lake/trolls", partition_by="country").partition_by
@@ -219,11 +248,13 @@ def to_delta(path: str | Path, *, partition_by: Sequence[str] = (), compact: boo
     """
     if not str(path).strip():
         raise SinkError("to_delta: the path is empty")
+    columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    if is_object_uri(path):
+        return DeltaSink(normal_place(path), columns, compact)
     local = local_path(path)
     if local is None:
         raise SinkError(
-            f"to_delta: {path} is not a path of this machine's file system",
-            hint="mount it, or write with foreach_batch",
+            f"to_delta: {path} is neither a path of this machine's file system nor in an object store",
+            hint="mount it, use s3://bucket/folder, or write with foreach_batch",
         )
-    columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     return DeltaSink(local, columns, compact)

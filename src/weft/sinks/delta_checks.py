@@ -47,7 +47,7 @@ def check_partition_columns(schema: pa.Schema, columns: Sequence[str]) -> None:
         raise SinkError("to_delta: every column is in partition_by", hint="leave one out")
 
 
-def check_table(path: Path, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+def check_table(path: Path | str, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> None:
     """Refuse a table that has other columns, other partition columns, or rules that results might break."""
     there = pa.schema(table.schema())
     columns = {field.name: field for field in there}
@@ -77,7 +77,7 @@ def check_table(path: Path, table: DeltaTable, schema: pa.Schema, partition_by: 
     _check_rules(path, table)
 
 
-def _check_rules(path: Path, table: DeltaTable) -> None:
+def _check_rules(path: Path | str, table: DeltaTable) -> None:
     """Refuse a table whose log asks for more than plain appends: constraints, computed or renamed columns."""
     settings, protocol = table.metadata().configuration, table.protocol()
     asked = {name for name in settings if name.startswith("delta.constraints.")}

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from weft.sinks import files
+from weft.sinks.delta_places import DeltaPlace, TableFile
 
 __all__ = ["DeltaFile", "DeltaPart", "read_part", "split_by_values"]
 
@@ -40,33 +41,36 @@ class DeltaFile:
 class DeltaPart:
     """A task's results of a batch: one file for each combination of values that the partition columns have."""
 
-    def __init__(self, table: Path, batch_id: int, partition: int, columns: Sequence[str]) -> None:
+    def __init__(self, table: DeltaPlace, batch_id: int, partition: int, columns: Sequence[str]) -> None:
         self._table, self._columns = table, tuple(columns)
         self._prefix = f"part-{batch_id:010d}-{partition:05d}"
-        self._open: dict[tuple[str | None, ...], tuple[Path, files.ParquetFile]] = {}
+        self._open: dict[tuple[str | None, ...], tuple[str, TableFile, files.ParquetFile]] = {}
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add results."""
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         for values, portion in split_by_values(table, self._columns):
             if values not in self._open:
-                path = self._table / f"{self._prefix}-{uuid.uuid4().hex}.parquet"
-                self._open[values] = path, files.ParquetFile(path, _COMPRESSION)
-            self._open[values][1].write(portion)
+                name = f"{self._prefix}-{uuid.uuid4().hex}.parquet"
+                file = self._table.new_file(name)
+                self._open[values] = name, file, files.ParquetFile(file.path, _COMPRESSION)
+            self._open[values][-1].write(portion)
 
     def close(self) -> str:
         """Complete the files; gives a description of them as JSON, which `read_part` reads."""
         found = []
-        for values, (path, file) in self._open.items():
-            file.close()
+        for values, (name, file, rows) in self._open.items():
+            rows.close()
             described = dict(zip(self._columns, values, strict=True))
-            found.append([path.name, path.stat().st_size, described, _statistics(path)])
+            found.append([name, file.path.stat().st_size, described, _statistics(file.path)])
+            file.finish()
         return json.dumps(found)
 
     def abort(self) -> None:
         """Delete what is there."""
-        for _, file in self._open.values():
-            file.abort()
+        for _, file, rows in self._open.values():
+            rows.abort()
+            file.drop()
 
 
 def read_part(name: str) -> list[DeltaFile]:

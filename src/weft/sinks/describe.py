@@ -103,14 +103,13 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
     """The sink that a description stands for; what was in memory is gone."""
     match description["kind"]:
         case "parquet":
-            place = Path(description["path"])
             form = (description["compression"], description["batch_column"], description["digits"])
             if is_object_uri(description["path"]):
                 return ObjectParquetSink(description["path"], *form)
-            return ParquetSink(place, *form)
+            return ParquetSink(Path(description["path"]), *form)
         case "delta":
-            columns = tuple(description["partition_by"])
-            return DeltaSink(Path(description["path"]), columns, description["compact"])
+            columns, path = tuple(description["partition_by"]), description["path"]
+            return DeltaSink(path if is_object_uri(path) else Path(path), columns, description["compact"])
         case "postgres":
             return to_postgres(description["connection"], description["table"], key=description["key"])
         case "iceberg":

@@ -16,18 +16,17 @@ interrupted, until the batch is committed. For readers that need more, `weft.to_
 from __future__ import annotations
 
 import json
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
 from weft.errors import SinkError, StateError
 from weft.ports.sink import Rows
 from weft.sinks import files
+from weft.sinks.object_file import ObjectFile
 from weft.sinks.parquet import check_form
 from weft.sinks.rows import as_table
 from weft.storage.objects import ObjectStorage
@@ -44,10 +43,8 @@ class ObjectParquetPart:
     """A task's results of a batch: a file of this machine, which becomes an object when it is closed."""
 
     def __init__(self, storage: ObjectStorage, name: str, compression: str) -> None:
-        self._storage, self._name = storage, name
-        self._folder = tempfile.TemporaryDirectory(prefix="weft-part-")
-        self._path = Path(self._folder.name) / "part.parquet"
-        self._file = files.ParquetFile(self._path, compression)
+        self._name, self._object = name, ObjectFile(storage, name)
+        self._file = files.ParquetFile(self._object.path, compression)
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add results."""
@@ -56,14 +53,13 @@ class ObjectParquetPart:
     def close(self) -> str:
         """Put the object; gives its name."""
         self._file.close()
-        self._storage.put(self._name, self._path.read_bytes())
-        self._folder.cleanup()
+        self._object.finish()
         return self._name.rpartition("/")[2]
 
     def abort(self) -> None:
         """Delete what is there."""
         self._file.abort()
-        self._folder.cleanup()
+        self._object.drop()
 
 
 @dataclass(frozen=True, slots=True)

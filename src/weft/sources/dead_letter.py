@@ -29,9 +29,13 @@ class DeadLetters:
     def _storage(self) -> Storage:
         return storage_at(str(self.directory))
 
-    def file(self, batch_id: int) -> Path:
-        """The file of a batch, where the folder is a directory."""
-        return Path(self.directory) / _name(batch_id)
+    def content(self, batch_id: int) -> bytes | None:
+        """The bad records of a batch as lines of JSON; None if it had none."""
+        return self._storage.get(_name(batch_id))
+
+    def sizes(self) -> dict[int, int]:
+        """The batches that had bad records, in order, and the bytes of each."""
+        return {_batch(name): size for name, size in self._storage.sizes("").items() if _is_letter(name)}
 
     def locate(self, batch_id: int) -> str:
         """Where people find the records of a batch."""
@@ -50,9 +54,15 @@ class DeadLetters:
 
     def batches(self) -> Iterator[int]:
         """The batches that had bad records, in order."""
-        for name in sorted(self._storage.list("")):
-            if name.startswith("batch-") and name.endswith(".jsonl"):
-                yield int(name.removeprefix("batch-").removesuffix(".jsonl"))
+        yield from sorted(_batch(name) for name in self._storage.list("") if _is_letter(name))
+
+
+def _is_letter(name: str) -> bool:
+    return name.startswith("batch-") and name.endswith(".jsonl")
+
+
+def _batch(name: str) -> int:
+    return int(name.removeprefix("batch-").removesuffix(".jsonl"))
 
 
 def _name(batch_id: int) -> str:

@@ -13,10 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.errors import SourceError
+from weft.errors import ConfigError, SourceError
 from weft.logical.schema import Schema
-from weft.paths import local_path
 from weft.sources.table_readers import arrow_schema, conformed
+from weft.storage.objects import delta_options, delta_reason
+from weft.storage.uris import is_object_uri, normal_place
 
 __all__ = ["DeltaReader", "delta"]
 
@@ -54,7 +55,7 @@ class DeltaReader:
         except SourceError:
             raise
         except Exception as error:  # delta-rs and Arrow raise what they like
-            raise SourceError(f"delta: {name} cannot be read: {error}") from error
+            raise SourceError(f"delta: {name} cannot be read: {delta_reason(error)}") from error
 
     def count(self) -> int | None:
         """How many rows the table's log says that there are."""
@@ -73,22 +74,27 @@ class DeltaReader:
                 f"delta: deltalake cannot be imported: {error}", hint='pip install "weft[delta]"'
             ) from error
         try:
-            return module.DeltaTable(self.path, version=version)
+            options = delta_options() if is_object_uri(self.path) else None
+            return module.DeltaTable(self.path, version=version, storage_options=options)
         except Exception as error:  # delta-rs has an error for every kind of storage
-            hint = "name the directory of a Delta table, and a version that it still has"
-            raise SourceError(f"delta: {self.path} cannot be opened: {error}", hint=hint) from error
+            hint = "name the directory or the URI of a Delta table, and a version that it still has"
+            reason = delta_reason(error)
+            raise SourceError(f"delta: {self.path} cannot be opened: {reason}", hint=hint) from error
 
 
 def delta(path: str, *, version: int | None = None, schema: Schema | str | None = None) -> DeltaReader:
     """A Delta table for `Session.table`: its newest version whenever it is looked at, or always the one given.
 
-    Without a schema, the columns are those of the table.
+    The table is in a directory, or in an object store, as in "s3://bucket/dim/customers". Without a schema, the columns
+    are those of the table.
     """
     if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
         raise SourceError(f"delta: a version cannot be {version!r}", hint="use a number, 0 or more")
     text = str(path)
     if not text.strip():
         raise SourceError("delta: the path is empty", hint='name a directory, as in delta("dim/customers")')
-    place = local_path(text)
     columns = Schema.parse(schema) if isinstance(schema, str) else schema
-    return DeltaReader(text if place is None else str(place), version, columns)
+    try:
+        return DeltaReader(normal_place(text), version, columns)
+    except ConfigError as error:
+        raise SourceError(f"delta: {error.message}", hint=error.hint) from None

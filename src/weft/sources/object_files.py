@@ -45,6 +45,10 @@ class ObjectFolder:
         """Refuse a store that cannot be read."""
         self._storage.check()
 
+    def is_empty(self) -> bool:
+        """Whether there is no object at all below the URI."""
+        return self._storage.is_empty()
+
     def look(self) -> list[ObjectStatus]:
         """The objects that are there now, by name."""
         matches = name_matcher(self.glob)

@@ -88,17 +88,18 @@ class FilesSource:
     @property
     def root(self) -> str:
         """The folder (or the file) that is read, as an absolute path."""
-        return self.path if self._objects is not None else local_path(self.path)
+        return self.path if self.objects is not None else local_path(self.path)
 
     @property
-    def _objects(self) -> ObjectFolder | None:
+    def objects(self) -> ObjectFolder | None:
+        """The objects that are read, if they are in an object store."""
         if not is_object_uri(self.path):
             return None
         return ObjectFolder(normal_place(self.path), self.format, self.glob, self.recursive)
 
     def open(self, place: Place) -> Cursor:
         """The files of the folder that have been taken, and those that wait; the folder need not be there yet."""
-        if (objects := self._objects) is not None:
+        if (objects := self.objects) is not None:
             return ObjectCursor(place, objects, self.max_files_per_batch)
         listing, root = self._listing(), self.root
         if not os.path.exists(root) and re.search(r"[*?[{]", root):
@@ -123,7 +124,7 @@ class FilesSource:
                 f"{stream}: the schema of {self.path} is not known yet", hint="call resolve() first"
             )
         target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
-        if (objects := self._objects) is not None:
+        if (objects := self.objects) is not None:
             return objects.read(stream, part, target, self.csv, self.rules.missing)
         return read_part(stream, part, self.format, target, self.csv, self.rules.missing)
 
@@ -133,7 +134,7 @@ class FilesSource:
 
     def paths(self) -> list[str]:
         """The paths of all files that are there now, sorted."""
-        if (objects := self._objects) is not None:
+        if (objects := self.objects) is not None:
             return [objects.locate(one.name) for one in objects.look()]
         listing = self._listing()
         listing.refresh()
@@ -149,7 +150,7 @@ class FilesSource:
     def first_files(self) -> Iterator[tuple[str, bytes]]:
         """The files that are not empty, by name, and their content."""
         for path in self.paths():
-            content = Path(path).read_bytes() if self._objects is None else self._objects.content(path)
+            content = Path(path).read_bytes() if self.objects is None else self.objects.content(path)
             if content:
                 yield path, content
 

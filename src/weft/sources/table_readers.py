@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from weft.sources.frames import frame_schema
 from weft.sources.parquet import decode_table
 from weft.sources.records import Decoded, SourceFile, Target
 from weft.sources.spec import FilesSource
-from weft.storage.uris import is_object_uri
+from weft.storage.objects import ObjectStatus
 
 __all__ = ["ArrowTable", "FilesTable", "FrameTable", "arrow_schema", "conformed"]
 
@@ -74,19 +74,20 @@ class FilesTable:
         return self.files.schema
 
     def version(self) -> str:
-        """A hash of the names, sizes and times of all files."""
+        """A hash of the names, sizes and times of all files, or of the names and tags of all objects."""
         return _digest(self._files())
 
-    def _files(self) -> dict[str, FileStatus]:
-        if is_object_uri(self.files.root):
-            raise SourceError(
-                f"tables cannot be read from {self.files.root}", hint="use a directory, or weft.delta"
-            )
-        if not os.path.exists(self.files.root):
+    def _files(self) -> dict[str, FileStatus | ObjectStatus]:
+        objects = self.files.objects
+        found: dict[str, FileStatus | ObjectStatus] = {}
+        if objects is not None:
+            found = {objects.locate(one.name): one for one in objects.look()}
+        if not found and (not os.path.exists(self.files.root) if objects is None else objects.is_empty()):
             raise SourceError(
                 f"files: there is no {self.files.root} to read a table from", hint="make it, or name another"
             )
-        found = {}
+        if objects is not None:
+            return found
         for path in self.files.paths():
             try:
                 found[path] = FileStatus.read(path)
@@ -96,37 +97,48 @@ class FilesTable:
 
     def read(self, version: str) -> Iterator[pa.RecordBatch]:
         """The rows of all files; an error if they are others than those of the version."""
-        found, format_ = self._files(), self.files.format
+        found = self._files()
         if _digest(found) != version:
             raise self._changed()
         if self.files.schema is None:
             raise SourceError(f"files: the schema of {self.files.path} is not known yet")
         yield _nothing(self.files.schema)
         for path, status in sorted(found.items()):
-            parts = parts_of(path, format_, status, _PART_BYTES) if status.size else []
-            if parts is None:
-                raise self._changed()
-            for part in parts:
-                yield _sound(self.files.read("table", part)).batch
+            for part in self._parts(path, status) if status.size else ():
+                yield _sound(self._read(part, version)).batch
         if _digest(self._files()) != version:
             raise self._changed()
+
+    def _parts(self, path: str, status: FileStatus | ObjectStatus) -> list[Part]:
+        if isinstance(status, ObjectStatus):
+            objects = self.files.objects
+            return [] if objects is None else [objects.part(status)]
+        found = parts_of(path, self.files.format, status, _PART_BYTES)
+        if found is None:
+            raise self._changed()
+        return found
+
+    def _read(self, part: Part, version: str) -> Decoded:
+        try:
+            return self.files.read("table", part)
+        except SourceError:
+            if _digest(self._files()) != version:
+                raise self._changed() from None
+            raise
 
     def _changed(self) -> SourceError:
         return SourceError(
             f"files: {self.files.root} changes while it is read as a table",
-            hint="write files under a hidden name, then rename them",
+            hint="write files under a hidden name, then rename them; in an object store, do not replace objects",
         )
 
     def count(self) -> int | None:
         """How many rows the files say that they have."""
         try:
-            found = [
-                parts_of(path, self.files.format, status, _PART_BYTES)
-                for path, status in self._files().items()
-            ]
+            found = [self._parts(path, status) for path, status in self._files().items()]
         except (SourceError, OSError):
             return None
-        parts: list[Part] = [part for some in found for part in some or ()]
+        parts: list[Part] = [part for some in found for part in some]
         known = [part.rows for part in parts if part.rows is not None]
         return sum(known) if len(known) == len(parts) else None
 
@@ -197,7 +209,7 @@ def arrow_schema(found: pa.Schema, name: str) -> Schema:
     return Schema(tuple(fields))
 
 
-def _digest(found: dict[str, FileStatus]) -> str:
+def _digest(found: Mapping[str, FileStatus | ObjectStatus]) -> str:
     """A text that is another whenever a file comes, goes or changes."""
     told = "\n".join(f"{path}\0{status}" for path, status in sorted(found.items()))
     return hashlib.blake2b(told.encode(errors="surrogateescape"), digest_size=8).hexdigest()

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -25,11 +27,12 @@ from weft.errors import ConfigError, StateError
 from weft.storage.cache import DiskCache, default_cache
 from weft.storage.uris import join_uri
 
-__all__ = ["ObjectStatus", "ObjectStorage", "host_cache"]
+__all__ = ["ObjectStatus", "ObjectStorage", "delta_options", "delta_reason", "host_cache"]
 
 _PATIENCE = timedelta(seconds=60)  # for which a request is repeated
 _PROBED = timedelta(seconds=8)  # the same while it is tried whether there is a store at all
 _TIMEOUT = timedelta(seconds=20)  # of one request
+_CONNECTED = timedelta(seconds=5)  # within which a connection is made
 _TRIES = {_PATIENCE: 10, _PROBED: 4}  # how often the library repeats a request, besides the first time
 _BROKEN_OFF = "HTTP error"  # in errors of connections, as the library words them
 
@@ -76,6 +79,20 @@ class ObjectStorage:
                 return True
         raise TimeoutError("its puts are in conflict with others, and no object appears")
 
+    def put_file(self, name: str, path: Path) -> None:
+        """Put an object with the content of a file, in parts if it is large; it is there when all of it is."""
+        with self._naming(name, "written"):
+            _repeated(lambda: _library().put(self._store, name, path))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such an object."""
+        with self._naming(name, "read"):
+            try:
+                _repeated(lambda: _library().head(self._store, name))
+            except FileNotFoundError:
+                return False
+        return True
+
     def get(self, name: str) -> bytes | None:
         """The content of an object."""
         found = self._fetch(name)
@@ -119,6 +136,11 @@ class ObjectStorage:
                 ObjectStatus(one["path"], one["size"], one["e_tag"] or "", one["last_modified"])
                 for one in found
             ]
+
+    def is_empty(self) -> bool:
+        """Whether there is no object below the URI, however deep."""
+        with self._naming("", "listed"):
+            return _repeated(lambda: not any(len(page) for page in islice(_library().list(self._store), 1)))
 
     def read_version(self, name: str) -> tuple[bytes, str] | None:
         """The content of an object with its tag, which is another for other content; None if there is none."""
@@ -240,19 +262,43 @@ def _library() -> Any:
 @lru_cache(maxsize=32)
 def _store(uri: str, patience: timedelta) -> Any:
     """The store of a URI, one for each process; credentials come from the environment."""
-    plain = any(
-        os.environ.get(name, "").startswith("http://") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
-    )
     options = {
         "timeout": _TIMEOUT,
-        "connect_timeout": timedelta(seconds=5),
-        **({"allow_http": True} if plain else {}),
+        "connect_timeout": _CONNECTED,
+        **({"allow_http": True} if _is_plain() else {}),
     }
     retries = {"max_retries": _TRIES[patience], "retry_timeout": patience}
     try:
         return _library().store.from_url(uri, client_options=options, retry_config=retries)
     except _library().exceptions.BaseError as error:
         raise ConfigError(f"{uri} cannot be used: {_reason(error)}", hint=_CREDENTIALS) from None
+
+
+def _is_plain() -> bool:
+    """Whether the endpoint that the environment names speaks HTTP without encryption."""
+    names = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+    return any(os.environ.get(name, "").startswith("http://") for name in names)
+
+
+def delta_options() -> dict[str, str]:
+    """How delta-rs is to use a store: as patient as Weft, and with conditional puts, so that it needs no lock.
+
+    It reads credentials and the endpoint from the environment itself.
+    """
+    return {
+        "timeout": f"{_TIMEOUT.seconds}s",
+        "connect_timeout": f"{_CONNECTED.seconds}s",
+        "max_retries": str(_TRIES[_PATIENCE]),
+        "retry_timeout": f"{_PATIENCE.seconds}s",
+        "aws_conditional_put": "etag",
+        **({"allow_http": "true"} if _is_plain() else {}),
+    }
+
+
+def delta_reason(error: object) -> str:
+    """What an error of delta-rs says, as one line; causes are on lines of their own, then comes a store's answer."""
+    plain = re.sub(r"\x1b\[\d+m|↳|\?\S+", "", str(error).partition("<?xml")[0])
+    return ": ".join(line.strip() for line in plain.splitlines()[:5] if line.strip())
 
 
 @lru_cache(maxsize=1)

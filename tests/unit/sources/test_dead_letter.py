@@ -43,7 +43,7 @@ def test_a_crash_while_writing_leaves_what_was_there(tmp_path: Path, monkeypatch
 
 def test_a_line_says_where_why_and_what(tmp_path: Path) -> None:
     DeadLetters(tmp_path).write(0, [BAD])
-    (line,) = DeadLetters(tmp_path).file(0).read_text(encoding="utf-8").splitlines()
+    (line,) = (DeadLetters(tmp_path).content(0) or b"").decode().splitlines()
     assert json.loads(line) == {
         "source": "views",
         "file": "in/a.csv",

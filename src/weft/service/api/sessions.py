@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
-from fastapi.responses import FileResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
 
 from weft.service.api.models import StreamBody
 from weft.service.api.problems import PROBLEMS, problem_response
@@ -115,10 +115,10 @@ def session_router(hub: SessionHub) -> APIRouter:
         """The batches that had bad records, oldest first."""
         return reply(tuple[DeadLetterInfo, ...], hub.dead_letters())
 
-    @router.get("/dead-letters/{batch}", tags=["dead letters"], response_class=FileResponse, responses=LINES)
+    @router.get("/dead-letters/{batch}", tags=["dead letters"], response_class=Response, responses=LINES)
     def dead_letter(batch: Annotated[int, Path(ge=0, lt=10**12)]) -> Response:
         """The bad records of a batch, as lines of JSON."""
-        file = hub.dead_letter_file(batch)
-        return FileResponse(file, media_type="application/x-ndjson", filename=file.name)
+        named = {"Content-Disposition": f'attachment; filename="batch-{batch:012d}.jsonl"'}
+        return Response(hub.dead_letter(batch), media_type="application/x-ndjson", headers=named)
 
     return router

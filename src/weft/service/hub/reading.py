@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from weft.errors import nearest
@@ -65,6 +64,7 @@ class HubViews:
         self._life = Lifecycle(self.session)
         self._changing = threading.RLock()
         self._fresh: dict[str, tuple[float, Any]] = {}
+        self._letters_counted: dict[tuple[int, int], int] = {}  # bad records, by batch and bytes
         self.changes = 0  # how often queries or streams came or went, by whoever
         self._sources: dict[str, object] = dict(pipeline.sources)
         self._file_queries = frozenset(pipeline.queries)
@@ -223,21 +223,25 @@ class HubViews:
         letters = self._letters
         if letters is None:
             return ()
-        return tuple(
-            DeadLetterInfo(batch, *count_records(letters.file(batch))) for batch in letters.batches()
-        )
+        before, found = self._letters_counted, dict[tuple[int, int], int]()
+        for batch, size in letters.sizes().items():
+            known = before.get((batch, size))
+            content = b"" if known is not None else letters.content(batch) or b""
+            found[batch, size] = count_records(content) if known is None else known
+        self._letters_counted = found
+        return tuple(DeadLetterInfo(batch, count, size) for (batch, size), count in found.items())
 
-    def dead_letter_file(self, batch: int) -> Path:
-        """The file with the bad records of a batch, as lines of JSON."""
-        letters = self._letters
-        if letters is None or batch < 0 or not letters.file(batch).is_file():
+    def dead_letter(self, batch: int) -> bytes:
+        """The bad records of a batch, as lines of JSON."""
+        found = None if self._letters is None else self._letters.content(batch)
+        if found is None:
             raise NotFoundError(f"batch {batch} had no bad records", hint="list the batches that had some")
-        return letters.file(batch)
+        return found
 
     @property
     def _letters(self) -> DeadLetters | None:
         checkpoint = self.pipeline.checkpoint
-        return None if checkpoint is None else DeadLetters(checkpoint / "dead_letters")
+        return None if checkpoint is None else DeadLetters(f"{checkpoint}/dead_letters")
 
     def state(self) -> dict[str, Any]:
         """What the checkpoint holds after the last committed batch, as `weft state --format json` shows it."""
@@ -245,8 +249,9 @@ class HubViews:
             raise NotFoundError("there is no checkpoint")
         from weft.runtime.observe.inspect import inspect  # which only this needs
 
-        checkpoint = self.pipeline.checkpoint
-        return self._cached("state", lambda: {**inspect(checkpoint).to_dict(), "directory": checkpoint.name})
+        place = str(self.pipeline.checkpoint)
+        name = place.rpartition("/")[2]
+        return self._cached("state", lambda: {**inspect(place).to_dict(), "directory": name})
 
     def results(
         self, name: str, after: int = 0, limit: int = 100, *, origin: str | None = None

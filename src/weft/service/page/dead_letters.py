@@ -32,7 +32,7 @@ def dead_letters(visit: Visit) -> Live:
         table.props("wrap-cells")
 
     def load() -> tuple[int, Found]:
-        return newest_letters(Path(str(visit.hub.pipeline.checkpoint)) / "dead_letters")
+        return newest_letters(f"{visit.hub.pipeline.checkpoint}/dead_letters")
 
     def show(found: tuple[int, Found]) -> None:
         batches, records = found
@@ -45,7 +45,7 @@ def dead_letters(visit: Visit) -> Live:
     return Live(load, show, every=3.0)
 
 
-def newest_letters(directory: Path) -> tuple[int, Found]:
+def newest_letters(directory: Path | str) -> tuple[int, Found]:
     """How many batches had bad records, and the newest of these, newest first."""
     letters = DeadLetters(directory)
     batches = sorted(letters.batches(), reverse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from nicegui import ui
@@ -46,7 +45,7 @@ def state(visit: Visit) -> Live:
     def load() -> Any:
         directory = visit.hub.pipeline.checkpoint
         try:
-            return inspect(Path(str(directory)))
+            return inspect(str(directory))
         except WeftError as error:
             return error
 

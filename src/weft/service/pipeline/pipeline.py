@@ -26,7 +26,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
       kept: {sql: SELECT …, sink: {parquet: out}}    # or delta, iceberg, postgres, …: see `pipeline.sinks`
       padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # instead of a window
       sorted: {sql: SELECT …, order: outer, precision: 64}    # or inner, event, none
-    checkpoint: ck                             # where a run keeps its state
+    checkpoint: ck                             # where a run keeps its state, or s3://bucket/ck
     master: local[*]                           # optional, as are the driver policy and the limit of bad records
     driver: initial_output_size
     dead_letter_limit: 1000                    # or {records: 1000, fraction: 0.01}
@@ -42,7 +42,8 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     allow: {sinks: [{parquet: out/*}]}         # what requests to `weft serve` may name; `pipeline.serving` has all
     serve: {port: 8080}                        # where it listens, and its limits
 
-Paths are relative to the file. A name or text that YAML would read as something else (on, no, 5) is put in quotes.
+Paths are relative to the file; files, results and state may also be in object stores, by URIs. A name or text that YAML
+would read as something else (on, no, 5) is put in quotes.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Pipeline:
     queries: Mapping[str, str]
     sources: Mapping[str, PipelineSource] = field(default_factory=dict)
     sinks: Mapping[str, Sink] = field(default_factory=dict)
-    checkpoint: Path | None = None
+    checkpoint: Path | str | None = None
     master: str = "local[*]"
     waits: Mapping[str, timedelta] = field(default_factory=dict)  # of rows for a partner, by query, if given
     orders: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # with precisions, by query

@@ -2,12 +2,14 @@
 
 Guarantees: a request names a path, a server or a table only if an entry under ``allow`` names it by a pattern, and
 options that could do harm only if the same entry names them too. Paths are compared when they are resolved: neither
-``..`` nor a symbolic link leads out of what is allowed. Without ``allow``, requests have memory alone.
+``..`` nor a symbolic link leads out of what is allowed. URIs of object stores are compared in their one spelling, and
+only with patterns that name the bucket. Without ``allow``, requests have memory alone.
 
     allow:
       sources:
         - {files: parquet, path: in/**}           # ** is any depth, * one name
         - {files: csv, path: drop/*, clean: delete}
+        - {files: parquet, path: "s3://bucket/in/**"}   # s3a:// is the same; the bucket has no wildcards
         - {rate: "*"}
         - {kafka: views-*, servers: "host:9092"}
       sinks:
@@ -36,12 +38,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from weft.errors import ConfigError
 from weft.service.pipeline.document import Node
+from weft.storage.uris import is_object_uri, normal_place
 
 __all__ = ["Allowed", "ServeSettings", "read_allowed", "read_serving"]
 
 # Entries whose values are paths.
 _PATHS = ("path", "archive", "parquet", "delta", "avro_schema")
+# Entries whose values may also be URIs of object stores.
+_PLACES = ("path", "parquet", "delta")
 # Options that do no harm, so that an entry need not name them.
 _HARMLESS = (
     *("max_files_per_batch", "recursive", "unfinished_after", "missing"),
@@ -73,7 +79,7 @@ class Allowed:
     root: Path = Path()
     sources: tuple[Mapping[str, Any], ...] = ()
     sinks: tuple[Mapping[str, Any], ...] = ()
-    closed: tuple[Path, ...] = ()  # directories that nothing may name, such as the checkpoint
+    closed: tuple[Path | str, ...] = ()  # places that nothing may name, such as the checkpoint
 
     def source(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """The source that a request describes, with resolved paths, if it is allowed; else None."""
@@ -96,7 +102,7 @@ class Allowed:
         found = dict(asked)
         for name, value in asked.items():
             if name in _PATHS and name in entry:
-                path = self._path(str(entry[name]), value)
+                path = self._resolve(str(entry[name]), value)
                 if path is None:
                     return None
                 found[name] = path
@@ -107,9 +113,28 @@ class Allowed:
                 return None
         return found
 
-    def _path(self, pattern: str, value: object) -> str | None:
-        """The path that a request names, resolved, if it fits a pattern."""
-        if not isinstance(value, str) or not value.strip() or "\0" in value or _has_scheme(value):
+    def _resolve(self, pattern: str, value: object) -> str | None:
+        """The path or URI that a request names, in its one spelling, if it fits a pattern."""
+        if not isinstance(value, str):
+            return None
+        return self._object(pattern, value) if is_object_uri(pattern) else self._path(pattern, value)
+
+    def _object(self, pattern: str, value: str) -> str | None:
+        """The URI that a request names; stores may take names of buckets for the same in upper and lower case."""
+        if not is_object_uri(value):
+            return None
+        try:
+            allowed, place = normal_place(pattern), normal_place(value)
+        except ConfigError:
+            return None
+        closed = [str(one).lower() for one in self.closed if is_object_uri(one)]
+        if any(f"{place.lower()}/".startswith(f"{one}/") for one in closed):
+            return None
+        return place if _fits_parts(tuple(allowed.split("/")), tuple(place.split("/"))) else None
+
+    def _path(self, pattern: str, value: str) -> str | None:
+        """The path that a request names, resolved."""
+        if not value.strip() or "\0" in value or _has_scheme(value):
             return None
         if ".." in Path(value).parts:
             return None
@@ -117,7 +142,9 @@ class Allowed:
             path = Path(os.path.realpath(self.root / value))
             fixed, wild = _split(pattern)
             top = Path(os.path.realpath(self.root / fixed))
-            if any(path.is_relative_to(os.path.realpath(one)) for one in self.closed):
+            if any(
+                path.is_relative_to(os.path.realpath(one)) for one in self.closed if isinstance(one, Path)
+            ):
                 return None
             inside = path.is_relative_to(top) and _fits_parts(wild, path.relative_to(top).parts)
         except (OSError, ValueError):
@@ -163,7 +190,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def read_allowed(node: Node, root: Path, checkpoint: Path | None) -> Allowed:
+def read_allowed(node: Node, root: Path, checkpoint: Path | str | None) -> Allowed:
     """What a file allows requests to name."""
     found = node.section(("sources", "sinks"))
     closed = () if checkpoint is None else (checkpoint,)
@@ -183,8 +210,22 @@ def _entries(node: Node) -> tuple[Mapping[str, Any], ...]:
         names = {name: one.value for name, one in entry.section(list(entry.mapping())).items()}
         if not names:
             raise entry.error("nothing is named", "as in {files: parquet, path: in/**}")
+        for name, one in names.items():
+            _check_pattern(entry.entry(name), name, str(one))
         found.append(names)
     return tuple(found)
+
+
+def _check_pattern(node: Node, name: str, pattern: str) -> None:
+    """Refuse a pattern of URIs that no request could fit."""
+    if name not in _PATHS or not is_object_uri(pattern):
+        return
+    if name not in _PLACES:
+        raise node.error(f"{name} is no place in an object store", "name a path")
+    if "?" in pattern:
+        raise node.error("a pattern of URIs has no ?", "use * for one name, ** for any depth")
+    with node.at():
+        normal_place(pattern)
 
 
 def read_serving(node: Node) -> ServeSettings:

@@ -20,15 +20,15 @@ from weft.service.pipeline.document import Node
 from weft.service.pipeline.paths import resolve_path
 from weft.settings import ADAPT, EXECUTIONS
 from weft.sources.dead_letter import DeadLetterLimit
+from weft.validation import checkpoint_path
 
 __all__ = ["SETTINGS", "read_settings"]
 
 
-def _local(node: Node, root: Path) -> Path:
+def _checkpoint(node: Node, root: Path) -> Path | str:
     path = resolve_path(node, root)
-    if "://" in path:
-        raise node.error(f"{path} is not a path of this machine's file system", "mount it")
-    return Path(path)
+    with node.at():
+        return checkpoint_path(path)
 
 
 def _master(node: Node, root: Path) -> str:  # noqa: ARG001
@@ -128,7 +128,7 @@ def _durability(node: Node, root: Path) -> str:  # noqa: ARG001
 
 
 SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
-    "checkpoint": _local,
+    "checkpoint": _checkpoint,
     "master": _master,
     "driver": _driver,
     "dead_letter_limit": _limit,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,112 @@ def test_settings_of_a_service() -> None:
     for wrong in ({"port": 70000}, {"burst": 0}, {"rate": "x"}, {"hosts": "a"}, {"path": 1}, {"host": 3}):
         with pytest.raises(PipelineError):
             read_serving(Node("f", "serve", wrong))
+
+
+OBJECTS = """
+sources: [{files: csv, path: "s3a://lake/in/**"}, {files: csv, path: in/**, archive: old/*}]
+sinks: [{parquet: "s3://lake/out/*"}, {delta: "s3://lake/**"}]
+"""
+
+
+def test_places_in_object_stores_that_are_allowed(root: Path) -> None:
+    """By whichever name of the scheme; what comes out is the one spelling that is used then."""
+    found = read_allowed(Node("f", "allow", yaml.safe_load(OBJECTS)), root, "s3://lake/ck")
+    for asked, meant in (
+        ("s3://lake/in", "s3://lake/in"),
+        ("s3a://lake/in/a/", "s3://lake/in/a"),
+        ("S3://lake//in//a/b", "s3://lake/in/a/b"),
+    ):
+        assert found.source({"files": "csv", "path": asked}) == {"files": "csv", "path": meant}
+    assert found.sink({"parquet": "s3a://lake/out/x/"}) == {"parquet": "s3://lake/out/x"}
+    assert found.sink({"delta": "s3://lake/a/b"}) == {"delta": "s3://lake/a/b"}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *(
+            "s3://lake/secret",
+            "s3://other/in",
+            "s3://lake",
+            "s3://lake/inner",
+            "gs://lake/in",
+            "in",
+            "lake/in",
+        ),
+        *("s3://lake/in/../secret", "s3://lake/in/..", "s3://lake/./in", "s3://lake/in/%2e%2e/secret"),
+        *(
+            "s3://lake/%69n",
+            "s3://lake/in%2fa",
+            "s3://lake/in%00",
+            "s3://lake/in\0",
+            "s3://lake/in\t",
+            "s3://lake/in ",
+        ),
+        *("s3://LAKE/in", "s3://lake/IN", "s3://lake.evil/in", "s3://x@lake/in", "s3://k:p@lake/in"),
+        *(
+            "s3://lake/in?endpoint=http://evil",
+            "s3://lake/in#x",
+            "s3://lake:9000/in",
+            "s3://",
+            "s3:///lake/in",
+        ),
+        *(
+            "s3:/lake/in",
+            "s3:lake/in",
+            " s3://lake/in",
+            "file:///lake/in",
+            "http://lake/in",
+            "memory:0",
+            "s3n://lake/in",
+        ),
+        *("", ["s3://lake/in"], None, 5),
+    ],
+)
+def test_places_in_object_stores_that_are_not(root: Path, place: Any) -> None:
+    """By no spelling that a store's library would read as another text."""
+    sources = yaml.safe_load(OBJECTS)["sources"][:1]
+    found = read_allowed(Node("f", "allow", {"sources": sources}), root, "s3://lake/ck")
+    assert found.source({"files": "csv", "path": place}) is None
+
+
+def test_a_checkpoint_in_an_object_store_is_closed(root: Path) -> None:
+    """By any spelling; and a URI never fits a pattern of paths, nor a path one of URIs."""
+    found = read_allowed(Node("f", "allow", yaml.safe_load(OBJECTS)), root, "s3://lake/ck")
+    for place in ("s3://lake/ck", "s3a://lake//ck/", "s3://lake/ck/state/x", "s3://lake/CK/state"):
+        assert found.sink({"delta": place}) is None
+    assert found.sink({"delta": "s3://lake/ck2"}) is not None
+    assert found.sink({"parquet": "out/x"}) is None
+    asked = {"files": "csv", "path": "in", "archive": "s3://lake/in"}
+    assert found.source(asked) is None
+    every = allowed(root, "sinks: [{parquet: '**'}, {delta: '*'}]")
+    for place in ("s3://lake/out", "s3:/lake/out", "s3a://lake/out"):
+        assert every.sink({"parquet": place}) is None
+        assert every.sink({"delta": place}) is None
+
+
+@given(st.text(alphabet="s3a:/lkein.%2eoutck *?#@\t", max_size=30))
+def test_no_text_leads_out_of_a_bucket(text: str) -> None:
+    """What is allowed is below what was named, for any text."""
+    entries = ({"path": "s3://lake/in/**"},)
+    found = Allowed(Path("/"), entries, closed=("s3://lake/in/ck",)).source({"path": f"s3://lake/in{text}"})
+    assert found is None or f"{found['path']}/".startswith("s3://lake/in/")
+    assert found is None or not f"{found['path']}/".startswith("s3://lake/in/ck/")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sinks: [{parquet: 's3://*/out'}]", "names no bucket"),
+        ("sinks: [{delta: 's3://lake/ou?'}]", "a pattern of URIs has no ?"),
+        ("sinks: [{delta: 's3://lake/../x'}]", "has . or .. in its path"),
+        (
+            "sources: [{files: csv, path: in, archive: 's3://lake/x'}]",
+            "archive is no place in an object store",
+        ),
+    ],
+)
+def test_patterns_that_fit_nothing_are_refused(root: Path, text: str, message: str) -> None:
+    """An operator would take for allowed what is not."""
+    with pytest.raises(PipelineError, match=re.escape(message)):
+        allowed(root, text)

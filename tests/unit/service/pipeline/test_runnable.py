@@ -222,7 +222,11 @@ def test_the_demo_plans() -> None:
             "queries.q.sink: to_parquet: hdfs://host/out is not a path",
         ),
         ("checkpoint: ck", "checkpoint: 5", "checkpoint: 5 is not a text"),
-        ("checkpoint: ck", "checkpoint: s3://b/ck", "checkpoint: s3://b/ck is not a path of this machine"),
+        (
+            "checkpoint: ck",
+            "checkpoint: hdfs://b/ck",
+            "checkpoint: hdfs://b/ck names no storage that Weft knows",
+        ),
         ("master: local[2]", "master: ''", "master: the master is empty"),
         ("driver: round_robin", "driver: robin", "did you mean round_robin?"),
         ("{records: 10, fraction: 0.5}", "-1", "dead_letter_limit: a limit of -1 bad records"),
