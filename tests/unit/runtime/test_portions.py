@@ -257,10 +257,10 @@ def test_results_for_the_driver_come_in_the_order_they_were_found(shared: bool, 
     session = planned("a.k = b.k")
     exchange = Exchange(str(tmp_path)) if shared else Exchange()
     messages = told(job_of(tmp_path, {}, exchange), session)
-    sent = [message for message in messages if Results.is_in(message)]
-    found = [batch for message in sent for batch in Results.from_message(message).packed.batches()]
-    assert len(sent) == 1 if shared else len(sent) > 1
-    assert len({message.target for message in sent}) == len(sent)
+    (sent,) = (Results.from_message(message) for message in messages if Results.is_in(message))
+    assert len(sent.files) > 1  # each of them has about a portion
+    found = [batch for name in sent.files for batch in read_file(LocalDisk(tmp_path), name)]
+    assert sent.packed.batches() == []
     assert found == hop_of(session, portion_bytes=FEW).results["q"]
 
 
@@ -268,12 +268,12 @@ def test_large_results_stay_readable_when_their_file_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exchange is cleared after every batch, and a memory sink keeps what was in it."""
-    monkeypatch.setattr("weft.runtime.task.exchange.LARGE", 1)
-    rows = pa.RecordBatch.from_pydict({"x": np.arange(100_000)})
-    (kept,) = Exchange(str(tmp_path)).pack(rows).batches(keep=True)
+    monkeypatch.setattr("weft.runtime.task.batch_files.LARGE", 1)
+    rows, storage = pa.RecordBatch.from_pydict({"x": np.arange(100_000)}), LocalDisk(tmp_path)
+    name = write_file(storage, 7, [rows])
     before = pa.total_allocated_bytes()
-    for path in tmp_path.iterdir():
-        path.unlink()
+    (kept,) = read_file(storage, name, keep=True)
+    storage.delete(name)
     assert kept == rows
     assert pa.total_allocated_bytes() == before
 
