@@ -155,6 +155,7 @@ class TaskRunner:
             before,
             writing,
             frozenset(name for name, output in running.items() if output.counting is not None),
+            frozenset(name for name, request in queries.requests.items() if request.ordering is not None),
             Exchange(direct=True) if in_memory else Exchange(self.log.folders.path(plan.number)),
             boundary,
             self.config.limits,

@@ -107,7 +107,7 @@ class TaskOutlet:
 
     def _writer(self, query: str, sink: PartSink | None) -> Writer:
         job, size = self.job, self.job.limits.portion_bytes
-        ordering = job.program.members[query].ordering
+        ordering = job.program.members[query].ordering if query in job.ordered else None
         if ordering is not None:
             return SortedSpill(job, key_count(ordering))
         if isinstance(sink, PartOpener):
