@@ -7,6 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from tests.equivalence.merging import random_merging
 from tests.equivalence.oracle import Oracle
 from tests.equivalence.ordered import Truth, shown_join
 from tests.equivalence.ordered_check import (
@@ -25,7 +26,8 @@ BLOCKS, SEEDS = 4, 9
 def test_ordered_results_are_the_definitions_in_order(block: int) -> None:
     """A downstream system that relies on the order would go wrong without a word."""
     for seed in seeds(SEEDS, block):
-        check(seed)
+        with random_merging(seed):
+            check(seed)
 
 
 def test_the_checker_says_no_to_shuffled_results() -> None:

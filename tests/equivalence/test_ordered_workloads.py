@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.equivalence.drive import Course, Setting, random_setting, run
+from tests.equivalence.merging import random_merging
 from tests.equivalence.oracle import PERIOD
 from tests.equivalence.ordered import PRECISIONS, Longs
 from tests.equivalence.test_adapting import SHORT, adapted, adapting, seldom
@@ -112,7 +113,8 @@ def test_ordered_queries_that_share_and_come_and_go() -> None:
     """What is shared must not mix up what is ordered, and a newcomer's partners must be in order too."""
     met: Counter[str] = Counter()
     for seed in seeds(SEEDS, least=SEEDS):
-        check(seed, met, random_workload(seed))
+        with random_merging(seed):
+            check(seed, met, random_workload(seed))
     wanted = {"outer", "inner", "event"}
     assert wanted | {f"{kind}, newcomer" for kind in wanted} <= set(met)
 
@@ -121,6 +123,8 @@ def test_ordered_queries_whose_plans_change() -> None:
     """A result that is found in a store filled side by side has its place, too."""
     met: Counter[str] = Counter()
     for seed in seeds(SEEDS, least=SEEDS):
-        check(seed, met, seldom(random_workload(seed, windows=SHORT, batches=(8, 12)), seed), adapting)
+        given = seldom(random_workload(seed, windows=SHORT, batches=(8, 12)), seed)
+        with random_merging(seed):
+            check(seed, met, given, adapting)
     assert {"outer", "inner", "event", "filled stores that took over"} <= set(met)
     assert "intermediate results that are filled side by side" in met

@@ -18,10 +18,10 @@ from typing import overload
 import numpy as np
 import pyarrow as pa
 
-from weft.bucket.compiled import Ints, Longs
+from weft.bucket.compiled import Longs
 from weft.logical.punctuation import LAST, Punctuation
 
-__all__ = ["KEY", "Punctuations"]
+__all__ = ["KEY", "MOST", "Punctuations"]
 
 KEY = b"weft.punctuations"
 MOST = 1_000
@@ -56,7 +56,7 @@ class Punctuations(Sequence[Punctuation]):
 
     @classmethod
     def of_blocks(
-        cls, blocks: Longs, lengths: Ints, size: int, before: tuple[int, int], after: int
+        cls, blocks: Longs, lengths: Longs, size: int, before: tuple[int, int], after: int
     ) -> Punctuations:
         """The punctuations of a batch in an order of arrival.
 
@@ -94,10 +94,16 @@ class Punctuations(Sequence[Punctuation]):
 
     def on(self, table: pa.Table) -> pa.Table:
         """The table with these punctuations in the metadata of its schema."""
+        return table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: self._text()})
+
+    def on_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with these punctuations in the metadata of its schema."""
+        return batch.replace_schema_metadata({**(batch.schema.metadata or {}), KEY: self._text()})
+
+    def _text(self) -> bytes:
         some = self.few()
         marks = {"times" if self.timed else "tuples": some.marks.tolist()}
-        text = json.dumps({"rows": some.rows.tolist(), **marks}, separators=(",", ":"))
-        return table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text.encode()})
+        return json.dumps({"rows": some.rows.tolist(), **marks}, separators=(",", ":")).encode()
 
     @classmethod
     def read(cls, schema: pa.Schema) -> Punctuations:

@@ -5,7 +5,8 @@ Guarantees asked for: `open` comes first, then `recover` with the last batch tha
 may be committed again after a crash, with the same rows; a sink whose `exactly_once` is true then holds them once.
 
 Every sink is a `Sink`. What a sink can do beyond that, it says by the methods it has: a `PartSink` is written to by
-tasks, a `CountingSink` wants the number of results alone, an `OrderedSink` keeps punctuations. What tasks write is
+tasks, an `OrderedPartSink` also results in order; a `CountingSink` wants the number of results alone, an `OrderedSink`
+keeps punctuations. What tasks write is
 seen by nobody before the driver commits the name that it was given; what was aborted, or was left by a task that died,
 is never seen.
 """
@@ -20,7 +21,16 @@ if TYPE_CHECKING:
 
     from weft.ports.punctuation import Punctuations
 
-__all__ = ["CountingSink", "OrderedSink", "PartOpener", "PartSink", "PartWriter", "Rows", "Sink"]
+__all__ = [
+    "CountingSink",
+    "OrderedPartSink",
+    "OrderedSink",
+    "PartOpener",
+    "PartSink",
+    "PartWriter",
+    "Rows",
+    "Sink",
+]
 
 Rows: TypeAlias = "pa.Table | Sequence[pa.RecordBatch]"
 
@@ -83,6 +93,23 @@ class OrderedSink(Sink, Protocol):
 
     def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
         """As `commit`, with rows in order, and up to where they are complete."""
+        ...
+
+
+@runtime_checkable
+class OrderedPartSink(PartSink, Protocol):
+    """A sink to which tasks write ordered results: each a range of a batch, to the part of the range's number.
+
+    It is a `PartOpener`, too. Rows come with the punctuations of their range in the metadata of their schema.
+    """
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether readers see the parts of a batch in the order of their numbers."""
+        ...
+
+    def open_part(self, batch_id: int, partition: int) -> PartWriter:
+        """As that of a `PartOpener`; for ordered results, ``partition`` is the number of the range."""
         ...
 
 

@@ -6,9 +6,11 @@ the log is in memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from weft.runtime.loop.executor import Pieces
+from weft.runtime.task.collecting import Merge, collect_task
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
 from weft.runtime.task.worker import hop_task, past_task, read_task
@@ -51,6 +53,10 @@ class LocalExecutor:
                 message for task, mine in enumerate(arrived) for message in hop_task(job, hop, task, mine)
             ]
         return [*reports, *sent]
+
+    def collect(self, job: Job, merges: Sequence[Sequence[Merge]]) -> list[Message]:
+        """Merge ranges of ordered results."""
+        return [message for mine in merges for message in collect_task(job, mine)]
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

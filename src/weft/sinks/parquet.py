@@ -221,6 +221,11 @@ class ParquetSink:
         """The sink for ordered results: of two files, the one with the smaller name has the earlier rows."""
         return replace(self, digits=_DIGITS)
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether it is for ordered results."""
+        return self.digits > 1
+
     def batches(self) -> list[int]:
         """The batches that have rows here, in order."""
         prefix = f"{self.batch_column}="

@@ -190,6 +190,11 @@ class ObjectParquetSink:
         """The sink for ordered results: of two files, the one with the smaller name has the earlier rows."""
         return replace(self, digits=_DIGITS)
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether it is for ordered results."""
+        return self.digits > 1
+
     def batches(self) -> list[int]:
         """The batches that are committed here, in order."""
         stems = (name.removesuffix(".json") for name in self._storage.list("_weft/commits"))

@@ -25,8 +25,7 @@ from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import Manifest
-from weft.runtime.loop.buffered import BufferedResults, read_buffered
+from weft.runtime.log.values import HeldRun, Manifest
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.driver import DEFAULT
@@ -159,10 +158,9 @@ class LocalRunner:
         return {store: sum(tasks.values()) for store, tasks in self.loop.before.dealt.items()}
 
     @property
-    def waiting(self) -> dict[str, list[BufferedResults]]:
-        """Results that are held back, by query."""
-        storage = self.loop.log.storage
-        return {name: read_buffered(storage, runs) for name, runs in self.loop.before.held.items()}
+    def waiting(self) -> dict[str, tuple[HeldRun, ...]]:
+        """The runs of results that are held back, by query."""
+        return dict(self.loop.before.held)
 
     @property
     def punctuations(self) -> dict[str, Punctuations]:
@@ -264,7 +262,8 @@ class LocalRunner:
     def past(self, name: str) -> pa.Table:
         """The unordered results of a query in the last batch that lie in the stored past which it asked for."""
         return pa.Table.from_batches(
-            self.loop.past.answers.results(name), result_schema(self.graph.member(name).query)
+            self.loop.past.answers.results(name, self.loop.log.storage),
+            result_schema(self.graph.member(name).query),
         )
 
 

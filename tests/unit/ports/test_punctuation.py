@@ -20,7 +20,7 @@ def test_all_results_up_to_a_mark_are_among_the_rows(
     """And no others: the rows of a batch are in blocks of so many tuples, of which ``seen`` came before."""
     tuples = sorted(number + seen for number in numbers)
     blocks = np.array([number // size for number in tuples], np.int64)
-    ones = np.ones(blocks.size, np.int32)
+    ones = np.ones(blocks.size, np.int64)
     marks = Punctuations.of_blocks(blocks, ones, size, (before, seen), seen + 31)
     assert marks[-1] == weft.Punctuation(before + len(tuples), seen + 31)
     for one in marks:

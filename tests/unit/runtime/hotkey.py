@@ -33,7 +33,7 @@ from weft.runtime.task.outlet import TaskOutlet
 from weft.runtime.task.reports import Answers, Results
 from weft.session import Session
 from weft.sinks.parquet import to_parquet
-from weft.storage.storage import Memory
+from weft.storage.storage import LocalDisk
 
 PAIR = "SELECT a.x AS x, b.x AS y FROM a, b WHERE a.k = b.k"
 CHAIN = "SELECT a.x AS x, b.x AS y FROM a, b, c WHERE a.k = b.k AND b.x = c.x"
@@ -87,7 +87,8 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
     counting = frozenset("q" if kind == "count" else "")
     limits = TaskLimits(portion_bytes=portion)
     exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "", batch_order.to_dict())
-    job = Job(Setup(Memory(), "", {}, {}), plan, Manifest(), sinks, counting, exchange, limits=limits)
+    setup = Setup(LocalDisk(folder), "", {}, {})
+    job = Job(setup, plan, Manifest(), sinks, counting, exchange=exchange, limits=limits)
     said: list[Message] = []
     for number in range(1, len(program.hops)):
         with TaskOutlet(job, Sender(number, 0)) as outlet:

@@ -90,7 +90,7 @@ def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
         for message in sent:
             _count(program, held, message)
         reports = TaskReports.from_messages(message for message in sent if message.is_report)
-        manifest = end_batch(RanBatch(plan, manifest, reports, program), (), checkpoint.storage).manifest
+        manifest = end_batch(RanBatch(plan, manifest, reports, program)).manifest
         checkpoint.commit(manifest)
         for counts in held.values():
             assert max(counts) - min(counts) <= TASKS

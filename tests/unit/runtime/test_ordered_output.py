@@ -1,15 +1,17 @@
-"""What the driver makes of sorted runs: one output, its punctuations, and batches that let waiting results go."""
+"""What comes of sorted runs: one output, its punctuations, and batches that let waiting results go."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from weft.kernels.expr.arrow import result_schema
 from weft.logical.catalog import Catalog
 from weft.logical.ordering import Ordering
 from weft.logical.schema import Schema, Stream
@@ -17,20 +19,24 @@ from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
+from weft.ports.punctuation import Punctuations
+from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
 from weft.runtime.loop.deliver import deliver
-from weft.runtime.loop.ordered_output import Gathered, gather_results, number_runs
+from weft.runtime.loop.ordered_output import Gathered, clock_of, gather
 from weft.runtime.loop.query_sinks import Output
 from weft.runtime.loop.task_reports import Answered
 from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
-from weft.runtime.model.batch_order import BatchOrder, Clock, Count
+from weft.runtime.model.batch_order import BatchOrder, Clock
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import state_of
 from weft.runtime.program.executable import ExecutableGraph
-from weft.sinks import to_count, to_memory
+from weft.sinks import to_count, to_memory, to_parquet
+from weft.sources.tables import TableSource
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics
+from weft.storage.storage import Memory
 from weft.testing.local import LocalRunner
 
 SCHEMA = Schema.parse("id long, k long, ts timestamp")
@@ -52,23 +58,6 @@ PAIR = "SELECT a.id, b.id AS bid FROM a [RANGE 5 SECONDS], b [RANGE 5 SECONDS] W
 EVENT = Ordering("event")
 
 
-def run_of(keys: list[int]) -> pa.RecordBatch:
-    """A run of results whose id is their key."""
-    return pa.RecordBatch.from_arrays([pa.array(keys, pa.int64())] * 2, ["$key0", "id"])
-
-
-def test_what_read_tasks_number_for_themselves_gets_its_place() -> None:
-    """Task 0 read 10 tuples, and 6 came in earlier batches: blocks of 4 go on from there."""
-    member = replace(ALONE.members[0], began=100)
-    batch_order = BatchOrder(1, ("a",), 2, {"a": Count(106, 30)})
-    runs = number_runs(member, batch_order, [(1, run_of([0, 1, 7])), (0, run_of([2, 9]))], {0: 10, 1: 20})
-    assert [run.column(0).to_pylist() for run in runs] == [[4, 4, 5], [2, 3]]
-    found = gather_results(member, runs, batch_order, 3, Watermarks())
-    assert found.table["id"].to_pylist() == [2, 9, 0, 1, 7]
-    assert found.punctuations.rows.tolist() == [3, 4, 5, 7, 8]
-    assert found.punctuations.marks.tolist() == [8, 12, 16, 20, 36]
-
-
 def table(*rows: tuple[int, int, int]) -> pa.Table:
     """Tuples (id, k, seconds)."""
     ids, keys, times = zip(*rows, strict=True)
@@ -76,12 +65,42 @@ def table(*rows: tuple[int, int, int]) -> pa.Table:
     return pa.table({"id": list(ids), "k": list(keys), "ts": stamps})
 
 
+def offer(runner: LocalRunner, tuples: pa.Table) -> None:
+    """Let the stream a have one more part."""
+    source = runner.loop.config.sources["a"]
+    assert isinstance(source, TableSource)
+    source.offer(tuples)
+
+
+@pytest.mark.parametrize("few", [0, 1 << 22], ids=["tasks", "driver"])
+def test_what_read_tasks_number_for_themselves_gets_its_place(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three tasks read ten tuples each; blocks of 4 go on where the batch before ended."""
+    monkeypatch.setattr("weft.runtime.loop.collection.FEW", few)
+    monkeypatch.setattr("weft.runtime.loop.collection.LEAST", 1)
+    runner = LocalRunner(ALONE)
+    runner.process({"a": table(*((id_, 1, 0) for id_ in range(6)))})
+    runner.loop.executor = LocalExecutor(2, readers=3)
+    runner.loop.tasks.executor = runner.loop.executor
+    for first in (6, 16):
+        offer(runner, table(*((id_, id_ % 3, 0) for id_ in range(first, first + 10))))
+    found = runner.process({"a": table(*((id_, id_ % 3, 0) for id_ in range(26, 36)))})
+    wanted = [id_ for id_ in range(6, 36) if id_ % 3]
+    assert sorted(found["id"].to_pylist()) == wanted
+    assert [id_ // 4 for id_ in found["id"].to_pylist()] == [id_ // 4 for id_ in wanted]
+    marks = runner.punctuations["query"]
+    assert marks.marks.tolist() == [4, 6, 8, 12, 16, 20, 24, 28, 32, 36][-len(marks) :]
+    ids = [*range(6), *wanted]
+    assert marks.rows.tolist() == [sum(id_ < mark for id_ in ids) for mark in marks.marks.tolist()]
+
+
 def test_results_wait_for_all_watermarks_and_leave_at_the_end() -> None:
     """A tuple exactly at a watermark is on time, so results of that time wait."""
     runner = LocalRunner(graph_of(PAIR, EVENT, a="ts", b="ts"))
     first = runner.process({"a": table((1, 1, 10), (2, 2, 3)), "b": table((3, 1, 8), (4, 2, 5))})
     assert first["id"].to_pylist() == [2]  # at 5, and the watermarks are at 10 and 8
-    assert sum(one.run.num_rows for one in runner.waiting["query"]) == 1
+    assert sum(run.rows for run in runner.waiting["query"]) == 1
     second = runner.process({"b": table((5, 7, 10))})
     assert second.num_rows == 0
     assert runner.end()["query"]["id"].to_pylist() == [1]
@@ -122,7 +141,9 @@ def test_clocks_say_when_everything_may_leave() -> None:
     graph = graph_of(PAIR, EVENT, a="ts", b="ts")
     assert clocks(graph, Watermarks({"a": 7, "b": 9}), {}, ended=False)["query"].now == 7
     batch_order = BatchOrder(0, ("a", "b"), 1, clocks=clocks(graph, Watermarks(), {}, ended=True))
-    assert gather_results(graph.members[0], [], batch_order, 0, Watermarks()).punctuations[0].rows == 0
+    clock = clock_of(graph.members[0], batch_order, Watermarks())
+    found = gather(graph.members[0], (), (0, 0), clock, Memory(), in_parts=False)
+    assert found.punctuations[0].rows == 0
     assert isinstance(batch_order.clocks["query"], Clock)
 
 
@@ -144,17 +165,81 @@ def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
     checkpoint.close()
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_what_waits_is_in_few_runs(tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watermark that does not move must not make every batch slower than the one before, nor leave files behind."""
+    monkeypatch.setattr("weft.runtime.loop.collection.FEW", 0)
+    monkeypatch.setattr("weft.runtime.loop.collection.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.local.TASKS", tasks)
+    graph = graph_of("SELECT a.id, b.id AS bid FROM a, b WHERE a.k = b.k", EVENT, a="ts", b="ts")
+    runner = LocalRunner(graph, partitions=4)
+    runner.process({"b": table((0, 1, 0), (1, 2, 0))})
+    for batch in range(60):
+        runner.process({"a": table((batch, 1, 1001 + batch), (batch, 2, 1000 + batch))})
+    held = runner.waiting["query"]
+    assert sum(run.rows for run in held) == 120
+    assert len({run.group for run in held}) <= 8
+    assert len(held) <= 8 * tasks
+    names = runner.loop.log.storage.list(BUCKETS)
+    assert {run.name for run in held} <= set(names)
+    assert len([name for name in names if "held" in name]) <= 2 * len(held) + tasks
+    assert not [name for name in runner.loop.log.storage.objects if "exchange" in name]  # type: ignore[attr-defined]
+    found = runner.end()["query"]
+    assert sorted(found["id"].to_pylist()) == sorted([*range(60), *range(60)])
+    assert "query" not in runner.waiting
+
+
+@pytest.mark.parametrize("kind", ["event", "outer", "inner"])
+def test_tasks_write_ordered_parts_and_the_driver_sees_none_of_it(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files in the order of their names are in order, each with its punctuations; a repeated batch gives the same."""
+    monkeypatch.setattr("weft.runtime.loop.collection.FEW", 0)
+    monkeypatch.setattr("weft.runtime.loop.collection.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.local.TASKS", 3)
+    names = ("a", "b") if kind == "inner" else ()
+    runner = LocalRunner(graph_of(PAIR, Ordering(kind, 1, names), a="ts", b="ts"), partitions=4)
+    sink = to_parquet(tmp_path / "out").in_order()
+    sink.open(result_schema(runner.graph.query))
+    runner.loop.sinks.add("query", sink)
+    rows = [(id_, id_ % 5, id_ % 4) for id_ in range(40)]
+    runner.process({"a": table(*rows), "b": table(*rows)})
+    runner.end()
+    assert runner.loop.ended is not None
+    files = sorted((tmp_path / "out").glob("*/*.parquet"))
+    assert len(files) >= 3
+    found = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
+    last = [max(a % 4, b % 4) if kind == "event" else max(a, b + 40) for a, b in pairs_of(found)]
+    order = runner.metrics[0].order
+    if kind != "event" and order == ("b", "a"):
+        last = [max(a + 40, b) for a, b in pairs_of(found)]
+    assert last == sorted(last)
+    assert len(last) == sum(a % 5 == b % 5 for a in range(40) for b in range(40))
+    marks = [mark for file in files for mark in Punctuations.read(pq.read_schema(file))]
+    assert [mark.rows for mark in marks] == sorted(mark.rows for mark in marks)
+    assert marks[-1].rows == len(last)
+    if kind != "event":
+        assert all(sum(one < mark.tuples for one in last) == mark.rows for mark in marks if mark.tuples)
+
+
+def pairs_of(found: pa.Table) -> list[tuple[int, int]]:
+    """The ids of the tuples of results."""
+    return list(zip(found["id"].to_pylist(), found["bid"].to_pylist(), strict=True))
+
+
 def test_a_query_that_failed_has_no_results_and_one_that_counts_has_no_order() -> None:
     """Its sink is told of the batch all the same."""
-    member = ALONE.members[0]
-    batch_order = BatchOrder(0, ("a",), 1, {"a": Count(0, 3)})
-    found: Gathered = gather_results(member, [run_of([0, 1])], batch_order, 0, Watermarks())
+    schema, storage = pa.schema([("id", pa.int64())]), Memory()
+    rows = pa.RecordBatch.from_pydict({"id": [0, 1]}, schema)
+    found = Gathered(schema, Punctuations(np.array([2]), np.array([2])), 2, batches=(rows,))
     kept: Any = to_memory()
-    kept.open(found.table.schema)
-    deliver(Output.to(kept), "q", 0, Answered(failed={"q": "why"}), found)
+    kept.open(schema)
+    deliver(
+        Output.to(kept), "q", 0, Answered(failed={"q": "why"}), storage, Gathered(schema, Punctuations.none())
+    )
     assert (kept.results().num_rows, len(kept.punctuations())) == (0, 0)
-    deliver(Output.to(kept), "q", 0, Answered(), found)
+    deliver(Output.to(kept), "q", 0, Answered(), storage, found)
     assert kept.results()["id"].to_pylist() == [0, 1]
     counted = to_count()
-    deliver(Output.to(counted), "q", 0, Answered(counts={"q": 5}), None)
+    deliver(Output.to(counted), "q", 0, Answered(counts={"q": 5}), storage)
     assert counted.count() == 5

@@ -27,13 +27,14 @@ from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import HeldState
+from weft.runtime.task.batch_files import read_file, write_file
 from weft.runtime.task.exchange import Exchange, Sender
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import REPORT, Message
 from weft.runtime.task.outlet import TaskOutlet
 from weft.runtime.task.reports import Results
 from weft.sinks.parquet import ParquetSink, to_parquet
-from weft.storage.storage import Memory
+from weft.storage.storage import LocalDisk
 from weft.testing.local import LocalRunner
 
 FEW = 300  # bytes: about seven matches
@@ -183,7 +184,7 @@ def test_the_drivers_error_for_too_many_results_names_the_remedy() -> None:
 
 def job_of(folder: Path, sinks: dict[str, Any], exchange: Exchange | None = None) -> Job:
     """What a task is told."""
-    setup, plan = Setup(Memory(), "", {}, {}), BatchPlan(0, 0, "")
+    setup, plan = Setup(LocalDisk(folder), "", {}, {}), BatchPlan(0, 0, "")
     limits = TaskLimits(portion_bytes=FEW)
     return Job(setup, plan, Manifest(), sinks, exchange=exchange or Exchange(str(folder)), limits=limits)
 
@@ -241,7 +242,7 @@ def test_a_users_sink_is_given_all_results_at_once(tmp_path: Path) -> None:
     assert [one["parts"] for one in notes(messages, "answers")] == [{"q": "0-0"}]
     expected = pa.Table.from_batches(hop_of(session).results["q"])
     assert sorted_rows(sink.taken[0]) == sorted_rows(expected)
-    assert not list(tmp_path.iterdir())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_a_sink_that_raises_anything_stops_its_query(tmp_path: Path) -> None:
@@ -257,10 +258,10 @@ def test_results_for_the_driver_come_in_the_order_they_were_found(shared: bool, 
     session = planned("a.k = b.k")
     exchange = Exchange(str(tmp_path)) if shared else Exchange()
     messages = told(job_of(tmp_path, {}, exchange), session)
-    sent = [message for message in messages if Results.is_in(message)]
-    found = [batch for message in sent for batch in Results.from_message(message).packed.batches()]
-    assert len(sent) == 1 if shared else len(sent) > 1
-    assert len({message.target for message in sent}) == len(sent)
+    (sent,) = (Results.from_message(message) for message in messages if Results.is_in(message))
+    assert len(sent.files) > 1  # each of them has about a portion
+    found = [batch for name in sent.files for batch in read_file(LocalDisk(tmp_path), name)]
+    assert sent.packed.batches() == []
     assert found == hop_of(session, portion_bytes=FEW).results["q"]
 
 
@@ -268,12 +269,12 @@ def test_large_results_stay_readable_when_their_file_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exchange is cleared after every batch, and a memory sink keeps what was in it."""
-    monkeypatch.setattr("weft.runtime.task.exchange.LARGE", 1)
-    rows = pa.RecordBatch.from_pydict({"x": np.arange(100_000)})
-    (kept,) = Exchange(str(tmp_path)).pack(rows).batches(keep=True)
+    monkeypatch.setattr("weft.runtime.task.batch_files.LARGE", 1)
+    rows, storage = pa.RecordBatch.from_pydict({"x": np.arange(100_000)}), LocalDisk(tmp_path)
+    name = write_file(storage, 7, [rows])
     before = pa.total_allocated_bytes()
-    for path in tmp_path.iterdir():
-        path.unlink()
+    (kept,) = read_file(storage, name, keep=True)
+    storage.delete(name)
     assert kept == rows
     assert pa.total_allocated_bytes() == before
 

@@ -15,6 +15,7 @@ from weft.kernels.expr.user_functions import CallCounts, Checked, Spent
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.hop.outcome import StepCount
 from weft.runtime.log.partitions import PartitionFile, StoredRun, StoreTotals
+from weft.runtime.log.values import HeldRun
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.task.exchange import Exchange, Sender, SentParcel
 from weft.runtime.task.messages import Message, read_rows, to_rows
@@ -24,6 +25,7 @@ from weft.runtime.task.reports import (
     Answers,
     BadRecord,
     Calls,
+    Collected,
     Dealt,
     FailedQuery,
     InputAdmitted,
@@ -34,6 +36,7 @@ from weft.runtime.task.reports import (
     QuerySetSample,
     Report,
     Results,
+    RunsFound,
     Seconds,
     StepCounts,
     TaskError,
@@ -41,7 +44,10 @@ from weft.runtime.task.reports import (
     read_report,
 )
 from weft.runtime.task.shelf import Underway
+from weft.runtime.task.sorted_runs import SortedRun
 from weft.stats.attributes import Attribute
+from weft.stats.histogram import Histogram
+from weft.stats.latency import Latency
 from weft.stats.samples import AttributeSample, Common
 
 MANY = pa.RecordBatch.from_pydict({"x": list(range(20_000))})  # more than a message carries
@@ -70,6 +76,10 @@ EXAMPLES: list[Report] = [
     KeyCensus("q", Census(3, 2, 1, (TooMany("7", {"a": 4, "b": 2}),))),
     Calls(CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": Checked(9, 4)})),
     Answers({"q": 3}, {"q": 1}, {"q": "part-0"}),
+    RunsFound("q", Sender(1, 2, 3), (SortedRun("exchange/0/x", 0, 3, 90, (-5, 1 << 60), 7, 2),)),
+    Collected("q", 3, 5, "part-3", ages=Latency(Histogram(2, (1, 4)), Histogram(3, (5,)))),
+    Collected("q", 0, 5, files=("exchange/0/y",), marks=((1, 2), (3, 4)), cuts={"0-held-z": (7, -9)}),
+    Collected("q", 1, marked="exchange/0/z", held=(HeldRun("0-held-u", 0, 3, -5, 90, (-5, 4), 0),)),
     Seconds(2, 0.25),
     FailedQuery("q", "OSError: no room"),
     FailedQuery.because_of("q", FunctionError("near fails", hint="mend it")),

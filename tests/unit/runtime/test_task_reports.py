@@ -11,7 +11,6 @@ from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.task.reports import InputAdmitted
-from weft.storage.storage import Memory
 
 ROWS = "SELECT v.x FROM v [ROWS 4], w [ROWS 3] WHERE v.vid = w.vid"
 
@@ -26,7 +25,7 @@ def test_what_windows_that_count_forget_is_remembered() -> None:
         plan = BatchPlan(number, 0, "", batch_order)
         arrived = [InputAdmitted("v", rows, 0, 0, 50 - number, 60), InputAdmitted("w", 1, 0, 0, 70, 70)]
         ran = RanBatch(plan, manifest, TaskReports.from_reports(arrived), program)
-        manifest = end_batch(ran, (), Memory()).manifest
+        manifest = end_batch(ran).manifest
         seen.append(facts_of(manifest))
     assert [facts.evicted[v] for facts in seen] == [3 - 4, 9 - 4]
     assert [facts.oldest for facts in seen] == [{"v": 50, "w": 70}, {"v": 49, "w": 70}]

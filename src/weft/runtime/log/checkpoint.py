@@ -24,14 +24,13 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
-import shutil
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError
+from weft.runtime.log.batch_folder import BatchFolders
 from weft.runtime.log.entries import batch_of, entries_of, entry, is_hash, numbers_of
 from weft.runtime.log.ownership import BUCKETS, FORMAT, NEW_DIRECTORY, Ownership
 from weft.runtime.log.plans import Plans
@@ -59,6 +58,7 @@ class Checkpoint:
         self._manifests: dict[int, Manifest] = {}  # as they were written
         self._plans = Plans(storage, self._ownership)
         self._pinned: set[str] = set()  # entries that the next plan will name
+        self.folders = BatchFolders(storage)  # for what tasks send each other, and put down for the driver
         self._listing = -1  # up to this batch, files are looked for that nothing names
         self._guard = threading.Lock()
 
@@ -164,7 +164,7 @@ class Checkpoint:
     def tidy(self, manifest: Manifest) -> None:
         """Delete the entries and files that are not needed any more once a batch is committed."""
         old = manifest.number - KEPT
-        self._close_exchange(manifest.number)
+        self.folders.delete(manifest.number)
         for kind in ("state", "migrated"):
             self.storage.delete(entry(kind, old))
         with self._guard:
@@ -188,15 +188,6 @@ class Checkpoint:
         """The entries that plans name, and those that a plan is about to name."""
         return entries_of(self._plans.known.values()) | self._pinned
 
-    def exchange(self, number: int) -> str | None:
-        """The folder for what the tasks of a batch send each other, which `tidy` deletes; None if there is none."""
-        return None if self.root is None else str(self.root / "exchange" / str(number))
-
-    def _close_exchange(self, number: int) -> None:
-        """Delete what the tasks of a batch sent each other."""
-        if self.root is not None and os.path.isdir(folder := f"{self.root}/exchange/{number}"):
-            shutil.rmtree(folder, ignore_errors=True)
-
     def clean(self) -> None:
         """Delete what a killed session left, before the first batch of this one.
 
@@ -208,12 +199,12 @@ class Checkpoint:
         listed = [
             f"{folder}/{name}" for folder in ("blueprints", "blobs") for name in self.storage.list(folder)
         ]
+        last = self.last()
+        self.folders.clean(last)
         if isinstance(self.storage, LocalDisk):
-            shutil.rmtree(self.storage.root / "exchange", ignore_errors=True)
             self.storage.delete_unfinished(
                 "", "plan", "state", "migrated", "blueprints", "blobs", "dead_letters", BUCKETS
             )
-        last = self.last()
         for number in (one for one in self._plans.numbers() if one <= last - KEPT):
             self._plans.delete(number)
         for kind in ("state", "migrated"):

@@ -28,7 +28,9 @@ class HeldRun:
     """A file with results of a query that are held until the watermarks pass them.
 
     Rows before ``first`` have left already. ``rows`` and ``bytes`` are the size of what remains, and ``time`` is the
-    time of the first row that remains.
+    time of the first row that remains; ``sample`` are the times of some of these rows, evenly chosen, the last row's at
+    the end. Runs that were written together, each with a range of the times, have the number of their batch as their
+    ``group``.
     """
 
     name: str
@@ -36,6 +38,13 @@ class HeldRun:
     rows: int
     time: int
     bytes: int
+    sample: tuple[int, ...] = ()
+    group: int = -1
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> HeldRun:
+        """What `asdict` made, also after a way through JSON."""
+        return cls(**{**data, "sample": tuple(data.get("sample", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,7 @@ class Manifest:
                 int(place): PartitionFile.from_text(text) for place, text in data["partitions"].items()
             },
             stores={store: StoreTotals.from_list(totals) for store, totals in data["stores"].items()},
-            held={query: tuple(HeldRun(**run) for run in found) for query, found in data["held"].items()},
+            held={query: tuple(map(HeldRun.from_dict, found)) for query, found in data["held"].items()},
             **plain,
         )
 

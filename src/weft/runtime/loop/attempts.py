@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from weft.errors import WeftError
 from weft.runtime.log.checkpoint import Checkpoint
@@ -20,13 +22,18 @@ from weft.runtime.loop.executor import Executor, NoRoomError, spread
 from weft.runtime.loop.query_sinks import QuerySinks
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.queries.active import ActiveQueries
+from weft.runtime.task.collecting import Merge
 from weft.runtime.task.exchange import Exchange
 from weft.runtime.task.job import Job, Setup
+from weft.runtime.task.messages import Message
+from weft.runtime.task.reports import Collected, FailedQuery, TaskError, read_report
 from weft.storage.storage import Memory
 
 __all__ = ["TaskRunner", "reason_of"]
 
 _LOG = logging.getLogger("weft")
+
+_T = TypeVar("_T")
 
 ATTEMPTS = 4  # so many are made at a batch
 LONGEST = 300  # letters of a reason in the log
@@ -68,32 +75,60 @@ class TaskRunner:
     ) -> TaskReports:
         parts = () if boundary else tuple(plan.parts)
         hops = queries.program.graph.hops if queries.program else 0
-        attempt = 1
-        while True:
+
+        def run() -> TaskReports:
             if boundary or plan.migration is None:
                 for name in queries.requests:
                     self.sinks[name].begin(plan.number)
+            job = self.job(plan, before, queries, boundary=boundary)
+            messages = self.executor.run(job, spread(parts, self.executor.readers), hops)
+            found = TaskReports.from_messages(messages)  # may fetch results from other machines
+            if found.answers.files:
+                self.log.folders.note(plan.number)
+            return found
+
+        return self._attempts(plan.number, run)
+
+    def collect(
+        self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, merges: Sequence[Merge]
+    ) -> list[Collected | FailedQuery]:
+        """Have tasks merge ranges of a batch's ordered results, and return what they reported.
+
+        Tasks that are lost meanwhile are replaced; the batch need not be run again, since its files are there.
+        """
+
+        def run() -> list[Message]:
+            job, tasks = self.job(plan, before, queries), self.executor.tasks
+            self.log.folders.note(plan.number)
+            return self.executor.collect(job, [merges[task::tasks] for task in range(tasks)])
+
+        found = list[Collected | FailedQuery]()
+        for report in map(read_report, self._attempts(plan.number, run)):
+            if isinstance(report, TaskError):
+                raise report.error
+            if isinstance(report, Collected | FailedQuery):
+                found.append(report)
+        return found
+
+    def _attempts(self, number: int, run: Callable[[], _T]) -> _T:
+        """Run tasks of a batch, several times if they are lost."""
+        attempt = 1
+        while True:
             try:
-                job = self._job(plan, before, queries, boundary)
-                messages = self.executor.run(job, spread(parts, self.executor.readers), hops)
-                return TaskReports.from_messages(messages)  # may fetch results from other machines
+                return run()
             except WeftError:
                 raise
             except NoRoomError as error:
                 if self.stopping:
                     raise
-                _LOG.warning("batch %d waits: %s", plan.number, error)
+                _LOG.warning("batch %d waits: %s", number, error)
             except Exception as error:
                 if self.stopping or attempt == ATTEMPTS:
                     raise
-                _LOG.warning(
-                    "batch %d failed (attempt %d) and is run again: %s",
-                    plan.number,
-                    attempt,
-                    reason_of(error),
-                )
+                why = reason_of(error)
+                _LOG.warning("batch %d failed (attempt %d) and is run again: %s", number, attempt, why)
                 self._setup = None
-                self.log.list_files(plan.number)  # what this attempt left is named nowhere
+                self.log.list_files(number)  # what this attempt left is named nowhere
                 time.sleep(PATIENCE * (attempt - 1))
                 attempt += 1
 
@@ -112,13 +147,17 @@ class TaskRunner:
             self._setup = setup
         return self._setup
 
-    def _job(self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, boundary: bool) -> Job:
+    def job(
+        self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, *, boundary: bool = False
+    ) -> Job:
+        """A batch as its tasks are given it, or the job at its boundary."""
         running = {name: self.sinks.output(name) for name in queries.requests}
         writing = {
-            name: output.parts
+            name: sink
             for name, output in running.items()
-            if output.parts is not None and queries.requests[name].ordering is None
-        }  # ordered results are merged by the driver
+            if (sink := output.parts if queries.requests[name].ordering is None else output.in_order)
+            is not None
+        }
         in_memory = isinstance(self.log.storage, Memory)
         return Job(
             self._started(),
@@ -126,7 +165,8 @@ class TaskRunner:
             before,
             writing,
             frozenset(name for name, output in running.items() if output.counting is not None),
-            Exchange(direct=True) if in_memory else Exchange(self.log.exchange(plan.number)),
+            frozenset(name for name, request in queries.requests.items() if request.ordering is not None),
+            Exchange(direct=True) if in_memory else Exchange(self.log.folders.path(plan.number)),
             boundary,
             self.config.limits,
             self.executor.tasks,

@@ -127,7 +127,7 @@ class Committer:
     def _give(self, ended: Ended, name: str) -> int:
         """Give the results of a query to its sink, and return when that was done."""
         answers, ordered = ended.ran.reports.answers, ended.left.ordered.get(name)
-        deliver(ended.outputs[name], name, ended.ran.number, answers, ordered)
+        deliver(ended.outputs[name], name, ended.ran.number, answers, self.log.storage, ordered)
         return self.clock()
 
     def _begin_at_once(self, ended: Ended) -> dict[str, Future[int]]:
@@ -138,7 +138,7 @@ class Committer:
         wanted = [
             name
             for name, output in ended.outputs.items()
-            if output.parts is not None and name not in ended.left.ordered and name not in self.broken
+            if (output.in_order if name in ended.left.ordered else output.parts) and name not in self.broken
         ]
         if len(wanted) < 2:
             return {}

@@ -10,28 +10,39 @@ from __future__ import annotations
 from weft.runtime.loop.ordered_output import Gathered
 from weft.runtime.loop.query_sinks import Output
 from weft.runtime.loop.task_reports import Answered
+from weft.storage.storage import Storage
 
 __all__ = ["deliver"]
 
 
 def deliver(
-    output: Output, query: str, number: int, answers: Answered, ordered: Gathered | None = None
+    output: Output,
+    query: str,
+    number: int,
+    answers: Answered,
+    storage: Storage,
+    ordered: Gathered | None = None,
 ) -> None:
-    """Commit the results of a query in a batch to its sink; ``ordered`` are those of a query with an order."""
+    """Commit the results of a query in a batch to its sink; ``ordered`` are those of a query with an order.
+
+    Results that no task has written to the sink are in messages, or in files of the storage.
+    """
     failed = query in answers.failed
     if output.counting is not None:
         output.counting.commit_count(number, answers.rows(query))
     elif ordered is not None:
-        _deliver_ordered(output, number, ordered.without_rows() if failed else ordered)
+        _deliver_ordered(output, number, ordered, storage)
     elif output.parts is not None:
         output.parts.commit_parts(number, [] if failed else answers.parts.get(query, []))
     else:
-        output.sink.commit(number, answers.results(query))
+        output.sink.commit(number, answers.results(query, storage))
 
 
-def _deliver_ordered(output: Output, number: int, ordered: Gathered) -> None:
+def _deliver_ordered(output: Output, number: int, ordered: Gathered, storage: Storage) -> None:
     """Commit ordered results; a sink that takes no punctuations finds some in the metadata of the table's schema."""
-    if output.ordered is not None:
-        output.ordered.commit_ordered(number, ordered.table, ordered.punctuations)
+    if output.in_order is not None and ordered.parts is not None:
+        output.in_order.commit_parts(number, ordered.parts)
+    elif output.ordered is not None:
+        output.ordered.commit_ordered(number, ordered.table(storage), ordered.punctuations)
     else:
-        output.sink.commit(number, ordered.punctuations.on(ordered.table))
+        output.sink.commit(number, ordered.punctuations.on(ordered.table(storage)))

@@ -7,13 +7,13 @@ so files that a lost attempt wrote are not part of the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.measuring import measure_batch
 from weft.runtime.loop.migrated_manifest import next_partitions, next_stores
-from weft.runtime.loop.ordered_output import Gathered, gather_all, hold_back
+from weft.runtime.loop.ordered_output import Gathered
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
@@ -22,7 +22,6 @@ from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import Samples
 from weft.runtime.state.expiry import forgettable
-from weft.storage.storage import Storage
 
 __all__ = ["BatchEnd", "end_batch", "samples_of"]
 
@@ -38,19 +37,18 @@ class BatchEnd:
 
 def end_batch(
     ran: RanBatch,
-    ordered_queries: Iterable[str],
-    storage: Storage,
+    progress: StreamProgress | None = None,
+    ordered: Mapping[str, Gathered] | None = None,
     backlog: Mapping[str, Backlog] | None = None,
     began: float | None = None,
 ) -> BatchEnd:
     """Work out what a batch leaves.
 
-    The results of ``ordered_queries`` are merged; those that are held back are written to the storage. ``backlog`` is
+    ``ordered`` are the results of queries with an order, and ``progress`` is how far the streams are. ``backlog`` is
     what of every stream waits, and ``began`` is when the batch began (`time.perf_counter`); both are for the metrics.
     """
     plan, before, reports = ran.plan, ran.before, ran.reports
-    progress = StreamProgress.after(ran)
-    ordered = gather_all(ran, progress, ordered_queries, storage)
+    progress, ordered = progress or StreamProgress.after(ran), ordered or {}
     rows = _rows_of_queries(ran, ordered)
     stores = next_stores(before, reports.left)
     metrics = measure_batch(ran, progress, rows, ordered, stores, backlog or {}, began)
@@ -72,7 +70,7 @@ def end_batch(
         failed=dict(reports.answers.failed),
         closed={} if progress.order is None else {q: clock.now for q, clock in progress.order.clocks.items()},
         dealt=_dealt(ran),
-        held=hold_back(ran, ordered, storage),
+        held={query: one.waiting for query, one in ordered.items() if one.waiting},
         blueprint=plan.blueprint,
         cursors=plan.cursors,
         proven=progress.proven,
@@ -85,7 +83,7 @@ def _rows_of_queries(ran: RanBatch, ordered: Mapping[str, Gathered]) -> dict[str
     answers, rows = ran.reports.answers, dict[str, int]()
     for query, member in ran.program.members.items() if ran.program else ():
         waits = member.held and query in ordered and query not in answers.failed
-        rows[query] = ordered[query].table.num_rows if waits else answers.rows(query)
+        rows[query] = ordered[query].rows if waits else answers.rows(query)
     return rows
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from weft.ports.source import Part
+from weft.runtime.task.collecting import Merge
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
 
@@ -58,6 +59,13 @@ class Executor(Protocol):
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch, or the job at its boundary, and return the messages for the driver."""
+        ...
+
+    def collect(self, job: Job, merges: Sequence[Sequence[Merge]]) -> list[Message]:
+        """Have tasks merge ranges of ordered results of a batch, for every task its own, and return what they report.
+
+        Files of the batch have all that tasks need for it, whichever tasks there were before.
+        """
         ...
 
     def close(self) -> None:

@@ -11,15 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
-from weft.kernels.ages import ages_of_times
-from weft.runtime.log.values import BatchPlan
 from weft.runtime.loop.ending import BatchEnd
-from weft.runtime.loop.ordered_output import Gathered
 from weft.runtime.loop.ran_batch import RanBatch
-from weft.stats.histogram import BITS, CLASSES, Histogram
-from weft.stats.latency import Latency
 
 __all__ = ["with_latencies"]
 
@@ -35,19 +28,9 @@ def with_latencies(ran: RanBatch, left: BatchEnd, committed: Mapping[str, int]) 
     for query, done in committed.items():
         member = ran.program.members.get(query)
         waits = member is not None and member.held and query in left.ordered
-        ages = _released(left.ordered[query], ran.plan) if waits else ran.reports.answers.ages.get(query)
+        ages = left.ordered[query].ages if waits else ran.reports.answers.ages.get(query)
         if ages is not None and ages.count and query not in ran.reports.answers.failed:
             found[query] = ages.committed(done - ran.plan.now)
     metrics = replace(left.metrics, latencies=found)
     plain = {**left.manifest.metrics, "latencies": {query: one.to_dict() for query, one in found.items()}}
     return replace(left, metrics=metrics, manifest=replace(left.manifest, metrics=plain))
-
-
-def _released(gathered: Gathered, plan: BatchPlan) -> Latency:
-    """The ages of results that were held back and leave with the batch, or leave at once."""
-    times = gathered.times
-    if not times.size:
-        return Latency()
-    counts = np.bincount(ages_of_times(times, plan.now, BITS), minlength=CLASSES)
-    arrival = Histogram.from_classes({plan.oldest_age: int(times.size)})
-    return Latency(arrival, Histogram.from_counts(counts.tolist()))

@@ -28,6 +28,7 @@ from weft.ports.table import RegisteredTable
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.attempts import TaskRunner
+from weft.runtime.loop.collection import collect_ordered
 from weft.runtime.loop.committing import Committer, Ended
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
@@ -38,7 +39,7 @@ from weft.runtime.loop.intake import Intake
 from weft.runtime.loop.marks import Mark, Marks
 from weft.runtime.loop.migrated_manifest import migrated_manifest, without_tables
 from weft.runtime.loop.query_sinks import QuerySinks
-from weft.runtime.loop.ran_batch import RanBatch
+from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.stream_changes import StreamChanges, describe_streams
 from weft.runtime.loop.tables import Tables
 from weft.runtime.loop.task_reports import TaskReports
@@ -224,11 +225,10 @@ class Loop:
         """Work out what a batch leaves, so that the next one can begin with it before this one is committed."""
         ran = RanBatch(plan, before, reports, self.active_queries.program)
         self._set_aside(ran)
-        requests = self.active_queries.requests
-        outputs = {name: self.sinks.output(name) for name in requests}
-        # results that are only counted have no order
-        ordered = [n for n, request in requests.items() if request.ordering and outputs[n].counting is None]
-        left = end_batch(ran, ordered, self.log.storage, self.backlog(), began)
+        outputs = {name: self.sinks.output(name) for name in self.active_queries.requests}
+        progress = StreamProgress.after(ran)
+        ran, ordered = collect_ordered(self.tasks, ran, progress, self.active_queries, outputs)
+        left = end_batch(ran, progress, ordered, self.backlog(), began)
         self.before = left.manifest
         if ran.program is not None and left.metrics is not None:
             self.history.add(ran.program.graph, left.metrics)

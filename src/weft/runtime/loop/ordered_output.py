@@ -1,86 +1,60 @@
-"""The results of a batch in the order that a query asks for, across partitions and batches.
+"""The results of a batch in the order that a query asks for, as the driver knows them: where they are, not what.
 
-Guarantees: the order is that of `weft.logical.ordering`. Partitions give sorted runs, which are merged by a tree of
-mergers (`weft.kernels.order.merging`). The output is a function of what the batches so far left and of what this one
-found, so a batch that is replayed gives the same.
+Guarantees: the order is that of `weft.logical.ordering`. The output is a function of what the batches so far left and
+of what this one found, so a batch that is replayed gives the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from weft.bucket.columns import longs
-from weft.bucket.compiled import Longs
 from weft.kernels.expr.arrow import result_schema
-from weft.kernels.order.merging import merge
-from weft.kernels.probe.ranges import NO_LONGS
 from weft.plan.graph import Member
 from weft.ports.punctuation import Punctuations
-from weft.runtime.hop.sorting import key_count, tuples_before
+from weft.runtime.hop.sorting import tuples_before
 from weft.runtime.log.values import HeldRun
-from weft.runtime.loop.buffered import BufferedResults, read_buffered, release, write_buffered
-from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
-from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import ENDED, UNKNOWN, BatchOrder
 from weft.runtime.model.watermarks import Watermarks
+from weft.runtime.task.batch_files import read_file
+from weft.runtime.task.collected import Collected
+from weft.stats.latency import Latency
 from weft.storage.storage import Storage
 
-__all__ = ["Gathered", "clock_of", "gather_all", "gather_results", "hold_back", "number_runs"]
+__all__ = ["Gathered", "clock_of", "gather", "next_waiting", "tuples_after"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
     """The results of an ordered query that leave with a batch, its punctuations, and the results that are held back.
 
-    If results are held back until the watermarks pass them, ``times`` are those of the ones that leave.
+    ``rows`` is how many leave. If tasks have written them to the sink, ``parts`` are the names of the parts, in order;
+    else they are in ``files`` of the batch and then in ``batches``. ``waiting`` are the files of those that are held
+    back. If results are held back until the watermarks pass them, ``ages`` is how old those are that leave.
     """
 
-    table: pa.Table
+    schema: pa.Schema
     punctuations: Punctuations
-    waiting: Sequence[BufferedResults] = ()
-    times: Longs = field(default_factory=lambda: NO_LONGS)
+    rows: int = 0
+    parts: tuple[str, ...] | None = None
+    files: tuple[str, ...] = ()
+    batches: tuple[pa.RecordBatch, ...] = ()
+    waiting: tuple[HeldRun, ...] = ()
+    ages: Latency = field(default_factory=Latency)
 
     @property
     def rows_waiting(self) -> int:
         """How many results are held back."""
-        return sum(one.run.num_rows for one in self.waiting)
+        return sum(run.rows for run in self.waiting)
 
-    def without_rows(self) -> Gathered:
-        """The output of the batch if the query failed in it: no results."""
-        return Gathered(self.table.slice(0, 0), self.punctuations[:0])
-
-
-def gather_results(
-    member: Member,
-    runs: Sequence[pa.RecordBatch],
-    batch_order: BatchOrder,
-    rows: int,
-    watermarks: Watermarks,
-    waiting: Sequence[BufferedResults] = (),
-) -> Gathered:
-    """Merge the sorted runs of a query, and hold back results that the watermarks have not passed, if it is by time.
-
-    ``rows`` is how many results have left before, ``watermarks`` are those after the batch, and ``waiting`` are the
-    results that were held back before.
-    """
-    ordering = member.ordering
-    if ordering is None or not ordering.by_arrival:
-        clock = clock_of(member, batch_order, watermarks)
-        leaving, staying, times = release(waiting, runs, clock)
-        table = _table(member, leaving)
-        marks = Punctuations.none(timed=True)
-        if clock > UNKNOWN:
-            marks = Punctuations.of_time(rows + table.num_rows, clock)
-        return Gathered(table, marks, staying, times)
-    keys = key_count(ordering)
-    whole = merge(runs, keys)
-    before = tuples_before(member, batch_order)
-    after = before + sum(batch_order.counts[alias].arrived for alias in member.query.driving)
-    marks = Punctuations.of_blocks(whole.heads, whole.lengths, ordering.block, (rows, before), after)
-    return Gathered(_table(member, whole.batches), marks)
+    def table(self, storage: Storage) -> pa.Table:
+        """The results that no task has written to the sink; large files are mapped, and need no memory."""
+        read = [batch for name in self.files for batch in read_file(storage, name, keep=True)]
+        return pa.Table.from_batches([*read, *self.batches], self.schema)
 
 
 def clock_of(member: Member, batch_order: BatchOrder, watermarks: Watermarks) -> int:
@@ -93,63 +67,78 @@ def clock_of(member: Member, batch_order: BatchOrder, watermarks: Watermarks) ->
     return min(known) if len(known) == len(marks) else UNKNOWN
 
 
-def number_runs(
+def tuples_after(member: Member, batch_order: BatchOrder) -> int:
+    """How many tuples of a query's inputs have come with a batch, since the query began."""
+    arrived = sum(batch_order.counts[alias].arrived for alias in member.query.driving)
+    return tuples_before(member, batch_order) + arrived
+
+
+def gather(
     member: Member,
-    batch_order: BatchOrder,
-    runs: Iterable[tuple[int, pa.RecordBatch]],
-    counts: Mapping[int, int],
-) -> list[pa.RecordBatch]:
-    """Turn the keys of runs that read tasks gave, which are numbers within a task, into blocks among all tuples.
+    left: Sequence[Collected],
+    before: tuple[int, int],
+    after: int,
+    storage: Storage,
+    *,
+    in_parts: bool,
+) -> Gathered:
+    """What leaves with a batch, from what tasks say of its ranges.
 
-    Each run comes with its task; ``counts`` says how many tuples each task read.
+    ``before`` are the rows and tuples before the batch; ``after`` is how many tuples there are with it or, in the order
+    of event time, the clock. If tasks write to the sink, its parts have the punctuations, and only the last is known.
     """
-    before, block = tuples_before(member, batch_order), member.ordering.block if member.ordering else 1
+    found = sorted(left, key=lambda one: one.place)
+    rows = sum(one.rows for one in found)
+    if in_parts or not found:
+        marks = _last(member, before, rows, after)
+    else:
+        marks = Punctuations.joined(_marks(one, member.held, storage) for one in found)
+    return Gathered(
+        result_schema(member.query),
+        marks,
+        rows,
+        tuple(one.part for one in found) if in_parts else None,
+        tuple(name for one in found for name in one.files),
+        ages=Latency.sum(one.ages for one in found),
+    )
+
+
+def _last(member: Member, before: tuple[int, int], rows: int, after: int) -> Punctuations:
+    """The punctuation at the end of a batch with so many rows; none while a stream has no watermark."""
+    if not member.held:
+        return Punctuations(np.array([before[0] + rows]), np.array([after]))
+    return Punctuations.of_time(before[0] + rows, after) if after > UNKNOWN else Punctuations.none(timed=True)
+
+
+def _marks(one: Collected, timed: bool, storage: Storage) -> Punctuations:
+    if one.marked:
+        (batch,) = read_file(storage, one.marked)
+        return Punctuations(longs(batch.column(0)), longs(batch.column(1)), timed)
+    rows, marks = (np.array(some, np.int64) for some in one.marks)
+    return Punctuations(rows, marks, timed)
+
+
+def next_waiting(
+    before: Sequence[HeldRun], merged: Collection[str], left: Sequence[Collected], clock: int
+) -> tuple[HeldRun, ...]:
+    """The runs that are held back after a batch, from those before and what tasks say of the ranges that left and stay.
+
+    Those of ``merged`` are part of runs that were written anew; others that begin before the clock are cut.
+    """
+    cuts = {name: cut for one in left for name, cut in one.cuts.items()}
     found = []
-    for task, run in runs:
-        first = before + sum(rows for other, rows in counts.items() if other < task)
-        blocks = pa.array((longs(run.column(0)) + first) // block)
-        found.append(run.set_column(0, run.schema.field(0), blocks))
-    return found
+    for run in before:
+        if run.name in merged:
+            continue
+        if run.time >= clock:
+            found.append(run)
+        elif run.name in cuts:
+            found.append(_cut(run, *cuts[run.name]))
+    return (*found, *(run for one in sorted(left, key=lambda one: one.place) for run in one.held))
 
 
-def _table(member: Member, batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    return pa.Table.from_batches(batches, result_schema(member.query))
-
-
-def gather_all(
-    ran: RanBatch, progress: StreamProgress, queries: Iterable[str], storage: Storage
-) -> dict[str, Gathered]:
-    """The output of ordered queries in a batch, by query, from its results and those that were held back before."""
-    found: dict[str, Gathered] = {}
-    if ran.program is None or progress.order is None:
-        return found
-    for query in queries:
-        member = ran.program.members[query]
-        waiting = read_buffered(storage, ran.before.held.get(query, ()))
-        failed = query in ran.reports.answers.failed
-        runs = [] if failed else _sorted_runs(member, progress.order, ran.reports)
-        found[query] = gather_results(
-            member, runs, progress.order, ran.rows_before(query), progress.watermarks, waiting
-        )
-    return found
-
-
-def _sorted_runs(member: Member, batch_order: BatchOrder, reports: TaskReports) -> list[pa.RecordBatch]:
-    """The sorted runs of a query, in an order that does not depend on which message came first."""
-    sent = sorted(reports.answers.sent.get(member.name, ()), key=lambda results: results.sender)
-    ordering, aliases = member.ordering, member.query.aliases
-    if ordering is not None and ordering.by_arrival and len(aliases) == 1:  # these come from read tasks
-        runs = [(results.sender.task, batch) for results in sent for batch in results.batches]
-        return number_runs(member, batch_order, runs, reports.read.counts.get(aliases[0], {}))
-    return [batch for results in sent for batch in results.batches]
-
-
-def hold_back(
-    ran: RanBatch, ordered: Mapping[str, Gathered], storage: Storage
-) -> dict[str, tuple[HeldRun, ...]]:
-    """Write the results that are held back, except those of failed queries; return their files by query."""
-    return {
-        query: write_buffered(storage, ran.number, one.waiting)
-        for query, one in ordered.items()
-        if one.waiting and query not in ran.reports.answers.failed
-    }
+def _cut(run: HeldRun, first: int, time: int) -> HeldRun:
+    """A run of which the rows before ``first`` have left."""
+    rows = run.rows - (first - run.first)
+    size, sample = run.bytes * rows // run.rows, tuple(one for one in run.sample if one >= time)
+    return replace(run, first=first, rows=rows, time=time, bytes=size, sample=sample)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from weft.ports.sink import CountingSink, OrderedSink, PartSink, Sink
+from weft.ports.sink import CountingSink, OrderedPartSink, OrderedSink, PartSink, Sink
 
 __all__ = ["Output", "QuerySinks"]
 
@@ -21,6 +21,7 @@ class Output:
     counting: CountingSink | None = None
     parts: PartSink | None = None
     ordered: OrderedSink | None = None
+    in_order: OrderedPartSink | None = None
 
     @classmethod
     def to(cls, sink: Sink) -> Output:
@@ -30,6 +31,7 @@ class Output:
             sink if isinstance(sink, CountingSink) else None,
             sink if isinstance(sink, PartSink) else None,
             sink if isinstance(sink, OrderedSink) else None,
+            sink if isinstance(sink, OrderedPartSink) and sink.keeps_order else None,
         )
 
 

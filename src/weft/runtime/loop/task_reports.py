@@ -19,12 +19,15 @@ from weft.runtime.hop.census import Census
 from weft.runtime.hop.outcome import StepCount
 from weft.runtime.observe.metrics import InputMetrics
 from weft.runtime.task import reports as kinds
+from weft.runtime.task.batch_files import read_file
 from weft.runtime.task.exchange import Sender
 from weft.runtime.task.messages import Message
 from weft.runtime.task.notes import TuplesCounted
 from weft.runtime.task.reports import Report, read_report
+from weft.runtime.task.sorted_runs import SortedRun
 from weft.stats.latency import Latency
 from weft.stats.samples import AttributeSample
+from weft.storage.storage import Storage
 
 __all__ = ["Answered", "InputRead", "SentResults", "TaskReports", "WorkDone"]
 
@@ -87,10 +90,15 @@ def _input_metrics(reports: Sequence[kinds.InputAdmitted], malformed: int) -> In
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentResults:
-    """Results of a query that a task sent to the driver."""
+    """Results of a query that a task sent to the driver: few in ``batches``, many in ``files`` of the batch.
+
+    Of an ordered query, each of the batches is a sorted run, and ``runs`` are those that are in files.
+    """
 
     sender: Sender
-    batches: Sequence[pa.RecordBatch]
+    batches: Sequence[pa.RecordBatch] = ()
+    files: Sequence[str] = ()
+    runs: Sequence[SortedRun] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +123,18 @@ class Answered:
         """How many results a query had; one that failed has none."""
         return 0 if query in self.failed else self.counts.get(query, 0)
 
-    def results(self, query: str) -> list[pa.RecordBatch]:
-        """The results of a query that came to the driver; one that failed has none."""
+    def results(self, query: str, storage: Storage) -> list[pa.RecordBatch]:
+        """The results of a query for the driver; one that failed has none. Large files are mapped, not read."""
         if query in self.failed:
             return []
-        return [batch for sent in self.sent.get(query, ()) for batch in sent.batches]
+        sent = self.sent.get(query, ())
+        read = (batch for one in sent for name in one.files for batch in read_file(storage, name, keep=True))
+        return [*(batch for one in sent for batch in one.batches), *read]
+
+    @property
+    def files(self) -> bool:
+        """Whether results are in files of the batch."""
+        return any(one.files or one.runs for sent in self.sent.values() for one in sent)
 
     def after(self, past: Answered) -> Answered:
         """These answers with those of the job at the boundary before them."""
@@ -196,7 +211,7 @@ class _Sorted:
         self.dealt: list[kinds.Dealt] = []
         self.bad: list[bytes] = []
         self.answers: list[kinds.Answers] = []
-        self.results: list[kinds.Results] = []
+        self.results: list[kinds.Results | kinds.RunsFound] = []
         self.failed: list[kinds.FailedQuery] = []
         self.steps: list[StepCount] = []
         self.calls: list[CallCounts] = []
@@ -222,7 +237,7 @@ class _Sorted:
                 self.bad.append(report.line)
             case kinds.Answers():
                 self.answers.append(report)
-            case kinds.Results():
+            case kinds.Results() | kinds.RunsFound():
                 self.results.append(report)
             case kinds.FailedQuery():
                 self.failed.append(report)
@@ -236,6 +251,8 @@ class _Sorted:
                 self.seconds.append(report)
             case kinds.PartitionsLeft():
                 self.left.append(report)
+            case kinds.Collected():
+                raise kinds.ProtocolError("results were merged before the batch had ended")
             case kinds.TaskError():
                 self.errors.append(report.error)
             case _:
@@ -269,7 +286,9 @@ class _Sorted:
             _summed(report.closed for report in self.answers),
             _chained({query: [name] for query, name in report.parts.items()} for report in self.answers),
             _chained(
-                {report.query: [SentResults(report.sender, report.packed.batches(keep=True))]}
+                {report.query: [SentResults(report.sender, report.packed.batches(), report.files)]}
+                if isinstance(report, kinds.Results)
+                else {report.query: [SentResults(report.sender, runs=report.runs)]}
                 for report in self.results
             ),
             failed,

@@ -1,13 +1,14 @@
 """The executor `jobs`, which runs every batch as a job of Spark (design, D2).
 
 Guarantees: a batch is one job: one `mapInArrow` to read and one for each hop, with a shuffle by partition number before
-each hop, and nothing else. Only the public DataFrame API is used. On several machines there are as many tasks as cores,
-also when executors were lost or added.
+each hop, and nothing else; where there are many ordered results, a second job of one `mapInArrow` merges them. Only the
+public DataFrame API is used. On several machines there are as many tasks as cores, also when executors were lost or
+added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.spark.room import tasks_on_cluster
+from weft.runtime.task.collecting import Merge, collect_task
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message, read_rows, to_rows
 from weft.runtime.task.worker import hop_task, past_task, read_task, spare_the_collector
@@ -70,8 +72,14 @@ class JobsExecutor:
             frame = frame.mapInArrow(_hopper(lean, hop), _ROW)
         return self._collect(frame, job)
 
-    def _collect(self, frame: DataFrame, job: Job) -> list[Message]:
-        what = "boundary before batch" if job.boundary else "batch"
+    def collect(self, job: Job, merges: Sequence[Sequence[Merge]]) -> list[Message]:
+        """Merge ranges of ordered results, as one job."""
+        tasks = self.spark.range(0, len(merges), 1, len(merges))
+        frame = tasks.mapInArrow(_collector(job.for_task(), merges), _ROW)
+        return self._collect(frame, job, "order of batch")
+
+    def _collect(self, frame: DataFrame, job: Job, what: str = "batch") -> list[Message]:
+        what = "boundary before batch" if job.boundary else what
         self.spark.sparkContext.setJobDescription(f"weft: {what} {job.number}")
         try:
             return [message for batch in frame.toArrow().to_batches() for message in read_rows(batch)]
@@ -103,6 +111,14 @@ def _hopper(job: Job, hop: int) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         messages = (message for batch in batches for message in read_rows(batch))
         return to_rows(hop_task(job, hop, _task(), messages))
+
+    return run
+
+
+def _collector(job: Job, merges: Sequence[Sequence[Merge]]) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
+        _drain(batches)
+        return to_rows(collect_task(job, merges[_task()]))
 
     return run
 

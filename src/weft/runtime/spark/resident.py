@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
@@ -22,6 +23,7 @@ from weft.runtime.spark.channel import parts_of
 from weft.runtime.spark.resident_stage import SILENCE, Place, Stage, TaskLostError
 from weft.runtime.spark.room import Room, tasks_on_cluster
 from weft.runtime.spark.session import slots_of
+from weft.runtime.task.collecting import Merge
 from weft.runtime.task.credentials import can_encrypt
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
@@ -122,10 +124,22 @@ class ResidentExecutor:
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch: a step to read and one for each hop."""
+        return self._with_tasks(lambda stage: self._run(stage, job, pieces, hops))
+
+    def collect(self, job: Job, merges: Sequence[Sequence[Merge]]) -> list[Message]:
+        """Merge ranges of ordered results, in one step; tasks that have begun since then are given the job anew."""
+        plain = job.for_task().to_dict(self.describe)
+        heads = [
+            {"kind": "collect", "job": plain, "merges": [one.to_dict() for one in mine]} for mine in merges
+        ]
+        return self._with_tasks(lambda stage: stage.step([(head, ()) for head in heads]))
+
+    def _with_tasks(self, ask: Callable[[Stage], list[Message]]) -> list[Message]:
+        """What tasks answer; an error if they are lost."""
         if self._stage is None:
             raise TaskLostError("no tasks have been started")
         try:
-            return self._run(self._stage, job, pieces, hops)
+            return ask(self._stage)
         except OSError as error:
             raise TaskLostError(self._stage.why(str(error))) from None
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from weft.errors import WeftError
 from weft.ports.source import Part
 from weft.runtime.spark.channel import Channel, bound_silence, messages_of, open_channel, parts_of
+from weft.runtime.task.collecting import Merge, collect_task
 from weft.runtime.task.credentials import Credentials
 from weft.runtime.task.exchange import Exchange
 from weft.runtime.task.job import Job, Setup
@@ -122,6 +123,9 @@ class _Task:
                 return list(past_task(job, self.number))
             pieces = [(stream, Part.from_dict(part)) for stream, part in head["pieces"]]
             return list(read_task(job, self.number, pieces))
+        if head["kind"] == "collect":
+            merges = map(Merge.from_dict, head["merges"])
+            return list(collect_task(Job.from_dict(self.setup, head["job"]), merges))
         if self.job is None:
             raise RuntimeError("a hop was to be run before its batch had begun")
         return list(hop_task(self.job, head["hop"], self.number, messages_of(head["messages"], parts)))

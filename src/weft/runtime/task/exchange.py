@@ -21,13 +21,8 @@ from weft.runtime.task.parcel_server import fetch_parcel
 
 __all__ = ["Exchange", "Packed", "Sender", "SentParcel"]
 
-INLINE, FILE, DIRECT = "bytes", "file", "batches"
+INLINE, FILE, DIRECT, NOTHING = "bytes", "file", "batches", "nothing"
 SMALL = 1 << 16  # batches of fewer bytes travel inside the message
-
-# Batches that the driver keeps beyond the batch stay mapped if they have at least so many bytes: then they need no
-# memory of their own, and the mapping outlives the file's name. Smaller ones are read into memory, since a process may
-# have only so many mappings.
-LARGE = 1 << 24
 
 
 class Sender(NamedTuple):
@@ -46,8 +41,8 @@ class Sender(NamedTuple):
 class Packed:
     """Batches of the same columns as a message carries them.
 
-    ``how`` says whether ``data`` is a buffer with the batches (`INLINE`), a buffer with the path of a file (`FILE`), or
-    the list of batches itself (`DIRECT`).
+    ``how`` says whether ``data`` is a buffer with the batches (`INLINE`), a buffer with the path of a file (`FILE`),
+    the list of batches itself (`DIRECT`), or empty since there are none (`NOTHING`).
     """
 
     how: str
@@ -58,8 +53,15 @@ class Packed:
         """Batches that were written to a file as an Arrow stream, which others can fetch from its ``origin``."""
         return cls(FILE, pa.py_buffer(f"{path}\n{origin}".encode()))
 
-    def batches(self, *, keep: bool = False) -> list[pa.RecordBatch]:
-        """The batches; with ``keep``, small files are read and not mapped, since the caller keeps the batches."""
+    @classmethod
+    def nothing(cls) -> Packed:
+        """No batches."""
+        return cls(NOTHING, pa.py_buffer(b""))
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """The batches."""
+        if self.how == NOTHING:
+            return []
         if self.how == DIRECT:
             found: list[pa.RecordBatch] = self.data
             return found
@@ -68,8 +70,7 @@ class Packed:
         path, _, origin = self.data.to_pybytes().decode().partition("\n")
         if origin and not os.path.exists(path):
             return fetch_parcel(origin, os.path.basename(path))
-        read = keep and os.path.getsize(path) < LARGE
-        with pa.OSFile(path) if read else pa.memory_map(path) as file:
+        with pa.memory_map(path) as file:
             return _read(file.read_buffer())
 
 

@@ -73,11 +73,11 @@ class Job:
     """A batch, as it is sent to its tasks.
 
     ``plan`` is what it does and ``before`` the manifest it begins with. ``sinks`` are those that tasks write to, by
-    query; of the queries in ``counting``, results are only counted. ``exchange`` says how batches get from task to
-    task, and ``limits`` how much tasks may hold and give. A job at a ``boundary`` runs what is stored through the graph
-    that the batch will have. There are so many ``tasks``: task n has partitions n, n + tasks, …. If
-    a task ``stays``, all hops of a batch that have its partitions run in one process. With ``flush``, what the batch
-    leaves is flushed before it is reported.
+    query; of the queries in ``counting``, results are only counted, and those of the queries in ``ordered`` are sorted.
+    ``exchange`` says how batches get from task to task, and ``limits`` how much tasks may hold and give. A job at a
+    ``boundary`` runs what is stored through the graph that the batch will have. There are so many ``tasks``: task n has
+    partitions n, n + tasks, …. If a task ``stays``, all hops of a batch that have its partitions run in one process.
+    With ``flush``, what the batch leaves is flushed before it is reported.
     """
 
     setup: Setup
@@ -85,6 +85,7 @@ class Job:
     before: Manifest
     sinks: Mapping[str, PartSink] = field(default_factory=dict)
     counting: frozenset[str] = frozenset()
+    ordered: frozenset[str] = frozenset()
     exchange: Exchange = field(default_factory=Exchange)
     boundary: bool = False
     limits: TaskLimits = field(default_factory=TaskLimits)
@@ -143,6 +144,7 @@ class Job:
             "before": self.before.to_dict(),
             "sinks": {name: describe(sink) for name, sink in self.sinks.items()},
             "counting": sorted(self.counting),
+            "ordered": sorted(self.ordered),
             "exchange": self.exchange.folder,
             "boundary": self.boundary,
             "limits": asdict(self.limits),
@@ -161,6 +163,7 @@ class Job:
             Manifest.from_dict(data["before"]),
             sinks,
             frozenset(data["counting"]),
+            frozenset(data["ordered"]),
             Exchange(data["exchange"]),
             data["boundary"],
             TaskLimits(**data["limits"]),

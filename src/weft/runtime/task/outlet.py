@@ -2,8 +2,8 @@
 
 Guarantees: parcels and results leave the task's memory as they are found (design, D14): rows of an edge are held until
 there is a portion of them, and then packed, one parcel for each task that receives some; results go into the parts that
-their sinks write, or into files for the driver. Every parcel names its sender, so that receivers can sort by that. Of
-a query that failed in the task no results are reported, and no part is left behind.
+their sinks write, into sorted runs if they are ordered, or into files for the driver. Every parcel names its sender, so
+that receivers can sort by that. Of a query that failed in the task no results are reported, and no part is left behind.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +21,21 @@ from weft.kernels.route.partition import group
 from weft.ports.sink import PartOpener, PartSink, PartWriter
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.outcome import Outcome, Parcel
+from weft.runtime.hop.sorting import key_count
 from weft.runtime.model.columns import concat
-from weft.runtime.task.exchange import Sender, SentParcel
+from weft.runtime.task.batch_files import ResultFiles
+from weft.runtime.task.exchange import SMALL, Packed, Sender, SentParcel
 from weft.runtime.task.job import Job
 from weft.runtime.task.messages import Message
-from weft.runtime.task.reports import Answers, Calls, FailedQuery, KeyCensus, Results, StepCounts
+from weft.runtime.task.reports import Answers, Calls, FailedQuery, KeyCensus, Results, RunsFound, StepCounts
+from weft.runtime.task.sorted_spill import SortedSpill
 from weft.runtime.task.spill import Spill
 
 __all__ = ["TaskOutlet", "failures"]
 
 ENOUGH = 1 << 20  # bytes of an edge that are worth a parcel
+
+Writer: TypeAlias = "PartWriter | Spill | SortedSpill | ResultFiles"
 
 
 @dataclass
@@ -44,7 +50,7 @@ class TaskOutlet:
     _sent: list[Message] = field(default_factory=list)
     _held: dict[str, list[Parcel]] = field(default_factory=dict)  # by edge
     _bytes: dict[str, int] = field(default_factory=dict)
-    _writers: dict[str, PartWriter | Spill] = field(default_factory=dict)  # by query
+    _writers: dict[str, Writer] = field(default_factory=dict)  # by query
 
     def __enter__(self) -> TaskOutlet:
         return self
@@ -94,15 +100,21 @@ class TaskOutlet:
         return self.sender._replace(number=len(self._sent))
 
     def give(self, query: str, rows: pa.RecordBatch) -> None:
-        """Write results to the part of their sink, or to a file for the driver."""
+        """Write results to the part of their sink, to a sorted run, or to a file for the driver."""
         if query not in self._writers:
-            self._writers[query] = self._writer(self.job.sinks.get(query))
+            self._writers[query] = self._writer(query, self.job.sinks.get(query))
         self._writers[query].write(rows)
 
-    def _writer(self, sink: PartSink | None) -> PartWriter | Spill:
+    def _writer(self, query: str, sink: PartSink | None) -> Writer:
+        job, size = self.job, self.job.limits.portion_bytes
+        ordering = job.program.members[query].ordering if query in job.ordered else None
+        if ordering is not None:
+            return SortedSpill(job, key_count(ordering))
         if isinstance(sink, PartOpener):
-            return sink.open_part(self.job.number, self._at)
-        return Spill(self.job.exchange, self.job.limits.portion_bytes)
+            return sink.open_part(job.number, self._at)
+        if sink is not None:
+            return Spill(job.exchange, size)
+        return ResultFiles(job.setup.storage, job.number, 1 << 62 if job.exchange.direct else size)
 
     def messages(self, outcome: Outcome) -> Iterator[Message]:
         """The messages of a hop that is done: its parcels, then reports of its counts and results."""
@@ -127,7 +139,7 @@ class TaskOutlet:
                 writer.abort()
                 continue
             try:
-                if isinstance(writer, Spill) and query not in self.job.sinks:
+                if isinstance(writer, ResultFiles | SortedSpill):
                     yield from self._results(query, writer)
                 else:
                     parts[query] = self._part(query, writer)
@@ -139,9 +151,18 @@ class TaskOutlet:
             yield Answers(outcome.counts, outcome.closed, parts, ages).to_message(self._at)
         yield from failures(self._at, failed)
 
-    def _results(self, query: str, writer: Spill) -> Iterator[Message]:
-        for number, packed in enumerate(writer.close()):
-            yield Results(query, self.sender._replace(number=number), packed).to_message(self._at)
+    def _results(self, query: str, writer: ResultFiles | SortedSpill) -> Iterator[Message]:
+        """Reports of results for the driver, and of sorted runs: what is small travels in the message."""
+        if isinstance(writer, SortedSpill):
+            runs, packed = writer.close()
+            if packed is not None:
+                yield Results(query, self.sender, packed).to_message(self._at)
+            if runs:
+                yield RunsFound(query, self.sender, tuple(runs)).to_message(self._at)
+            return
+        few = writer.take_few(SMALL if not self.job.exchange.direct else 1 << 62)
+        packed = self.job.exchange.pack(*few) if few else Packed.nothing()
+        yield Results(query, self.sender, packed, tuple(writer.close())).to_message(self._at)
 
     def _part(self, query: str, writer: PartWriter | Spill) -> str:
         """Finish the part of a sink and return its name; a sink that cannot write bit by bit gets all results now."""

@@ -20,6 +20,7 @@ from weft.kernels.expr.user_functions import CallCounts
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.hop.outcome import StepCount
 from weft.runtime.log.partitions import PartitionFile, StoreTotals
+from weft.runtime.task.collected import Collected, RunsFound
 from weft.runtime.task.encoded_report import EncodedReport, ProtocolError
 from weft.runtime.task.exchange import Packed, Sender
 from weft.runtime.task.messages import REPORT, Message
@@ -31,6 +32,7 @@ __all__ = [
     "Answers",
     "BadRecord",
     "Calls",
+    "Collected",
     "Dealt",
     "FailedQuery",
     "InputAdmitted",
@@ -41,6 +43,7 @@ __all__ = [
     "QuerySetSample",
     "Report",
     "Results",
+    "RunsFound",
     "Seconds",
     "StepCounts",
     "TaskError",
@@ -206,23 +209,30 @@ class Answers(EncodedReport):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Results(EncodedReport):
-    """Results of a query on their way to the driver."""
+    """Results of a query on their way to the driver: few in the message, or many in ``files`` of the batch.
+
+    If it is ordered, they are one sorted run.
+    """
 
     kind = "result"
     query: str
     sender: Sender
     packed: Packed
+    files: tuple[str, ...] = ()
 
     def to_message(self, at: int = 0) -> Message:
         """As a message, whose data are the batches."""
-        head = json.dumps({"query": self.query, "sender": self.sender, "how": self.packed.how})
+        head = json.dumps(
+            {"query": self.query, "sender": self.sender, "how": self.packed.how, "files": self.files}
+        )
         return Message(at, f"{REPORT}{self.kind}\t{head}", self.packed.data)
 
     @classmethod
     def from_message(cls, message: Message) -> Results:
         """What `to_message` made."""
         head = json.loads(message.target.partition("\t")[2])
-        return cls(head["query"], Sender(*head["sender"]), Packed(head["how"], message.data))
+        packed = Packed(head["how"], message.data)
+        return cls(head["query"], Sender(*head["sender"]), packed, tuple(head["files"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +310,8 @@ Report = (
     | Calls
     | Answers
     | Results
+    | RunsFound
+    | Collected
     | Seconds
     | FailedQuery
     | TaskError
