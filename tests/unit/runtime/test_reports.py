@@ -23,6 +23,7 @@ from weft.runtime.task.reports import (
     KINDS,
     Answers,
     BadRecord,
+    CacheUsed,
     Calls,
     Dealt,
     FailedQuery,
@@ -43,6 +44,7 @@ from weft.runtime.task.reports import (
 from weft.runtime.task.shelf import Underway
 from weft.stats.attributes import Attribute
 from weft.stats.samples import AttributeSample, Common
+from weft.storage.cache import CacheCounts
 
 MANY = pa.RecordBatch.from_pydict({"x": list(range(20_000))})  # more than a message carries
 
@@ -71,6 +73,7 @@ EXAMPLES: list[Report] = [
     Calls(CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": Checked(9, 4)})),
     Answers({"q": 3}, {"q": 1}, {"q": "part-0"}),
     Seconds(2, 0.25),
+    CacheUsed(CacheCounts(3, 1, 4096, 4000)),
     FailedQuery("q", "OSError: no room"),
     FailedQuery.because_of("q", FunctionError("near fails", hint="mend it")),
     TaskError.from_error(StateError("0-run is damaged", hint="restore it")),
@@ -143,10 +146,11 @@ texts = st.text(max_size=5)
 counts = st.dictionaries(st.sampled_from("pqr"), st.integers(1, 9), max_size=3)
 answers = st.builds(Answers, counts, counts, st.dictionaries(st.sampled_from("pqr"), texts, max_size=3))
 seconds = st.builds(Seconds, st.integers(0, 3), st.integers(1, 9).map(float))
+used = st.builds(CacheUsed, st.builds(CacheCounts, *[st.integers(0, 9)] * 4))
 reads = st.builds(PartRead, st.sampled_from("st"), st.integers(0, 9), st.integers(0, 3))
 
 
-@given(st.lists(answers | seconds | reads, max_size=12), st.randoms(use_true_random=False))
+@given(st.lists(answers | seconds | reads | used, max_size=12), st.randoms(use_true_random=False))
 def test_the_order_of_reports_does_not_matter(reports: list[Report], random: object) -> None:
     """Tasks end in any order, and a batch that is repeated must leave the same."""
     shuffled = list(reports)

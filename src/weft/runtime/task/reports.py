@@ -25,11 +25,13 @@ from weft.runtime.task.exchange import Packed, Sender
 from weft.runtime.task.messages import REPORT, Message
 from weft.runtime.task.values_sampled import ValuesSampled
 from weft.stats.latency import Latency
+from weft.storage.cache import CacheCounts
 
 __all__ = [
     "KINDS",
     "Answers",
     "BadRecord",
+    "CacheUsed",
     "Calls",
     "Dealt",
     "FailedQuery",
@@ -234,6 +236,19 @@ class Seconds(EncodedReport):
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class CacheUsed(EncodedReport):
+    """What a task's process has counted of its cache since its last report: hits, misses, and bytes."""
+
+    kind = "cache"
+    counts: CacheCounts
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CacheUsed:
+        """What `to_dict` made, also after a way through JSON."""
+        return cls(CacheCounts(**data["counts"]))
+
+
 # Reports of failures
 
 
@@ -301,6 +316,7 @@ Report = (
     | Answers
     | Results
     | Seconds
+    | CacheUsed
     | FailedQuery
     | TaskError
 )
