@@ -20,7 +20,7 @@ from weft.runtime.observe.log_lines import batch_fields
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.task.shelf import _SHELVES
 from weft.service.state_view import state_summary
-from weft.storage.cache import CacheCounts, CacheTally, DiskCache, default_cache
+from weft.storage.cache import CacheCounter, CacheCounts, DiskCache, default_cache
 from weft.storage.objects import ObjectStorage, host_cache
 
 
@@ -90,16 +90,16 @@ def test_a_wrong_limit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", seeds(5))
 def test_counts_are_taken_once_whoever_asks(seed: int) -> None:
     """Tasks that run in one process at the same time would report a hit twice, or not at all."""
-    chance, tally = random.Random(seed), CacheTally()
+    chance, counter = random.Random(seed), CacheCounter()
     counts = [CacheCounts(*(chance.randrange(5) for _ in range(4))) for _ in range(200)]
 
     def work(one: CacheCounts) -> CacheCounts:
-        tally.add(one)
-        return tally.take()
+        counter.add(one)
+        return counter.take()
 
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(work, counts))
-    assert sum(taken, tally.take()) == sum(counts, CacheCounts()) == tally.counts
+    assert sum(taken, counter.take()) == sum(counts, CacheCounts()) == counter.counts
 
 
 def test_hits_and_bytes_are_counted(tmp_path: Path) -> None:

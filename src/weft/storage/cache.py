@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from weft.errors import ConfigError
 
-__all__ = ["CacheCounts", "CacheTally", "DiskCache", "default_cache"]
+__all__ = ["CacheCounter", "CacheCounts", "DiskCache", "default_cache"]
 
 _TAIL = struct.Struct("<QI")  # size and CRC of the content, at the end of its file
 _ROOM = 4 << 30  # bytes, unless WEFT_CACHE_BYTES says otherwise
@@ -58,7 +58,7 @@ class CacheCounts:
         return self.hits / (self.hits + self.misses) if self else 1.0
 
 
-class CacheTally:
+class CacheCounter:
     """What a process counts of its cache; threads may count at once, and what one takes no other does."""
 
     def __init__(self) -> None:
@@ -88,12 +88,12 @@ class DiskCache:
 
     folder: Path
     limit: int = _ROOM
-    tally: CacheTally = field(default_factory=CacheTally, compare=False)
+    counter: CacheCounter = field(default_factory=CacheCounter, compare=False)
 
     @property
     def counts(self) -> CacheCounts:
         """What this process has counted."""
-        return self.tally.counts
+        return self.counter.counts
 
     def find(self, entry: str) -> pa.Buffer | None:
         """An entry that was kept, mapped; None if it is not there, or damaged."""
@@ -102,12 +102,12 @@ class DiskCache:
         with contextlib.suppress(OSError):
             found = _verified(path)
             os.utime(path)
-        self.tally.add(CacheCounts(misses=1) if found is None else CacheCounts(hits=1))
+        self.counter.add(CacheCounts(misses=1) if found is None else CacheCounts(hits=1))
         return found
 
     def keep(self, entry: str, data: pa.Buffer) -> None:
         """Keep an entry that was fetched if there is room; a disk that is full is no error."""
-        self.tally.add(CacheCounts(fetched=data.size))
+        self.counter.add(CacheCounts(fetched=data.size))
         if data.size > self.limit * _LEFT:
             return
         path = self._file(entry)
@@ -118,7 +118,7 @@ class DiskCache:
                 out.write(data)
                 out.write(_TAIL.pack(data.size, zlib.crc32(data)))
             partial.replace(path)
-            self.tally.add(CacheCounts(kept=data.size))
+            self.counter.add(CacheCounts(kept=data.size))
         except OSError:
             with contextlib.suppress(OSError):
                 partial.unlink()

@@ -277,4 +277,4 @@ def host_cache() -> DiskCache:
 
 def take_cache_counts() -> CacheCounts:
     """What this process has counted of its cache since it was asked last; nothing if it has opened none."""
-    return host_cache().tally.take() if host_cache.cache_info().currsize else CacheCounts()
+    return host_cache().counter.take() if host_cache.cache_info().currsize else CacheCounts()

@@ -23,7 +23,7 @@ from weft.runtime.task.reports import (
     KINDS,
     Answers,
     BadRecord,
-    CacheUsed,
+    CacheCounted,
     Calls,
     Dealt,
     FailedQuery,
@@ -73,7 +73,7 @@ EXAMPLES: list[Report] = [
     Calls(CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": Checked(9, 4)})),
     Answers({"q": 3}, {"q": 1}, {"q": "part-0"}),
     Seconds(2, 0.25),
-    CacheUsed(CacheCounts(3, 1, 4096, 4000)),
+    CacheCounted(CacheCounts(3, 1, 4096, 4000)),
     FailedQuery("q", "OSError: no room"),
     FailedQuery.because_of("q", FunctionError("near fails", hint="mend it")),
     TaskError.from_error(StateError("0-run is damaged", hint="restore it")),
@@ -146,7 +146,7 @@ texts = st.text(max_size=5)
 counts = st.dictionaries(st.sampled_from("pqr"), st.integers(1, 9), max_size=3)
 answers = st.builds(Answers, counts, counts, st.dictionaries(st.sampled_from("pqr"), texts, max_size=3))
 seconds = st.builds(Seconds, st.integers(0, 3), st.integers(1, 9).map(float))
-used = st.builds(CacheUsed, st.builds(CacheCounts, *[st.integers(0, 9)] * 4))
+used = st.builds(CacheCounted, st.builds(CacheCounts, *[st.integers(0, 9)] * 4))
 reads = st.builds(PartRead, st.sampled_from("st"), st.integers(0, 9), st.integers(0, 3))
 
 

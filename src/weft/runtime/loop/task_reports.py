@@ -235,7 +235,7 @@ class _Sorted:
                 self.steps += report.steps
             case kinds.Calls():
                 self.calls.append(report.calls)
-            case kinds.CacheUsed():
+            case kinds.CacheCounted():
                 self.cache.append(report.counts)
             case kinds.KeyCensus():
                 self.census.append((report.query, report.census))

@@ -31,7 +31,7 @@ __all__ = [
     "KINDS",
     "Answers",
     "BadRecord",
-    "CacheUsed",
+    "CacheCounted",
     "Calls",
     "Dealt",
     "FailedQuery",
@@ -237,14 +237,14 @@ class Seconds(EncodedReport):
 
 
 @dataclass(frozen=True, slots=True)
-class CacheUsed(EncodedReport):
+class CacheCounted(EncodedReport):
     """What a task's process has counted of its cache since its last report: hits, misses, and bytes."""
 
     kind = "cache"
     counts: CacheCounts
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CacheUsed:
+    def from_dict(cls, data: Mapping[str, Any]) -> CacheCounted:
         """What `to_dict` made, also after a way through JSON."""
         return cls(CacheCounts(**data["counts"]))
 
@@ -316,7 +316,7 @@ Report = (
     | Answers
     | Results
     | Seconds
-    | CacheUsed
+    | CacheCounted
     | FailedQuery
     | TaskError
 )

@@ -49,7 +49,7 @@ from weft.runtime.task.notes import TuplesCounted
 from weft.runtime.task.outlet import TaskOutlet, failures
 from weft.runtime.task.reports import (
     BadRecord,
-    CacheUsed,
+    CacheCounted,
     Dealt,
     InputAdmitted,
     PartRead,
@@ -179,13 +179,13 @@ def past_task(job: Job, task: int) -> Iterator[Message]:
             yield from _past(job, task)
         except WeftError as error:
             yield TaskError.from_error(error).to_message(task)
-    yield from _cache_used(task)
+    yield from _cache_counted(task)
 
 
-def _cache_used(task: int) -> Iterator[Message]:
+def _cache_counted(task: int) -> Iterator[Message]:
     """Report how the cache of this process was used; nothing, where state is in no object store."""
     if counts := take_cache_counts():
-        yield CacheUsed(counts).to_message(task)
+        yield CacheCounted(counts).to_message(task)
 
 
 def _past(job: Job, task: int) -> Iterator[Message]:
@@ -223,5 +223,5 @@ def hop_task(job: Job, hop: int, task: int, messages: Iterable[Message]) -> Iter
         except WeftError as error:
             yield TaskError.from_error(error).to_message(task)
         yield from failures(task, calls.failed)
-    yield from _cache_used(task)
+    yield from _cache_counted(task)
     yield Seconds(hop, perf_counter() - began).to_message(task)
