@@ -118,7 +118,7 @@ def test_small_files_are_compacted(s3: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert content(s3) == expected([0, 1, 2, 3, 4])
 
 
-def test_what_cannot_be_used_is_refused_before_the_start(s3: str) -> None:
+def test_what_cannot_be_used_is_refused_before_the_start(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session would start, and its first batch fail."""
     with pytest.raises(ConfigError, match="no such bucket"):
         weft.to_delta("s3://not-there/t").open(SCHEMA, OWNER)
@@ -133,6 +133,9 @@ def test_what_cannot_be_used_is_refused_before_the_start(s3: str) -> None:
     assert "<?xml" not in str(found.value)
     with pytest.raises(SourceError, match=r"delta: .* names no storage"):
         weft.delta("hdfs://host/t")
+    monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
+    with pytest.raises(ConfigError, match="AWS_S3_LOCKING_PROVIDER is set"):
+        weft.to_delta(f"{s3}/t").open(SCHEMA, OWNER)
 
 
 def test_it_is_made_again_as_it_was(s3: str) -> None:

@@ -12,7 +12,9 @@ from tests.storage.test_sessions import joined
 from tests.unit.service.api.running import running_hub, served, wait_for
 from weft.errors import PipelineError
 from weft.runtime.observe.inspect import inspect
+from weft.runtime.task.shelf import _SHELVES
 from weft.service import run
+from weft.service.api.metrics import Metrics
 from weft.service.client.http_client import Client
 from weft.service.hub.hub import SessionHub
 from weft.service.hub.refusals import ForbiddenError
@@ -86,10 +88,16 @@ def test_a_service_reads_and_keeps_all_in_the_store(s3: str, tmp_path: Path) -> 
             with pytest.raises(ForbiddenError):
                 hub.create(NewQuery(sql, "wrong", sink={"parquet": place}))
         _check_letters(hub, s3)
+    _SHELVES.clear()  # as a new process would
     with running_hub(tmp_path, text) as again:
         put(s3, "c", 1, (1, 0))
         wait_for(lambda: results(f"{s3}/out/c") == [(1, 10), (2, 20)])
         assert again.state()["directory"] == "ck"
+        counted = again.seen().totals.cache
+        assert counted.misses > 0
+        text = Metrics(again).text()
+        assert f'weft_cache_lookups_total{{result="miss"}} {counted.misses}' in text
+        assert f"weft_cache_fetched_bytes_total {counted.fetched}" in text
         assert again.stream("c").declared == "api"
     assert not (tmp_path / "ck").exists()
 

@@ -15,6 +15,7 @@ from weft.plan.graph import PhysicalGraph
 from weft.planned import PlannedQuery
 from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics
 from weft.stats.latency import Latency
+from weft.storage.cache import CacheCounts
 
 __all__ = [
     "BatchFigures",
@@ -235,6 +236,7 @@ class BatchFigures:
     watermarks: Mapping[str, int] = field(default_factory=dict)
     behind: Mapping[str, float] = field(default_factory=dict)
     latency: Mapping[str, Latency] = field(default_factory=dict)
+    cache: CacheCounts = CacheCounts()  # noqa: RUF009
 
     @property
     def rows(self) -> int:
@@ -267,6 +269,7 @@ def batch_figures(graph: PhysicalGraph | None, metrics: BatchMetrics) -> BatchFi
         dict(metrics.watermarks),
         {name: one.seconds for name, one in metrics.backlog.items()},
         metrics.latencies,
+        metrics.cache,
     )
 
 
@@ -320,6 +323,7 @@ class RunTotals:
     batches: int = 0
     elapsed: float = 0.0
     last: int = -1
+    cache: CacheCounts = CacheCounts()  # noqa: RUF009
 
     def plus(self, batch: BatchFigures) -> RunTotals:
         """With one batch more."""
@@ -331,4 +335,5 @@ class RunTotals:
             self.batches + 1,
             self.elapsed + batch.elapsed,
             batch.number,
+            self.cache + batch.cache,
         )

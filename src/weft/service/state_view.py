@@ -94,14 +94,18 @@ def _show(console: Console, title: str, heads: tuple[str, ...], rows: Iterable[t
 
 
 def state_summary(state: CheckpointState) -> list[str]:
-    """What a checkpoint is, in two lines."""
+    """What a checkpoint is, in two lines, and in a third one how caches served the last batch, if it used any."""
     batch = "no batch committed yet" if state.last_batch < 0 else f"last batch {state.last_batch}"
     parts = [f"Checkpoint {state.directory}", f"format {state.format}", batch]
     parts += [f"{state.partitions} partitions"] if state.partitions is not None else []
     files = [f"{state.live.count} bucket files, {_bytes(state.live.bytes)}"]
     files.append(f"{state.unnamed.count} that no manifest names, {_bytes(state.unnamed.bytes)}")
     files.append(f"{state.dead_letters} dead letters")
-    return [" · ".join(parts), " · ".join(files)]
+    cache, lines = state.cache, [" · ".join(parts), " · ".join(files)]
+    if cache:
+        served = f"{cache.hits:,} of {cache.hits + cache.misses:,} segments that were opened"
+        lines.append(f"cache in the last batch: {served}, {_bytes(cache.fetched)} fetched")
+    return lines
 
 
 def stream_cells(stream: StreamState) -> tuple[str, ...]:

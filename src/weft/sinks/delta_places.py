@@ -6,11 +6,13 @@ written on this machine's disk and put as a whole when it is complete.
 
 from __future__ import annotations
 
+import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from weft.errors import ConfigError
 from weft.sinks import files
 from weft.sinks.object_file import ObjectFile
 from weft.storage.objects import ObjectStorage, delta_options
@@ -143,7 +145,12 @@ class ObjectPlace:
         return ObjectStorage(self.uri)
 
     def prepare(self) -> None:
-        """Refuse a store that is not there or cannot be used."""
+        """Refuse a store that is not there or cannot be used, and one whose writers rely on a lock: none is taken."""
+        if os.environ.get("AWS_S3_LOCKING_PROVIDER"):
+            raise ConfigError(
+                f"{self.uri}: AWS_S3_LOCKING_PROVIDER is set, but tables are written without a lock",
+                hint="unset it, if no writer of the table relies on that lock",
+            )
         self._storage.check()
 
     def is_empty(self) -> bool:

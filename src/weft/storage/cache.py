@@ -13,28 +13,73 @@ import hashlib
 import os
 import struct
 import tempfile
+import threading
 import uuid
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
 from weft.errors import ConfigError
 
-__all__ = ["CacheCounts", "DiskCache", "default_cache"]
+__all__ = ["CacheCounter", "CacheCounts", "DiskCache", "default_cache"]
 
 _TAIL = struct.Struct("<QI")  # size and CRC of the content, at the end of its file
 _ROOM = 4 << 30  # bytes, unless WEFT_CACHE_BYTES says otherwise
 _LEFT = 0.8  # so much of the limit is left after files were deleted
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CacheCounts:
-    """How often this process found what it looked for."""
+    """How often entries were found in the cache, and how often not.
+
+    ``fetched`` are the bytes that a store was asked for instead, and ``kept`` those of them that went into the cache.
+    """
 
     hits: int = 0
     misses: int = 0
+    fetched: int = 0
+    kept: int = 0
+
+    def __add__(self, other: CacheCounts) -> CacheCounts:
+        return CacheCounts(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
+
+    def __sub__(self, other: CacheCounts) -> CacheCounts:
+        return CacheCounts(*(one - less for one, less in zip(astuple(self), astuple(other), strict=True)))
+
+    def __bool__(self) -> bool:
+        """Whether anything was looked for."""
+        return bool(self.hits or self.misses)
+
+    @property
+    def hit_rate(self) -> float:
+        """The part of all looks that found what they looked for; 1 if there was none."""
+        return self.hits / (self.hits + self.misses) if self else 1.0
+
+
+class CacheCounter:
+    """What a process counts of its cache; threads may count at once, and what one takes no other does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts, self._taken = CacheCounts(), CacheCounts()
+
+    @property
+    def counts(self) -> CacheCounts:
+        """All that was counted."""
+        return self._counts
+
+    def add(self, more: CacheCounts) -> None:
+        """Count more."""
+        with self._lock:
+            self._counts += more
+
+    def take(self) -> CacheCounts:
+        """What was counted since the last time."""
+        with self._lock:
+            found, self._taken = self._counts - self._taken, self._counts
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +88,12 @@ class DiskCache:
 
     folder: Path
     limit: int = _ROOM
-    counts: CacheCounts = field(default_factory=CacheCounts, compare=False)
+    counter: CacheCounter = field(default_factory=CacheCounter, compare=False)
+
+    @property
+    def counts(self) -> CacheCounts:
+        """What this process has counted."""
+        return self.counter.counts
 
     def find(self, entry: str) -> pa.Buffer | None:
         """An entry that was kept, mapped; None if it is not there, or damaged."""
@@ -52,14 +102,12 @@ class DiskCache:
         with contextlib.suppress(OSError):
             found = _verified(path)
             os.utime(path)
-        if found is None:
-            self.counts.misses += 1
-        else:
-            self.counts.hits += 1
+        self.counter.add(CacheCounts(misses=1) if found is None else CacheCounts(hits=1))
         return found
 
     def keep(self, entry: str, data: pa.Buffer) -> None:
-        """Keep an entry if there is room; a disk that is full is no error."""
+        """Keep an entry that was fetched if there is room; a disk that is full is no error."""
+        self.counter.add(CacheCounts(fetched=data.size))
         if data.size > self.limit * _LEFT:
             return
         path = self._file(entry)
@@ -70,6 +118,7 @@ class DiskCache:
                 out.write(data)
                 out.write(_TAIL.pack(data.size, zlib.crc32(data)))
             partial.replace(path)
+            self.counter.add(CacheCounts(kept=data.size))
         except OSError:
             with contextlib.suppress(OSError):
                 partial.unlink()

@@ -24,10 +24,17 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from weft.errors import ConfigError, StateError
-from weft.storage.cache import DiskCache, default_cache
+from weft.storage.cache import CacheCounts, DiskCache, default_cache
 from weft.storage.uris import join_uri
 
-__all__ = ["ObjectStatus", "ObjectStorage", "delta_options", "delta_reason", "host_cache"]
+__all__ = [
+    "ObjectStatus",
+    "ObjectStorage",
+    "delta_options",
+    "delta_reason",
+    "host_cache",
+    "take_cache_counts",
+]
 
 _PATIENCE = timedelta(seconds=60)  # for which a request is repeated
 _PROBED = timedelta(seconds=8)  # the same while it is tried whether there is a store at all
@@ -305,3 +312,8 @@ def delta_reason(error: object) -> str:
 def host_cache() -> DiskCache:
     """The cache of this host, as this process uses it."""
     return default_cache()
+
+
+def take_cache_counts() -> CacheCounts:
+    """What this process has counted of its cache since it was asked last; nothing if it has opened none."""
+    return host_cache().counter.take() if host_cache.cache_info().currsize else CacheCounts()

@@ -24,6 +24,7 @@ from weft.runtime.task.reports import (
     KINDS,
     Answers,
     BadRecord,
+    CacheCounted,
     Calls,
     Collected,
     Dealt,
@@ -49,6 +50,7 @@ from weft.stats.attributes import Attribute
 from weft.stats.histogram import Histogram
 from weft.stats.latency import Latency
 from weft.stats.samples import AttributeSample, Common
+from weft.storage.cache import CacheCounts
 
 MANY = pa.RecordBatch.from_pydict({"x": list(range(20_000))})  # more than a message carries
 
@@ -81,6 +83,7 @@ EXAMPLES: list[Report] = [
     Collected("q", 0, 5, files=("exchange/0/y",), marks=((1, 2), (3, 4)), cuts={"0-held-z": (7, -9)}),
     Collected("q", 1, marked="exchange/0/z", held=(HeldRun("0-held-u", 0, 3, -5, 90, (-5, 4), 0),)),
     Seconds(2, 0.25),
+    CacheCounted(CacheCounts(3, 1, 4096, 4000)),
     FailedQuery("q", "OSError: no room"),
     FailedQuery.because_of("q", FunctionError("near fails", hint="mend it")),
     TaskError.from_error(StateError("0-run is damaged", hint="restore it")),
@@ -153,10 +156,11 @@ texts = st.text(max_size=5)
 counts = st.dictionaries(st.sampled_from("pqr"), st.integers(1, 9), max_size=3)
 answers = st.builds(Answers, counts, counts, st.dictionaries(st.sampled_from("pqr"), texts, max_size=3))
 seconds = st.builds(Seconds, st.integers(0, 3), st.integers(1, 9).map(float))
+used = st.builds(CacheCounted, st.builds(CacheCounts, *[st.integers(0, 9)] * 4))
 reads = st.builds(PartRead, st.sampled_from("st"), st.integers(0, 9), st.integers(0, 3))
 
 
-@given(st.lists(answers | seconds | reads, max_size=12), st.randoms(use_true_random=False))
+@given(st.lists(answers | seconds | reads | used, max_size=12), st.randoms(use_true_random=False))
 def test_the_order_of_reports_does_not_matter(reports: list[Report], random: object) -> None:
     """Tasks end in any order, and a batch that is repeated must leave the same."""
     shuffled = list(reports)

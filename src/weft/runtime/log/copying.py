@@ -67,12 +67,11 @@ def _held(source: Storage) -> Iterator[Lease]:
 
 def _check(source: Storage, names: list[str]) -> None:
     """Refuse a checkpoint with entries that name their own place."""
-    for folder in ("streams", "frames"):
-        if any(name.startswith(f"{folder}/") for name in names):
-            raise StateError(
-                f"{source.locate(folder)} has rows of DataFrames or of queries over queries, which name their place",
-                hint="such a checkpoint cannot be moved: begin with a new one",
-            )
+    if any(name.startswith("frames/") for name in names):
+        raise StateError(
+            f"{source.locate('frames')} has rows of DataFrames, which name their place",
+            hint="such a checkpoint cannot be moved: begin with a new one",
+        )
 
 
 def _names(storage: Storage) -> Iterator[str]:

@@ -20,7 +20,7 @@ from weft.runtime.log.values import Manifest
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.intake import Intake
-from weft.runtime.queries.request import QueryRequest, is_inner
+from weft.runtime.queries.request import DERIVED, QueryRequest, is_inner
 from weft.runtime.queries.resume import Resumed
 from weft.storage.places import new_memory
 from weft.storage.storage import Memory
@@ -140,4 +140,6 @@ class DerivedStreams:
 
     def _place(self, name: str) -> str:
         storage = self.log.storage
-        return f"{self._memory}/{name}" if isinstance(storage, Memory) else storage.locate(f"streams/{name}")
+        return (
+            f"{self._memory}/{name}" if isinstance(storage, Memory) else storage.locate(f"{DERIVED}/{name}")
+        )

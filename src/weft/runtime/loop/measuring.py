@@ -72,6 +72,7 @@ def measure_batch(
             known.rows_per_byte if known else {}, plan.inputs, reports.read.reads
         ),
         tables={name: one.version or "" for name, one in table_states(plan.cursors).items()},
+        cache=reports.work.cache,
     )
 
 

@@ -27,6 +27,7 @@ from weft.runtime.task.reports import Report, read_report
 from weft.runtime.task.sorted_runs import SortedRun
 from weft.stats.latency import Latency
 from weft.stats.samples import AttributeSample
+from weft.storage.cache import CacheCounts
 from weft.storage.storage import Storage
 
 __all__ = ["Answered", "InputRead", "SentResults", "TaskReports", "WorkDone"]
@@ -155,6 +156,7 @@ class WorkDone:
 
     ``steps`` is what probes did, ``calls`` what users' functions did, and ``census`` counts keys, by query. By hop,
     where hop 0 is the reading, ``slowest`` are the seconds of the slowest task and ``total`` those of all tasks.
+    ``cache`` is how the caches of all hosts were used.
     """
 
     steps: Sequence[StepCount] = ()
@@ -162,6 +164,7 @@ class WorkDone:
     census: Sequence[tuple[str, Census]] = ()
     slowest: Mapping[int, float] = field(default_factory=dict)
     total: Mapping[int, float] = field(default_factory=dict)
+    cache: CacheCounts = CacheCounts()  # noqa: RUF009
 
     def seconds(self) -> tuple[float, ...]:
         """The seconds of the slowest task of every hop, the read tasks' first."""
@@ -196,8 +199,9 @@ class TaskReports:
         return sorted_reports.summed_up()
 
     def after(self, past: TaskReports) -> TaskReports:
-        """These reports, with the answers of the job at the boundary before them among their answers."""
-        return replace(self, answers=self.answers.after(past.answers))
+        """These reports, with the answers of the job at the boundary before them and its use of caches."""
+        work = replace(self.work, cache=past.work.cache + self.work.cache)
+        return replace(self, answers=self.answers.after(past.answers), work=work)
 
 
 class _Sorted:
@@ -217,6 +221,7 @@ class _Sorted:
         self.calls: list[CallCounts] = []
         self.census: list[tuple[str, Census]] = []
         self.seconds: list[kinds.Seconds] = []
+        self.cache: list[CacheCounts] = []
         self.left: list[kinds.PartitionsLeft] = []
         self.errors: list[WeftError] = []
 
@@ -245,6 +250,8 @@ class _Sorted:
                 self.steps += report.steps
             case kinds.Calls():
                 self.calls.append(report.calls)
+            case kinds.CacheCounted():
+                self.cache.append(report.counts)
             case kinds.KeyCensus():
                 self.census.append((report.query, report.census))
             case kinds.Seconds():
@@ -302,7 +309,8 @@ class _Sorted:
         for report in self.seconds:
             slowest[report.hop] = max(report.seconds, slowest.get(report.hop, 0.0))
             total[report.hop] = report.seconds + total.get(report.hop, 0.0)
-        return WorkDone(tuple(self.steps), tuple(self.calls), tuple(self.census), slowest, total)
+        some = (tuple(self.steps), tuple(self.calls), tuple(self.census))
+        return WorkDone(*some, slowest, total, sum(self.cache, CacheCounts()))
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

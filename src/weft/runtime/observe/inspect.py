@@ -25,6 +25,7 @@ from weft.runtime.observe.table_progress import TableProgress, table_states
 from weft.runtime.queries.request import QueryRequest
 from weft.stats.known import Known
 from weft.stats.report import StatisticsRow, observed_rows
+from weft.storage.cache import CacheCounts
 from weft.storage.places import storage_at
 from weft.storage.storage import Storage
 
@@ -99,7 +100,7 @@ class CheckpointState:
     if there is none. ``stopped`` are the queries that ran before, and why they stopped. ``live`` are the files of state
     that manifests name, ``unnamed`` all others; ``dead_letters`` counts the records that were set aside. ``statistics``
     are the figures that batches have told, as of when they were last written down. ``tables`` are those that queries
-    look up, in the version that was in force.
+    look up, in the version that was in force. ``cache`` is how tasks used the caches of their hosts in the last batch.
     """
 
     directory: str
@@ -115,6 +116,7 @@ class CheckpointState:
     dead_letters: int
     statistics: tuple[StatisticsRow, ...] = ()
     tables: tuple[TableProgress, ...] = ()
+    cache: CacheCounts = CacheCounts()  # noqa: RUF009
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -180,6 +182,7 @@ def inspect(place: Path | str) -> CheckpointState:
         dead_letters=_dead_letters(root),
         statistics=_statistics(root),
         tables=tuple(table_states(now.cursors).values()),
+        cache=CacheCounts(**(now.metrics or {}).get("cache", {})),
     )
 
 

@@ -20,6 +20,8 @@ handler and no format. These are the fields; those with a name after a dot come 
 | `latency_p50`, `_p95`, `_p99`, `_max` | seconds from the arrival of a result's last tuple to its commit |
 | `event_latency_p50` and so on | seconds from a result's event time to its commit |
 | `event_ahead` | how many results had an event time later than the clock; only if there are any |
+| `cache_hits`, `cache_misses` | how often segments of state in an object store were in the caches of hosts, or not |
+| `cache_fetched_bytes`, `cache_kept_bytes` | bytes fetched from the store instead, and of these, kept in caches |
 | `driver_order` | the inputs in the order they were processed in, separated by blanks |
 """
 
@@ -32,6 +34,7 @@ from typing import Any
 
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.latency import Latency
+from weft.storage.cache import CacheCounts
 
 __all__ = ["LOGGER", "batch_fields", "log_batch"]
 
@@ -60,7 +63,15 @@ def batch_fields(query: str, metrics: BatchMetrics) -> dict[str, Any]:
     fields |= _each("probes", {edge: step.probes for edge, step in metrics.steps.items()})
     fields |= _each("matches", {edge: step.matches for edge, step in metrics.steps.items()})
     fields |= {f"hop_seconds.{hop}": round(seconds, 6) for hop, seconds in enumerate(metrics.seconds)}
-    return fields | _each("watermark", metrics.watermarks) | _backlog(metrics) | _latency(metrics.latency)
+    fields |= _each("watermark", metrics.watermarks) | _backlog(metrics) | _latency(metrics.latency)
+    return fields | _cache(metrics.cache)
+
+
+def _cache(counts: CacheCounts) -> dict[str, int]:
+    """How caches were used; nothing if they were not."""
+    named = {"hits": counts.hits, "misses": counts.misses}
+    named |= {"fetched_bytes": counts.fetched, "kept_bytes": counts.kept}
+    return {f"cache_{name}": count for name, count in named.items()} if counts else {}
 
 
 def _backlog(metrics: BatchMetrics) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from weft.plan.graph import PhysicalGraph
 from weft.stats.latency import Latency
 from weft.stats.skew import HeavyShares
 from weft.stats.statistics import predicate_name
+from weft.storage.cache import CacheCounts
 
 if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
     from weft.kernels.expr.user_functions import CallCounts
@@ -150,7 +151,8 @@ class BatchMetrics:
     watermarks. ``functions`` are users' functions by name, ``conditions`` those that call them by `predicate_name`, and
     ``heavy`` the shares of common values of keys, as far as they are known by now. ``rows_per_byte`` is by stream, of
     the parts that it is read in. ``latencies`` are those of the results that left, by query, once the batch is
-    committed; none before. ``tables`` are the versions of tables that were in force.
+    committed; none before. ``tables`` are the versions of tables that were in force. ``cache`` is how tasks used the
+    caches of their hosts, for state in an object store.
     """
 
     number: int
@@ -177,6 +179,7 @@ class BatchMetrics:
     rows_per_byte: Mapping[str, float] = field(default_factory=dict)
     latencies: Mapping[str, Latency] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
+    cache: CacheCounts = CacheCounts()  # noqa: RUF009
 
     @property
     def latency(self) -> Latency:
@@ -202,6 +205,7 @@ class BatchMetrics:
             "functions": {name: FunctionMetrics(**one) for name, one in data.get("functions", {}).items()},
             "conditions": {n: ConditionMetrics(**one) for n, one in data.get("conditions", {}).items()},
             "busiest": tuple(data.get("busiest", ())),
+            "cache": CacheCounts(**data.get("cache", {})),
             "heavy": {
                 stream: {name: tuple(map(tuple, shares)) for name, shares in columns.items()}
                 for stream, columns in data.get("heavy", {}).items()

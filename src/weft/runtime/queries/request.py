@@ -17,7 +17,9 @@ from weft.logical.ordering import Ordering
 from weft.logical.query import Query
 from weft.plan.graph import CODEC
 
-__all__ = ["QueryRequest", "is_inner"]
+__all__ = ["DERIVED", "QueryRequest", "is_inner"]
+
+DERIVED = "streams"  # the folder of a checkpoint with the rows of derived streams
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from weft.ports.sink import Sink
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.queries.active import ActiveQueries
-from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.request import DERIVED, QueryRequest, is_inner
+from weft.storage.storage import Memory
 
 __all__ = ["Restore", "Resumed", "resume_from_log"]
 
@@ -77,7 +78,10 @@ def _is_new(
 
 
 def _known_sink(log: Checkpoint, name: str, request: QueryRequest, queries: Given, restore: Restore) -> Sink:
-    """The sink of a query that ran before: the one given with it now, or one made from its description in the log."""
+    """The sink of a query that ran before: the one given with it now, or one made from its description in the log.
+
+    That of a derived stream is where the checkpoint is now, which may have been copied.
+    """
     place = log.storage.locate("")
     if name in queries:
         if queries[name][0].query != request.query:
@@ -96,4 +100,6 @@ def _known_sink(log: Checkpoint, name: str, request: QueryRequest, queries: Give
             f"{place} belongs to other streams or queries: it knows a query {name}",
             hint="register it again with its sink, which cannot be made from what is stored",
         )
+    if is_inner(request) and not isinstance(log.storage, Memory):
+        return restore({**request.sink, "place": log.storage.locate(f"{DERIVED}/{name}")})
     return restore(request.sink)

@@ -26,11 +26,13 @@ from weft.runtime.task.exchange import Packed, Sender
 from weft.runtime.task.messages import REPORT, Message
 from weft.runtime.task.values_sampled import ValuesSampled
 from weft.stats.latency import Latency
+from weft.storage.cache import CacheCounts
 
 __all__ = [
     "KINDS",
     "Answers",
     "BadRecord",
+    "CacheCounted",
     "Calls",
     "Collected",
     "Dealt",
@@ -244,6 +246,19 @@ class Seconds(EncodedReport):
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class CacheCounted(EncodedReport):
+    """What a task's process has counted of its cache since its last report: hits, misses, and bytes."""
+
+    kind = "cache"
+    counts: CacheCounts
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CacheCounted:
+        """What `to_dict` made, also after a way through JSON."""
+        return cls(CacheCounts(**data["counts"]))
+
+
 # Reports of failures
 
 
@@ -313,6 +328,7 @@ Report = (
     | RunsFound
     | Collected
     | Seconds
+    | CacheCounted
     | FailedQuery
     | TaskError
 )

@@ -49,6 +49,7 @@ from weft.runtime.task.notes import TuplesCounted
 from weft.runtime.task.outlet import TaskOutlet, failures
 from weft.runtime.task.reports import (
     BadRecord,
+    CacheCounted,
     Dealt,
     InputAdmitted,
     PartRead,
@@ -60,6 +61,7 @@ from weft.runtime.task.reports import (
 from weft.runtime.task.shelf import shelf_of
 from weft.runtime.task.table_parts import is_table_part, read_table_part
 from weft.stats.histogram import ZERO
+from weft.storage.objects import take_cache_counts
 
 __all__ = ["hop_task", "past_task", "read_task", "spare_the_collector"]
 
@@ -177,6 +179,13 @@ def past_task(job: Job, task: int) -> Iterator[Message]:
             yield from _past(job, task)
         except WeftError as error:
             yield TaskError.from_error(error).to_message(task)
+    yield from _cache_counted(task)
+
+
+def _cache_counted(task: int) -> Iterator[Message]:
+    """Report how the cache of this process was used; nothing, where state is in no object store."""
+    if counts := take_cache_counts():
+        yield CacheCounted(counts).to_message(task)
 
 
 def _past(job: Job, task: int) -> Iterator[Message]:
@@ -214,4 +223,5 @@ def hop_task(job: Job, hop: int, task: int, messages: Iterable[Message]) -> Iter
         except WeftError as error:
             yield TaskError.from_error(error).to_message(task)
         yield from failures(task, calls.failed)
+    yield from _cache_counted(task)
     yield Seconds(hop, perf_counter() - began).to_message(task)

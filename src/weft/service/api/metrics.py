@@ -16,6 +16,7 @@ from weft.service.figures import BatchFigures, StreamCounts
 from weft.service.hub.hub import SessionHub
 from weft.stats.histogram import Histogram as ClassCounts
 from weft.stats.histogram import micros_of
+from weft.storage.cache import CacheCounts
 
 __all__ = ["FAMILIES", "Metrics"]
 
@@ -44,6 +45,9 @@ FAMILIES = {
     "weft_state_bytes": "What all stores hold.",
     "weft_store_bytes": "What a store holds.",
     "weft_store_rows": "How many tuples a store holds.",
+    "weft_cache_lookups": "Segments of state in an object store that tasks opened, by whether a host had them.",
+    "weft_cache_fetched_bytes": "Bytes of segments that were fetched from the object store.",
+    "weft_cache_kept_bytes": "Bytes of segments that were kept in the caches of hosts.",
     "weft_plan_changes": "Changes of the plan because the data changed, by way.",
     "weft_http_requests": "Requests that were answered, by method and status.",
     "weft_http_request_seconds": "How long answers took to begin and end.",
@@ -124,6 +128,7 @@ class Metrics:
             _gauge("state_bytes", [({}, sum(stores.values()))], "bytes"),
             _gauge("store_bytes", [({"store": name}, size) for name, size in stores.items()], "bytes"),
             _gauge("store_rows", [({"store": name}, count) for name, count in rows.items()]),
+            *_of_cache(seen.totals.cache),
             _counter("plan_changes", [({"way": way}, count) for way, count in sorted(self._ways.items())]),
         ]
 
@@ -171,6 +176,14 @@ class Metrics:
             _histogram("http_request_seconds", {"": self._request_seconds}),
             _gauge("live_readers", [({}, self._readers())]),
         ]
+
+
+def _of_cache(counts: CacheCounts) -> list[Family]:
+    return [
+        _counter("cache_lookups", [({"result": "hit"}, counts.hits), ({"result": "miss"}, counts.misses)]),
+        _counter("cache_fetched_bytes", [({}, counts.fetched)]),
+        _counter("cache_kept_bytes", [({}, counts.kept)]),
+    ]
 
 
 def _help(name: str) -> str:
