@@ -89,6 +89,7 @@ class Stricken:
 
         self.front.watch(step, when, strike, nth)
         until(lambda: bool(done) or run.code is not None, lambda: f"{step} never comes\n{run.tail()}")
+        self.front.watch_no_more()
         self.story += done
         return bool(done)
 
