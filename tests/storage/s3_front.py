@@ -85,10 +85,10 @@ class Front:
             act, self._watch = self._watch[2], None
         act()
 
-    @property
-    def is_watching(self) -> bool:
-        """Whether what is watched for has not come yet."""
-        return self._watch is not None
+    def watch_no_more(self) -> None:
+        """Let what is watched for pass, if it comes."""
+        with self._guard:
+            self._watch = None
 
     def fault(self, method: str, path: str, conditional: bool) -> tuple[str, float]:
         """What happens to a request, if anything, and a number from 0 to 1 for how."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -81,16 +82,23 @@ class Stricken:
     def strike(self, run: Run, what: str, act: Callable[[], object]) -> bool:
         """Do something at a random request; whether that came before the run ended."""
         step, when, nth = self.rng.choice(STEPS), self.rng.choice(("before", "after")), self.rng.randint(1, 6)
-        done: list[str] = []
+        began, ended = Event(), Event()
 
         def strike() -> None:
-            act()
-            done.append(f"{what} {when} request {nth} that is like {step}")
+            began.set()
+            try:
+                act()
+                self.story.append(f"{what} {when} request {nth} that is like {step}")
+            finally:
+                ended.set()
 
+        before = len(self.story)
         self.front.watch(step, when, strike, nth)
-        until(lambda: bool(done) or run.code is not None, lambda: f"{step} never comes\n{run.tail()}")
-        self.story += done
-        return bool(done)
+        until(lambda: began.is_set() or run.code is not None, lambda: f"{step} never comes\n{run.tail()}")
+        self.front.watch_no_more()
+        if began.is_set():
+            until(ended.is_set, lambda: f"a strike does not end\n{run.tail()}")
+        return len(self.story) > before
 
     def signal(self, run: Run, number: signal.Signals) -> bool:
         """Send a signal to a driver at a random request; whether that came before the run ended."""

@@ -62,6 +62,20 @@ def outlive(one: Stricken, first: Run) -> None:
     one.story.append(f"the second was {ahead} batches ahead; they ended with {first.wait()}, {second.wait()}")
 
 
+def beside(one: Stricken, first: Run) -> None:
+    """Have a second session begin while one of the first one's requests waits, which is renewing its lease."""
+    second: list[Run] = []
+
+    def begin() -> None:
+        second.append(one.start())
+        second[0].wait()
+
+    if one.strike(first, "a second session", begin):
+        codes = (first.wait(), second[0].code)
+        one.story.append(f"they ended with {codes}")
+        assert codes != (0, 0), "both have run to the end"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(share_of(3)))
 @pytest.mark.parametrize("how", ["paused", "alive"])
@@ -70,9 +84,8 @@ def test_of_two_sessions_one_commits(front: Front, s3: str, tmp_path: Path, how:
     with ExitStack() as stack:
         one = Stricken(tmp_path, case_of(number, 6, s3), front, stack, environment=SHORT)
         first = one.start()
-        if how == "alive" and one.signal(first, signal.SIGCONT):
-            second = one.start()
-            one.story.append(f"they ended with {first.wait()}, {second.wait()}")
+        if how == "alive":
+            beside(one, first)
         elif how == "paused" and one.signal(first, signal.SIGSTOP):
             outlive(one, first)
         again = one.start()

@@ -167,8 +167,8 @@ class Checkpoint:
         self.folders.delete(manifest.number)
         for kind in ("state", "migrated"):
             self.storage.delete(entry(kind, old))
+        self._plans.delete(old)
         with self._guard:
-            self._plans.delete(old)
             dropped = [one for number, one in self._manifests.items() if number <= old]
             self._manifests = {number: one for number, one in self._manifests.items() if number > old}
             kept = list(self._manifests.values())
