@@ -22,7 +22,7 @@ from weft.java import find_java
 
 __all__ = ["SparkCluster", "SparkWorker"]
 
-PATIENCE = 60.0  # seconds until a process must have started
+PATIENCE = 300.0  # seconds until a process must have started: a busy machine is slow, but nothing may hang
 _EXECUTOR = "CoarseGrainedExecutorBackend"  # in an executor's command line
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # masters and workers have little to do
 
