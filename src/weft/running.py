@@ -56,7 +56,7 @@ Queries: TypeAlias = "Mapping[str, tuple[QueryRequest, Sink]]"
 def run(config: RunConfig, settings: Settings, queries: Queries, *, available_now: bool = False) -> Running:
     """Start queries, each with its sink; what is done is kept in the checkpoint that the settings name."""
     tasks = resident_tasks(settings.options, config.spark)
-    limit = min(config.partitions, settings.options.tasks or config.partitions)
+    limit = None if settings.options.tasks else config.partitions  # else there are as many as the user says
     executor = executor_for(config.spark, settings.execution, config.partitions, tasks, limit)
     _check_frames(config, settings)
     if config.spark is not None and settings.execution != "local":

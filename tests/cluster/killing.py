@@ -20,13 +20,9 @@ from tests.recovery.moments import Moment, last_batch
 from tests.recovery.processes import Run, until
 from weft.testing.spark_cluster import SparkCluster
 
-__all__ = ["DECOMMISSION", "SHORT", "Struck", "last_planned"]
+__all__ = ["DECOMMISSION", "SETTINGS", "SHORT", "Struck", "last_planned"]
 
-# Spark's timeouts, short enough for tests: an executor that is silent for so long is taken for lost.
-SHORT = (
-    "spark.network.timeout=8s",
-    "spark.network.timeoutInterval=2s",
-    "spark.executor.heartbeatInterval=1s",
+SETTINGS = (
     "spark.cores.max=2",
     "spark.executor.memory=512m",
     "spark.shuffle.io.maxRetries=1",
@@ -34,8 +30,16 @@ SHORT = (
     "spark.excludeOnFailure.enabled=false",
 )
 
+# Spark's timeouts, short enough for tests: an executor that is silent for so long is taken for lost.
+SHORT = (
+    *SETTINGS,
+    "spark.network.timeout=8s",
+    "spark.network.timeoutInterval=2s",
+    "spark.executor.heartbeatInterval=1s",
+)
+
 # With these, executors can be told that they will be ended.
-DECOMMISSION = (*SHORT, "spark.decommission.enabled=true")
+DECOMMISSION = (*SETTINGS, "spark.decommission.enabled=true")
 
 
 class Struck:
@@ -47,7 +51,7 @@ class Struck:
         case: Case,
         cluster: SparkCluster,
         execution: str,
-        settings: Sequence[str] = SHORT,
+        settings: Sequence[str] = SETTINGS,
     ) -> None:
         self.root, self.case, self.cluster, self.execution = root, case, cluster, execution
         self.settings = settings

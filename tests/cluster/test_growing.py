@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.conftest import ROOT
-from tests.cluster.killing import SHORT
+from tests.cluster.killing import SETTINGS
 from tests.recovery.processes import until
 from weft.testing.spark_cluster import SparkCluster
 
@@ -55,7 +55,7 @@ class Program:
     """The program, which is told how many tasks there are to be, and says when there are."""
 
     def __init__(self, root: Path, cluster: SparkCluster, execution: str) -> None:
-        settings = " ".join(f"--conf {one}" for one in SHORT if "cores.max" not in one)
+        settings = " ".join(f"--conf {one}" for one in SETTINGS if "cores.max" not in one)
         with (root / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, str(root), cluster.master, execution],

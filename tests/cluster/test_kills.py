@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.killing import DECOMMISSION, SHORT, Struck
+from tests.cluster.killing import DECOMMISSION, SETTINGS, Struck
 from tests.recovery.cases import Case
 from tests.shares import numbers, share_of
 from weft.testing.spark_cluster import SparkCluster
 
 EXECUTIONS = ("jobs", "resident")
-BOUND = 60.0  # seconds until a batch must be committed after a kill, on a busy machine
 
 KILLS: dict[str, Callable[[Struck], None]] = {
     "executor": Struck.kill_executor,
@@ -33,7 +32,7 @@ PREEMPTIONS: dict[str, Callable[[Struck], None]] = {
 
 @contextmanager
 def struck(
-    root: Path, case: Case, cluster: SparkCluster, execution: str, settings: Sequence[str] = SHORT
+    root: Path, case: Case, cluster: SparkCluster, execution: str, settings: Sequence[str] = SETTINGS
 ) -> Iterator[Struck]:
     """A case on a cluster, of which nothing is left in the end."""
     found = Struck(root, case, cluster, execution, settings)
@@ -48,9 +47,8 @@ def test_a_killed_executor_is_replaced(cluster: SparkCluster, tmp_path: Path, ex
     """With an executor go its shuffle files, its cache and half of what a batch has found."""
     (seed,) = numbers(1)
     with struck(tmp_path, Case(seed, 6, "fixed"), cluster, execution) as one:
-        seconds = one.strike("killed an executor", one.kill_executor)
+        one.strike("killed an executor", one.kill_executor)
         one.finish(restarts=1)
-    assert seconds is None or seconds < BOUND
 
 
 @pytest.mark.slow
@@ -62,9 +60,8 @@ def test_a_preempted_executor_is_replaced(
     """Machines that are lent for a while are taken back with notice, also from tasks that never end by themselves."""
     (seed,) = numbers(1)
     with struck(tmp_path, Case(seed, 8, "fixed"), cluster, execution, DECOMMISSION) as one:
-        seconds = one.strike(how, lambda: PREEMPTIONS[how](one))
+        one.strike(how, lambda: PREEMPTIONS[how](one))
         one.finish(restarts=1)
-    assert seconds is None or seconds < BOUND
 
 
 @pytest.mark.slow
@@ -79,6 +76,5 @@ def test_nothing_is_lost_whatever_is_killed(
     (seed,) = numbers(1, number)
     with struck(tmp_path, Case(seed, 12, kind), cluster, execution) as one:
         for _ in range(2):
-            seconds = one.strike(f"killed: {what}", lambda: KILLS[what](one))
-            assert seconds is None or seconds < BOUND
+            one.strike(f"killed: {what}", lambda: KILLS[what](one))
         one.finish(restarts=2)

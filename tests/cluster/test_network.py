@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from tests.cluster.conftest import ROOT
-from tests.cluster.killing import SHORT, Struck
+from tests.cluster.killing import SETTINGS, SHORT, Struck
 from tests.cluster.network import Network, network, why_missing
 from tests.recovery.cases import Case
 from tests.shares import numbers
@@ -64,14 +64,13 @@ def test_a_cut_network_loses_nothing(
     """A peer that is silent would be waited for without end, or what it did after all would count twice."""
     assert f"spark.network.timeout={TIMEOUT}s" in SHORT
     (seed,) = numbers(1)
-    one = Struck(tmp_path / "run", Case(seed, 8, "fixed"), apart, execution)
+    one = Struck(tmp_path / "run", Case(seed, 8, "fixed"), apart, execution, SHORT)
     try:
         seconds = one.strike(f"cut the network for {CUTS[cut]:.0f} s", lambda: cable.cut(CUTS[cut]))
         one.finish(restarts=1)
     finally:
         one.run.end()
     assert seconds is not None
-    assert seconds < CUTS[cut] + 60
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -101,7 +100,9 @@ def test_resident_tasks_encrypt_what_they_send_where_spark_does(
     (seed,) = numbers(1)
     with contextmanager(cluster_apart)(tmp_path / "cluster", cable, settings) as cluster:
         with cable.overheard() as heard:
-            one = Struck(tmp_path / "run", Case(seed, 6, "fixed"), cluster, "resident", (*SHORT, *settings))
+            one = Struck(
+                tmp_path / "run", Case(seed, 6, "fixed"), cluster, "resident", (*SETTINGS, *settings)
+            )
             try:
                 one.strike("killed an executor", one.kill_executor)
                 one.finish(restarts=1)

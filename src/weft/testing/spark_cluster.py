@@ -1,8 +1,8 @@
 """Spark's own standalone cluster on this machine: a master and its workers, each a process, for tests and benchmarks.
 
 `python -m weft.testing.spark_cluster` starts one with a worker per core and prints its master's address until it is
-interrupted. A `SparkCluster` keeps what its processes write in a folder of its own. Workers can be killed and others
-added; one that is not on loopback may run inside a network namespace.
+interrupted or told to end. A `SparkCluster` keeps what its processes write in a folder of its own. Workers can be
+killed and others added; one that is not on loopback may run inside a network namespace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft.java import find_java
 
 __all__ = ["SparkCluster", "SparkWorker"]
 
-PATIENCE = 60.0  # seconds until a process must have started
+PATIENCE = 300.0  # seconds until a process must have started: a busy machine is slow, but nothing may hang
 _EXECUTOR = "CoarseGrainedExecutorBackend"  # in an executor's command line
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # masters and workers have little to do
 
@@ -198,6 +198,7 @@ def _free_port(host: str) -> int:
 
 
 def _serve() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended either way, it leaves no process behind
     with tempfile.TemporaryDirectory() as folder:
         cluster = SparkCluster(Path(folder))
         try:

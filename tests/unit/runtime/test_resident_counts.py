@@ -104,6 +104,10 @@ def test_half_as_many_are_tried_where_spark_has_less_room_than_thought(cluster: 
     cluster.slots, cluster.lost = 3, 1
     assert start(one) == 3
     assert cluster.tried[1:] == [(count, resident.RESTART_PATIENCE) for count in (7, 3)]
+    cluster.slots, cluster.lost = 0, 1
+    with pytest.raises(NoRoomError):
+        start(one)
+    assert cluster.tried[-2:] == [(2, resident.RESTART_PATIENCE), (1, Place().patience)]
 
 
 def test_no_room_at_all_is_waited_for_only_by_who_has_run(cluster: Cluster) -> None:

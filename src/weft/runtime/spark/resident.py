@@ -32,7 +32,7 @@ __all__ = ["Place", "ResidentExecutor", "TaskLostError", "fits", "place_on_clust
 
 _LOG = logging.getLogger("weft")
 
-RESTART_PATIENCE = 15.0  # seconds until tasks must have begun after others were lost; then fewer are tried
+RESTART_PATIENCE = 20.0  # seconds until tasks must have begun after others were lost; then fewer are tried
 LOOKS = 1.0  # seconds between two looks whether the cluster has got more cores
 _ENCRYPTED = (  # by each of these, Spark encrypts what it sends
     "spark.network.crypto.enabled",
@@ -109,18 +109,23 @@ class ResidentExecutor:
         return max(1, self.tasks - self._lost)
 
     def _new_stage(self, setup: Setup, count: int) -> Stage:
-        """A stage of so many tasks or, if there is no room for them, of half as many, and so on."""
-        place = replace(self.place, patience=RESTART_PATIENCE) if self._began else self.place
+        """A stage of so many tasks or, on several machines, if there is no room for them, of half as many, and so on.
+
+        Where no fewer can be tried, they are waited for as long as at the beginning: the machine may just be busy.
+        """
+        hurry = self._began
         while True:
+            is_least = count == 1 or self.place.host is None
+            place = replace(self.place, patience=RESTART_PATIENCE) if hurry and not is_least else self.place
             try:
                 return Stage(self.spark, setup, count, place)
             except NoRoomError as error:
-                if not self._began and (count == 1 or self.place.host is None):
+                if is_least and not self._began:
                     raise TaskLostError(f"resident tasks could not be started: {error}") from None
-                if count == 1 or self.place.host is None:
+                if is_least:
                     raise
                 _LOG.warning("%s; %d are tried", error, count // 2)
-                count, place = count // 2, replace(place, patience=RESTART_PATIENCE)
+                count, hurry = count // 2, True
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch: a step to read and one for each hop."""

@@ -82,7 +82,7 @@ class Stage:
         try:
             self._accept()
         except BaseException:
-            self.end()
+            self.end(lost=True)
             raise
 
     def _listen(self) -> tuple[socket.socket, Address]:
@@ -190,7 +190,8 @@ class Stage:
     def end(self, *, lost: bool = False) -> None:
         """Close all channels, which ends the tasks and with them Spark's job; one that goes on is cancelled.
 
-        If tasks were ``lost``, it is cancelled at once.
+        If tasks were ``lost``, or have not begun, it is cancelled at once; one that still waits for slots ends when it
+        gets some, as its tasks then reach nobody.
         """
         for channel in self.channels:
             with contextlib.suppress(OSError):
@@ -202,5 +203,5 @@ class Stage:
             if self._thread.is_alive():
                 with contextlib.suppress(Exception):
                     self.spark.sparkContext.cancelJobGroup(f"weft-{self._name}")
-        self._thread.join(10.0)
+        self._thread.join(1.0 if lost else 10.0)
         shutil.rmtree(self._folder, ignore_errors=True)
