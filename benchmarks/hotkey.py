@@ -109,7 +109,7 @@ def _sink(kind: str, out: Path) -> tuple[Any, Callable[[], int]]:
     return weft.to_parquet(out), lambda: ds.dataset(out, format="parquet", partitioning="hive").count_rows()
 
 
-def measure(kind: str, rows: int, work: Path, master: str, memory: str | None) -> Run:
+def measure(kind: str, rows: int, work: Path, master: str, memory: str | None, order: str = "none") -> Run:
     """Join two files of so many rows of one key."""
     session = weft.Session(checkpoint=work / "checkpoint", master=master, memory=memory)
     for name in "ab":
@@ -119,7 +119,7 @@ def measure(kind: str, rows: int, work: Path, master: str, memory: str | None) -
         pq.write_table(pa.table(columns), folder / "rows.parquet")
         session.stream(name, weft.files("parquet", str(folder), schema="k long, x long"))
     sink, count = _sink(kind, work / "out")
-    session.query(SQL, name="hot", sink=sink)
+    session.query(SQL, name="hot", sink=sink, order=order)
     began = time.perf_counter()
     with Peaks() as peaks:
         session.start()
@@ -135,6 +135,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("weft bench hotkey", description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000, help="of the key in each stream")
     parser.add_argument("--sinks", nargs="+", choices=SINKS, default=SINKS)
+    parser.add_argument("--order", choices=("none", "outer", "inner"), default="none", help="of the results")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", default=None, help='of a task, as in "512 MB"')
     parser.add_argument("--work", type=Path, default=None, help="a directory for what is written")
@@ -142,9 +143,9 @@ def main(arguments: Sequence[str]) -> int:
     found: dict[str, Run] = {}
     with tempfile.TemporaryDirectory(dir=given.work) as work:
         for kind in given.sinks:
-            found[kind] = measure(kind, given.rows, Path(work, kind), given.master, given.memory)
+            found[kind] = measure(kind, given.rows, Path(work, kind), given.master, given.memory, given.order)
             say(f"{kind}: {found[kind]}")
-    table = Table(title=f"one key, {given.rows:,} × {given.rows:,} rows, {given.master}")
+    table = Table(title=f"one key, {given.rows:,} × {given.rows:,} rows, order {given.order}, {given.master}")
     for head in ("sink", "results", "seconds", "worker's own memory", "driver's own memory"):
         table.add_column(head, justify="left" if head == "sink" else "right")
     for kind, run in found.items():

@@ -11,7 +11,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.progress import complete_from
 from weft.runtime.task import job, shelf
+from weft.runtime.task.collecting import Merge
 from weft.runtime.task.messages import Message
 from weft.sinks.describe import make_sink, portable_description
 from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
@@ -92,6 +93,12 @@ class WatchedExecutor(LocalExecutor):
         """Between the plan of a batch and its tasks; between them and the commit."""
         self.hook("before run", job.number, set())
         found = super().run(job, pieces, hops)
+        self.hook("after run", job.number, set())
+        return found
+
+    def collect(self, job: Any, merges: Sequence[Sequence[Merge]]) -> list[Message]:
+        """Between the tasks that merge ordered results and the commit."""
+        found = super().collect(job, merges)
         self.hook("after run", job.number, set())
         return found
 

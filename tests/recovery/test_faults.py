@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.equivalence.merging import random_merging
 from tests.recovery.fault_story import Story
 from tests.shares import seeds
 from weft.sources import taken
@@ -27,7 +28,8 @@ def test_files_that_are_lost_or_damaged_are_survived_or_named(
         story = Story(tmp_path / str(number), number, CHAPTERS)
         began = time.process_time()
         try:
-            story.run()
+            with random_merging(number):
+                story.run()
         except Exception:
             wrong.append("\n".join([*story.lines, traceback.format_exc()]))
         finally:

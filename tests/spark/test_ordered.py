@@ -29,9 +29,11 @@ PAIR = """SELECT a.n AS an, b.n AS bn, a.ts AS at, b.ts AS bt
 ORDERS = {"outer": ("outer", None), "inner": ("inner", 3), "coarse": ("outer", 64), "event": ("event", None)}
 
 
-def session_with(spark: Any, root: Path, seen: list[pa.Table]) -> dict[str, weft.PlannedQuery]:
+def session_with(
+    spark: Any, root: Path, seen: list[pa.Table], execution: str
+) -> dict[str, weft.PlannedQuery]:
     """A query in every order, in memory and in files; one over one stream; one without an order beside them."""
-    session = session_of(spark, root)
+    session = session_of(spark, root, execution=execution)
     read_files(session, root, "a", "b")
     found = {}
     for name, (order, precision) in ORDERS.items():
@@ -71,11 +73,21 @@ def in_files(folder: Path) -> pa.Table:
     return pa.concat_tables([pq.ParquetFile(file).read() for file in sorted(folder.glob("*/*.parquet"))])
 
 
-def test_ordered_results_of_every_sink(spark: Any, tmp_path: Path) -> None:
-    """Sinks get what the query says, in order, also if the session is stopped in between and goes on."""
+@pytest.mark.parametrize("merged", ["driver", "resident", "jobs"])
+def test_ordered_results_of_every_sink(
+    merged: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sinks get what the query says, in order, also if the session is stopped in between and goes on.
+
+    Tasks merge results that are many; so few as here the driver merges, unless it is told otherwise.
+    """
+    execution = "resident" if merged == "driver" else merged
+    if merged != "driver":
+        monkeypatch.setattr("weft.runtime.loop.collection.FEW", 0)
+        monkeypatch.setattr("weft.runtime.loop.collection.LEAST", 1)
     seen: list[pa.Table] = []
     write_both(tmp_path, 0)
-    first = session_with(spark, tmp_path, seen)
+    first = session_with(spark, tmp_path, seen, execution)
     session: Any = first["plain"].session
     run(session)
     held = first["event files"].progress.held
@@ -84,7 +96,7 @@ def test_ordered_results_of_every_sink(spark: Any, tmp_path: Path) -> None:
     early = {name: query.results() for name, query in first.items() if "memory" in name or name == "alone"}
     for number in range(1, FILES):
         write_both(tmp_path, number)
-    second = session_with(spark, tmp_path, seen)
+    second = session_with(spark, tmp_path, seen, execution)
     session = second["plain"].session
     session.run_available()
     batches += [one for one in session.progress["plain"] if one.number >= 1]
@@ -103,6 +115,8 @@ def test_ordered_results_of_every_sink(spark: Any, tmp_path: Path) -> None:
     check_alone(early["alone"], second["alone"])
     assert second["counted"].sink.count() + first["counted"].sink.count() == sum(wanted.values())  # type: ignore[union-attr]
     check_punctuations(tmp_path, second)
+    parts = {len(list(batch.iterdir())) for batch in (tmp_path / "out" / "outer").glob("batch=*")}
+    assert parts == ({1} if merged == "driver" else {2})  # one for a task
 
 
 def pairs_of(results: pa.Table) -> Counter[tuple[Any, ...]]:

@@ -115,7 +115,7 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
         case "iceberg":
             return to_iceberg(description["properties"] or description["connection"], description["table"])
         case "memory":
-            return to_memory()
+            return to_memory(description.get("limit"))
         case "recent":
             return to_recent(description["rows"], description["bytes"])
         case "count":

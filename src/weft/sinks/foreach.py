@@ -2,8 +2,9 @@
 
 Guarantees: the function is called in the driver with all rows of a batch and the batch's number; batches come in
 order. After a crash a batch may come again, with the same number and rows: at least once, and exactly once if the
-function overwrites by number. An Arrow table of ordered results has their punctuations in the metadata of its schema
-(`weft.Punctuations.read`).
+function overwrites by number. An Arrow table or reader takes large results from files that tasks wrote and that are
+mapped, so the driver needs no memory for them but what the function keeps; a reader's batches come one after the other.
+Tables and readers of ordered results have their punctuations in the metadata of the schema (`weft.Punctuations.read`).
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from weft.sinks.rows import as_table
 
 __all__ = ["ForeachBatchSink", "foreach_batch"]
 
+READER = "reader"
+
 
 @dataclass(slots=True)
 class ForeachBatchSink:
-    """A function called with each batch: a Spark DataFrame, or an Arrow table if `arrow` is set."""
+    """A function called with each batch: a Spark DataFrame, an Arrow table, or, for `arrow="reader"`, its batches."""
 
     function: Callable[[Any, int], object]
-    arrow: bool = False
+    arrow: bool | str = False
     exactly_once: bool = field(default=False, init=False)
     _schema: pa.Schema | None = field(default=None, init=False)
 
@@ -35,6 +38,10 @@ class ForeachBatchSink:
         if not callable(self.function):
             raise SinkError(
                 f"foreach_batch: {self.function!r} is not a function", hint="give one of (rows, batch_id)"
+            )
+        if self.arrow not in (True, False, READER):
+            raise SinkError(
+                f"foreach_batch: arrow cannot be {self.arrow!r}", hint=f'use True, False or "{READER}"'
             )
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
@@ -50,7 +57,10 @@ class ForeachBatchSink:
     def commit(self, batch_id: int, rows: Rows) -> None:
         """Call the function."""
         table = as_table(rows, self._schema)
-        self.function(table if self.arrow else _data_frame(table), batch_id)
+        if self.arrow == READER:
+            self.function(table.to_reader(), batch_id)
+        else:
+            self.function(table if self.arrow else _data_frame(table), batch_id)
 
 
 def _data_frame(table: pa.Table) -> Any:
@@ -62,6 +72,10 @@ def _data_frame(table: pa.Table) -> Any:
     return spark.createDataFrame(table)
 
 
-def foreach_batch(function: Callable[[Any, int], object], *, arrow: bool = False) -> ForeachBatchSink:
-    """Call `function(rows, batch_id)` with each batch, at least once."""
+def foreach_batch(function: Callable[[Any, int], object], *, arrow: bool | str = False) -> ForeachBatchSink:
+    """Call `function(rows, batch_id)` with each batch, at least once.
+
+    ``rows`` is a DataFrame of Spark's; with ``arrow=True`` a `pyarrow.Table`, with ``arrow="reader"`` a
+    `pyarrow.RecordBatchReader`, which gives the rows portion by portion, so that a batch need not fit into memory.
+    """
     return ForeachBatchSink(function, arrow)

@@ -1,7 +1,9 @@
 """Results in the driver's memory.
 
 Guarantees: `results` is what was committed, each batch once and in the order of the batches, however often a batch
-was replayed in this process. Nothing outlives the process. Safe to read while a query runs.
+was replayed in this process. Nothing outlives the process. Safe to read while a query runs. Results of more bytes than
+the limit are refused, with those of their batch, and their query stops; what was there before stays. Large results of a
+batch are mapped from files of the batch rather than read, but count like others.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from weft.errors import SinkError
+from weft.memory import bytes_of, machine_memory
 from weft.ports.sink import Rows
 from weft.sinks.rows import as_table
 
@@ -26,9 +29,14 @@ class MemorySink:
 
     exactly_once = True
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
+        if limit is not None and limit < 1:
+            raise SinkError(f"to_memory: no results fit into {limit:,} bytes", hint="give 1 byte or more")
+        self._given = limit
+        self.limit = machine_memory() // 2 if limit is None else limit
         self._schema: pa.Schema | None = None
         self._tables: dict[int, pa.Table] = {}
+        self._bytes = 0  # of all tables
         self._punctuations: dict[int, Punctuations] = {}
         self._lock = threading.Lock()
 
@@ -44,6 +52,7 @@ class MemorySink:
         """Forget batches that will come again."""
         with self._lock:
             self._tables = {batch: table for batch, table in self._tables.items() if batch <= last_committed}
+            self._bytes = sum(table.nbytes for table in self._tables.values())
             self._punctuations = {n: one for n, one in self._punctuations.items() if n <= last_committed}
 
     def begin(self, batch_id: int) -> None:
@@ -53,7 +62,14 @@ class MemorySink:
         """Keep the rows of a batch."""
         table = as_table(rows, self._schema)
         with self._lock:
-            self._tables[batch_id] = table
+            replaced = self._tables.get(batch_id)
+            size = self._bytes - (0 if replaced is None else replaced.nbytes) + table.nbytes
+            if table.num_rows and size > self.limit:
+                raise SinkError(
+                    f"to_memory: with batch {batch_id}, results have {size:,} bytes, and the limit is {self.limit:,}",
+                    hint='write them with to_parquet, keep the last ones with to_recent, or give limit="…"',
+                )
+            self._tables[batch_id], self._bytes = table, size
 
     def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
         """Keep the rows of a batch, and up to where they are complete."""
@@ -63,7 +79,7 @@ class MemorySink:
 
     def describe(self) -> dict[str, object]:
         """What is needed to make it again, empty."""
-        return {"kind": "memory"}
+        return {"kind": "memory"} if self._given is None else {"kind": "memory", "limit": self._given}
 
     def results(self) -> pa.Table:
         """All rows so far."""
@@ -90,10 +106,14 @@ class MemorySink:
             return Punctuations.joined(self._punctuations[batch] for batch in sorted(self._punctuations))
 
 
-def to_memory() -> MemorySink:
-    """Results in memory, for `results()`.
+def to_memory(limit: str | int | None = None) -> MemorySink:
+    """Results in memory, for `results()`: at most so many bytes, by default half of what the machine has.
+
+    A query with more is stopped, and says so; `to_recent` keeps the last results of any number.
 
     >>> to_memory().results().num_rows
     0
+    >>> to_memory(limit="2 GB").limit
+    2147483648
     """
-    return MemorySink()
+    return MemorySink(None if limit is None else bytes_of(limit, "limit of to_memory"))

@@ -15,9 +15,9 @@ ahead of its own by more than the batch that was interrupted, is refused rather 
 
 Spark shows N as a column `batch`; `batch_column` gives it another name.
 
-Ordered results are one file per batch, and N has ten digits: read in the order of the files' names, the rows are in
-order. A file has its punctuations in the metadata of its schema (`weft.Punctuations.read`). A batch without rows has no
-file.
+Ordered results are a few files per batch, each a range of the order, and N has ten digits: read in the order of the
+files' names, the rows are in order. A file has the punctuations of its range in the metadata of its schema, the last
+one about its end (`weft.Punctuations.read`). A batch without rows has no file.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,11 @@ from weft.runtime.model.batch_order import BatchOrder, Clock
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import state_of
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.task.collecting import Merge
+from weft.runtime.task.job import Job
+from weft.runtime.task.messages import Message
 from weft.sinks import to_count, to_memory, to_parquet
+from weft.sinks.parquet import ParquetPart, ParquetSink
 from weft.sources.tables import TableSource
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics
@@ -220,6 +225,63 @@ def test_tasks_write_ordered_parts_and_the_driver_sees_none_of_it(
     assert marks[-1].rows == len(last)
     if kind != "event":
         assert all(sum(one < mark.tuples for one in last) == mark.rows for mark in marks if mark.tuples)
+
+
+class Forgetful(LocalExecutor):
+    """An executor whose tasks are lost the first times that they merge results."""
+
+    lost = 2
+
+    def collect(self, job: Job, merges: Sequence[Sequence[Merge]]) -> list[Message]:
+        """Do the work, and lose what was said of it."""
+        found = super().collect(job, merges)
+        self.lost -= 1
+        if self.lost >= 0:
+            raise RuntimeError("a worker was killed")
+        return found
+
+
+@pytest.mark.parametrize("kind", ["event", "outer"])
+def test_tasks_that_are_lost_while_they_merge_are_replaced(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they had written is not seen, and the batch is not run again."""
+    monkeypatch.setattr("weft.runtime.loop.collection.FEW", 0)
+    monkeypatch.setattr("weft.runtime.loop.collection.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.loop.attempts.PATIENCE", 0.0)
+    runner = LocalRunner(graph_of(PAIR, Ordering(kind), a="ts", b="ts"), partitions=4)
+    sink = to_parquet(tmp_path / "out").in_order()
+    sink.open(result_schema(runner.graph.query))
+    runner.loop.sinks.add("query", sink)
+    runner.loop.executor = runner.loop.tasks.executor = Forgetful(4)
+    rows = [(id_, id_ % 5, id_ % 4) for id_ in range(40)]
+    runner.process({"a": table(*rows), "b": table(*rows)})
+    runner.end()
+    files = sorted((tmp_path / "out").glob("*/*.parquet"))
+    found = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
+    assert sorted(pairs_of(found)) == [(a, b) for a in range(40) for b in range(40) if a % 5 == b % 5]
+    assert not list((tmp_path / "out" / "_weft").glob("*/*"))
+
+
+class Full(ParquetSink):
+    """A sink on a disk that is full."""
+
+    def open_part(self, batch_id: int, partition: int) -> ParquetPart:
+        """Fail in a task."""
+        raise OSError(f"no room for part {partition} of batch {batch_id}")
+
+
+@pytest.mark.parametrize("few", [0, 1 << 22], ids=["tasks", "driver"])
+def test_a_sink_that_fails_in_a_task_fails_its_query_alone(
+    few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says why."""
+    monkeypatch.setattr("weft.runtime.loop.collection.FEW", few)
+    runner = LocalRunner(graph_of(PAIR, Ordering("outer"), a="ts", b="ts"), partitions=2)
+    runner.loop.sinks.add("query", Full(tmp_path, digits=10))
+    rows = [(id_, id_ % 5, id_ % 4) for id_ in range(40)]
+    runner.process({"a": table(*rows), "b": table(*rows)})
+    assert "no room for part 0 of batch 0" in runner.loop.before.failed["query"]
 
 
 def pairs_of(found: pa.Table) -> list[tuple[int, int]]:

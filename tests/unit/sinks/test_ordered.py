@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import weft
 from weft.logical.ordering import Ordering
 from weft.ports.punctuation import Punctuations
-from weft.ports.sink import OrderedSink
+from weft.ports.sink import OrderedPartSink, OrderedSink
 from weft.sinks.describe import describe_sink, make_sink, sink_for
 from weft.sinks.parquet import ParquetSink
 
@@ -41,6 +41,31 @@ def test_files_of_ordered_results_are_in_the_order_of_their_names(tmp_path: Path
     (file,) = sink.batch_directory(10).iterdir()
     schema = pq.read_schema(file)
     assert Punctuations.read(schema)[0] == weft.Punctuation(11, 110)
+
+
+def test_parts_of_a_batch_are_in_order_and_stay_if_it_is_repeated(tmp_path: Path) -> None:
+    """Spark knows files by their names: the same rows under other names would be seen twice."""
+    sink = weft.to_parquet(tmp_path / "out").in_order()
+    assert isinstance(sink, OrderedPartSink)
+    assert not weft.to_parquet(tmp_path / "out").keeps_order
+    sink.open(SCHEMA, "me")
+
+    def commit(*parts: list[int]) -> list[Path]:
+        names = []
+        for place, values in reversed(list(enumerate(parts))):  # whichever task is done first
+            part = sink.open_part(0, place)
+            batch = pa.RecordBatch.from_pydict({"k": values}, SCHEMA)
+            part.write(marks_of(values[-1]).on_batch(batch))
+            names.append(part.close())
+        sink.commit_parts(0, names)
+        return sorted(sink.batch_directory(0).iterdir())
+
+    first = commit([1, 2], [3], [4, 5])
+    assert [pq.read_table(file)["k"].to_pylist() for file in first] == [[1, 2], [3], [4, 5]]
+    assert [Punctuations.read(pq.read_schema(file))[0].rows for file in first] == [2, 3, 5]
+    assert commit([1, 2], [3], [4, 5]) == first
+    assert commit([1, 2, 3], [4, 5]) == first  # by fewer tasks
+    assert commit([1, 2], [3], [5, 4]) != first
 
 
 def test_a_sink_that_is_made_again_goes_on_in_order(tmp_path: Path) -> None:

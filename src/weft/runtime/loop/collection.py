@@ -8,8 +8,8 @@ replaced, and merge again: the runs are in files of the batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -32,6 +32,7 @@ from weft.runtime.task.collected import Collected
 from weft.runtime.task.collecting import InMemory, Merge, collect
 from weft.runtime.task.reports import FailedQuery
 from weft.runtime.task.sorted_runs import RunSlice, SortedRun
+from weft.storage.storage import Storage
 
 __all__ = ["collect_ordered", "range_cuts"]
 
@@ -39,49 +40,34 @@ FEW = 1 << 22  # bytes of a query's runs that the driver merges itself
 LEAST = 1 << 20  # bytes of a range that are worth a task
 
 
-@dataclass
+@dataclass(frozen=True, slots=True, eq=False)
 class _Order:
-    """An ordered query in a batch: its runs, those in memory by name, and what it held back before.
+    """An ordered query in a batch: its runs, and what it held back before; ``memory`` has the runs of messages.
 
     ``before`` are the rows and tuples before the batch; ``after`` is how many tuples there are with it or, in the order
-    of event time, the clock. Once the order is settled, ``leaving`` are the runs of which rows leave, ``staying`` those
-    of which rows are written that stay, and ``merged`` the runs held before that are among the latter.
+    of event time, the clock.
     """
 
     member: Member
     output: Output
     before: tuple[int, int]
     after: int
-    runs: list[SortedRun]
+    runs: tuple[SortedRun, ...]
     held: tuple[HeldRun, ...]
-    memory: InMemory = field(default_factory=InMemory)
-    leaving: list[SortedRun] = field(default_factory=list)
-    staying: list[SortedRun] = field(default_factory=list)
-    merged: set[str] = field(default_factory=set)
+    memory: InMemory
 
-    @property
-    def keys(self) -> int:
-        """How many columns results are sorted by."""
-        return 1 if self.member.ordering is None else key_count(self.member.ordering)
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes the runs have that are to be merged."""
-        return sum({run.name: run.bytes for run in (*self.leaving, *self.staying)}.values())
-
-    def settle(self) -> None:
+    def division(self) -> _Division:
         """Say of which runs rows leave, and of which rows are written that stay.
 
         Those are all new ones, and as many that were held as are not much larger: so there are few runs, and each row
         is written only a few times.
         """
-        self.leaving, self.staying, self.merged = self.runs, [], set()
         if not self.member.held:
-            return
-        every = [*map(SortedRun.of_held, self.held), *self.runs]
-        self.leaving = [run for run in every if run.sample[0] < self.after]
-        found = [run for run in self.runs if run.sample[-1] >= self.after]
-        rows = sum(_rows_from(run, self.after) for run in found)
+            return _Division(self.runs)
+        every = (*map(SortedRun.of_held, self.held), *self.runs)
+        leaving = tuple(run for run in every if run.sample[0] < self.after)
+        staying = [run for run in self.runs if run.sample[-1] >= self.after]
+        rows, merged = sum(_rows_from(run, self.after) for run in staying), set[str]()
         groups: dict[int, list[SortedRun]] = {}
         for one in self.held:
             groups.setdefault(one.group, []).append(SortedRun.of_held(one))
@@ -89,33 +75,31 @@ class _Order:
             size = sum(_rows_from(run, self.after) for run in groups[number])
             if size >= 2 * rows:
                 break
-            found, rows = [*groups[number], *found], rows + size
-            self.merged |= {run.name for run in groups[number]}
-        self.staying = found
+            staying, rows = [*groups[number], *staying], rows + size
+            merged |= {run.name for run in groups[number]}
+        return _Division(leaving, tuple(staying), frozenset(merged))
 
-    def merges(self, tasks: int) -> list[Merge]:
+    def merges(self, division: _Division, tasks: int) -> list[Merge]:
         """What is to be merged, by at most so many tasks."""
-        staying, leaving = self.staying, self.leaving
-        end = self.after if self.member.held else None
-        plain = Merge(self.member.name, 0, (), rows=self.before[0], tuples=self.before[1], after=self.after)
-        plain = replace(plain, every=self.output.ordered is not None)
-        cuts = [None, *range_cuts(leaving, tasks, None, end), end] if leaving else []
+        end, every = self.after if self.member.held else None, self.output.ordered is not None
+        rows, tuples = self.before
+        plain = Merge(self.member.name, 0, (), rows=rows, tuples=tuples, after=self.after, every=every)
+        bounds = division.bounds(tasks, end)
         found = [
-            replace(plain, place=place, runs=tuple(leaving), low=low, high=high, last=place == len(cuts) - 2)
-            for place, (low, high) in enumerate(pairwise(cuts))
+            replace(plain, place=at, runs=division.leaving, low=low, high=high, last=at == len(bounds) - 2)
+            for at, (low, high) in enumerate(pairwise(bounds))
         ]
-        cuts = [end, *range_cuts(staying, tasks, end, None), None] if staying else []
+        bounds = division.bounds(tasks, end, stay=True)
         return found + [
-            replace(plain, place=len(found) + place, runs=tuple(staying), low=low, high=high, stay=True)
-            for place, (low, high) in enumerate(pairwise(cuts))
+            replace(plain, place=len(found) + at, runs=division.staying, low=low, high=high, stay=True)
+            for at, (low, high) in enumerate(pairwise(bounds))
         ]
 
-    def gathered(self, found: Sequence[Collected], runner: TaskRunner) -> Gathered:
-        """What leaves and what stays, from what tasks say."""
-        in_parts, storage = self.output.in_order is not None, runner.log.storage
-        left = [one for one in found if one.rows]
+    def gathered(self, found: Sequence[Collected], merged: Collection[str], storage: Storage) -> Gathered:
+        """What leaves and what stays, from what tasks say; ``merged`` are runs held before that were written anew."""
+        left, in_parts = [one for one in found if one.rows], self.output.in_order is not None
         gathered = gather(self.member, left, self.before, self.after, storage, in_parts=in_parts)
-        waiting = next_waiting(self.held, self.merged, found, self.after) if self.member.held else ()
+        waiting = next_waiting(self.held, merged, found, self.after) if self.member.held else ()
         return replace(gathered, batches=tuple(self.memory.batches), waiting=waiting)
 
     def nothing(self) -> Gathered:
@@ -123,6 +107,41 @@ class _Order:
         parts = None if self.output.in_order is None else ()
         marks = Punctuations.none(timed=self.member.held)
         return Gathered(result_schema(self.member.query), marks, parts=parts)
+
+    def put_down(self, storage: Storage, number: int) -> _Order:
+        """The same order, with the small runs that came in messages as one in a file, where tasks see it."""
+        if not self.memory.runs:
+            return self
+        mine = [run for run in self.runs if run.name in self.memory.runs]
+        rows = [RunSlice.of_run(run, self.memory.runs[run.name]).rows() for run in mine]
+        keys = 1 if self.member.ordering is None else key_count(self.member.ordering)
+        whole = pa.concat_batches(merge_batches(rows, keys, keep=True).batches)
+        name = write_file(storage, number, [whole])
+        others = (run for run in self.runs if run.name not in self.memory.runs)
+        return replace(self, runs=(*others, SortedRun.of_batch(name, whole)), memory=InMemory())
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """The runs of which rows leave, and those of which rows are written that stay.
+
+    ``merged`` are the names of the latter that were held before.
+    """
+
+    leaving: tuple[SortedRun, ...] = ()
+    staying: tuple[SortedRun, ...] = ()
+    merged: frozenset[str] = frozenset()
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes the runs have."""
+        return sum({run.name: run.bytes for run in (*self.leaving, *self.staying)}.values())
+
+    def bounds(self, tasks: int, end: int | None, *, stay: bool = False) -> list[int | None]:
+        """Where ranges begin and end, of rows that leave before ``end`` or that stay from there on."""
+        if stay:
+            return [end, *range_cuts(self.staying, tasks, end, None), None] if self.staying else []
+        return [None, *range_cuts(self.leaving, tasks, None, end), end] if self.leaving else []
 
 
 def _rows_from(run: SortedRun, clock: int) -> float:
@@ -164,89 +183,59 @@ def collect_ordered(
     wanted = [n for n, one in queries.requests.items() if one.ordering and outputs[n].counting is None]
     if ran.program is None or progress.order is None or not wanted:
         return ran, {}
-    answers = ran.reports.answers
-    orders = {n: _order_of(ran, progress, progress.order, n, outputs[n]) for n in wanted}
-    found, failed = _collected(
-        runner, ran, queries, [o for n, o in orders.items() if n not in answers.failed]
-    )
-    failed = {**answers.failed, **failed}
-    gathered = {
-        name: one.nothing() if name in failed else one.gathered(found.get(name, ()), runner)
-        for name, one in orders.items()
-    }
-    reports = replace(ran.reports, answers=replace(answers, failed=failed))
-    return replace(ran, reports=reports), gathered
-
-
-def _collected(
-    runner: TaskRunner, ran: RanBatch, queries: ActiveQueries, orders: Sequence[_Order]
-) -> tuple[dict[str, list[Collected]], dict[str, str]]:
-    """Merge what is small here and the rest in tasks: what came of it, and why queries failed, by query."""
-    reports, larger = list[Collected | FailedQuery](), list[Merge]()
-    for order in orders:
-        order.settle()
-        if order.bytes >= FEW:
-            _put_down(order, runner, ran.number)
-            larger += order.merges(runner.executor.tasks)
-        elif merges := order.merges(1):
+    answers, storage = ran.reports.answers, runner.log.storage
+    members = {name: ran.program.members[name] for name in wanted}
+    orders = {n: _order_of(ran, progress, progress.order, members[n], outputs[n]) for n in wanted}
+    divided = {n: one.division() for n, one in orders.items() if n not in answers.failed}
+    larger = list[Merge]()
+    reports = list[Collected | FailedQuery]()
+    for name, division in divided.items():
+        if division.bytes >= FEW:
+            orders[name] = orders[name].put_down(storage, ran.number)
+            divided[name] = orders[name].division()
+            larger += orders[name].merges(divided[name], runner.executor.tasks)
+        elif merges := orders[name].merges(division, 1):
             job = runner.job(ran.plan, ran.before, queries)
-            reports += [collect(job, one, order.memory) for one in merges]
+            reports += [collect(job, one, orders[name].memory) for one in merges]
     if larger:
         reports += runner.collect(ran.plan, ran.before, queries, larger)
-    found: dict[str, list[Collected]] = {}
-    failed: dict[str, str] = {}
+    failed = {one.query: one.message for one in reversed(reports) if isinstance(one, FailedQuery)}
+    failed = {**failed, **answers.failed}
+    found: dict[str, list[Collected]] = {name: [] for name in wanted}
     for report in reports:
-        if isinstance(report, FailedQuery):
-            failed.setdefault(report.query, report.message)
-        else:
-            found.setdefault(report.query, []).append(report)
-    return found, failed
-
-
-def _put_down(order: _Order, runner: TaskRunner, number: int) -> None:
-    """Write the runs that came in messages, which are small, to one file, where tasks see them."""
-    if not order.memory.runs:
-        return
-    mine = [run for run in order.runs if run.name in order.memory.runs]
-    rows = [RunSlice.of_run(run, order.memory.runs[run.name]).rows() for run in mine]
-    whole = pa.concat_batches(merge_batches(rows, order.keys, keep=True).batches)
-    name = write_file(runner.log.storage, number, [whole])
-    order.runs = [run for run in order.runs if run not in mine] + [SortedRun.of_batch(name, whole)]
-    order.memory.runs = {}
-    order.settle()
+        if isinstance(report, Collected):
+            found[report.query].append(report)
+    gathered = {
+        name: one.nothing() if name in failed else one.gathered(found[name], divided[name].merged, storage)
+        for name, one in orders.items()
+    }
+    return replace(ran, reports=replace(ran.reports, answers=replace(answers, failed=failed))), gathered
 
 
 def _order_of(
-    ran: RanBatch, progress: StreamProgress, batch_order: BatchOrder, query: str, output: Output
+    ran: RanBatch, progress: StreamProgress, batch_order: BatchOrder, member: Member, output: Output
 ) -> _Order:
     """An ordered query in a batch, before its results are merged."""
-    if ran.program is None:
-        raise ValueError(f"no query runs in batch {ran.number}")
-    member, rows = ran.program.members[query], ran.rows_before(query)
-    held = ran.before.held.get(query, ())
+    rows, memory = ran.rows_before(member.name), InMemory()
+    runs, held = _runs_of(member, ran, batch_order, memory), ran.before.held.get(member.name, ())
     if member.held:
         after, before = clock_of(member, batch_order, progress.watermarks), (rows, 0)
     else:
         after, before = tuples_after(member, batch_order), (rows, tuples_before(member, batch_order))
-    order = _Order(member, output, before, after, [], held)
-    _add_runs(order, ran, batch_order)
-    return order
+    return _Order(member, output, before, after, tuple(runs), held, memory)
 
 
-def _add_runs(order: _Order, ran: RanBatch, batch_order: BatchOrder) -> None:
-    """Add the runs that tasks found, in an order that does not depend on which message came first."""
-    member, answers = order.member, ran.reports.answers
+def _runs_of(member: Member, ran: RanBatch, batch_order: BatchOrder, memory: InMemory) -> Iterator[SortedRun]:
+    """The runs that tasks found, in an order that does not depend on which message came first."""
     aliases, ordering = member.query.aliases, member.ordering
     # Read tasks number their tuples for themselves.
     alone = ordering is not None and ordering.by_arrival and len(aliases) == 1
     counts = ran.reports.read.counts.get(aliases[0], {}) if alone else {}
     before = tuples_before(member, batch_order) if alone else 0
-    for at, sent in enumerate(sorted(answers.sent.get(member.name, ()), key=lambda sent: sent.sender)):
-        runs = list(sent.runs)
-        for batch in sent.batches:
-            runs.append(SortedRun.of_batch(f"message {at}", batch))
-            order.memory.runs[f"message {at}"] = batch
-        if alone and ordering is not None:
-            first = before + sum(rows for task, rows in counts.items() if task < sent.sender.task)
-            runs = [run.numbered(first, ordering.block) for run in runs]
-        order.runs += runs
+    every = ran.reports.answers.sent.get(member.name, ())
+    for at, sent in enumerate(sorted(every, key=lambda sent: sent.sender)):
+        memory.runs |= {f"message {at}": batch for batch in sent.batches}
+        mine = (SortedRun.of_batch(f"message {at}", batch) for batch in sent.batches)
+        first = before + sum(rows for task, rows in counts.items() if task < sent.sender.task)
+        for run in (*mine, *sent.runs):
+            yield run.numbered(first, ordering.block) if alone and ordering is not None else run

@@ -64,6 +64,10 @@ def read_file(storage: Storage, name: str, *, keep: bool = False) -> list[pa.Rec
         data = pa.py_buffer(path.read_bytes())
     else:
         data = storage.open_local(name)
+    if keep and path is None and data is not None:
+        data = storage.open_local(
+            name
+        )  # what was just fetched into memory is mapped from the cache, if it is there
     if data is None:
         raise FileNotFoundError(f"{storage.locate(name)} with results of a batch is gone")
     return _decoded(data)

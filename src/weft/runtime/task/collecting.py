@@ -173,20 +173,23 @@ class _Range:
         )
 
     def _punctuations(self, slices: Sequence[RunSlice], before: int, rows: int) -> Punctuations:
-        """The punctuations of the range, before which so many rows have left."""
+        """The punctuations of the range, before which so many rows have left; the last of them is about its end."""
         merge = self.merge
+        high = merge.after if merge.last or merge.high is None else merge.high
         ordering = self.job.program.members[merge.query].ordering
         if ordering is None or not ordering.by_arrival:
-            if not merge.last:
+            if (
+                not merge.last and merge.query not in self.job.sinks
+            ):  # the driver is told of the batch's end alone
                 return Punctuations.none(timed=True)
-            return Punctuations.of_time(before + rows, merge.after)
+            return Punctuations.of_time(before + rows, high)
         found = [
             counts_by_head(mine) for mine in portions(slices, 1, self.job.limits.portion_bytes)
         ]  # heads are not divided among portions
         heads, counts = (np.concatenate(some) for some in zip(*found, strict=True))
-        size = ordering.block
-        marks = Punctuations.of_blocks(heads, counts, size, (before, merge.tuples), merge.after)
-        marks = marks if merge.last else marks[:-1]
+        size, end = ordering.block, high if merge.last else high * ordering.block
+        marks = Punctuations.of_blocks(heads, counts, size, (before, merge.tuples), end)
+        marks = marks if merge.low is None else marks[1:]  # the end of the range before says the same
         return marks if merge.every else marks.few()
 
     def _marked(self, found: Collected, marks: Punctuations) -> Collected:
