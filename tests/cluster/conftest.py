@@ -17,12 +17,18 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """The cluster, whose executors import this Weft and the tests; tests ask for `cluster`."""
+    """The cluster, whose executors import this Weft and the tests; tests ask for `cluster`.
+
+    Its machines have no credentials of an object store: what executors need, a test has to give them.
+    """
     places = [str(ROOT), str(Path(weft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     cluster = SparkCluster(tmp_path_factory.mktemp("cluster"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
-        cluster.start()
+        with pytest.MonkeyPatch.context() as without:
+            for name in [name for name in os.environ if name.startswith("AWS_")]:
+                without.delenv(name)
+            cluster.start()
         yield cluster
         cluster.stop()
 

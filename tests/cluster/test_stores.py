@@ -160,8 +160,9 @@ def test_executors_without_credentials_are_refused(
 ) -> None:
     """A run would fail in its first batch, by an error of eighty lines."""
     ObjectStorage(s3).put("in/0.json", b'{"k": 1}\n')
-    settings = [f"spark.executorEnv.{name}=" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
-    settings += [f"spark.executorEnv.AWS_ENDPOINT_URL={front.url}", *SHORT]
+    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    settings = [one for one in given_to_executors(front.url) if not any(key in one for key in keys)]
+    settings += SHORT
     submit = " ".join([*(f"--conf {one}" for one in settings), "pyspark-shell"])
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": submit}
     command = [sys.executable, "-c", PROGRAM, s3, cluster.master]
