@@ -37,7 +37,7 @@ def write_file(storage: Storage, number: int, batches: Sequence[pa.RecordBatch])
         return name
     path = storage.path(name)
     if path is None:
-        storage.put(name, memoryview(_encoded(batches)))  # type: ignore[arg-type]
+        storage.put(name, _encoded(batches).to_pybytes())
         return name
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
@@ -126,9 +126,9 @@ def write_held(storage: Storage, number: int, run: pa.RecordBatch) -> str:
     if isinstance(storage, Memory):
         storage.objects[f"{BUCKETS}/{stem}"] = run
         return stem
-    data = memoryview(_encoded([run]))
+    data = _encoded([run]).to_pybytes()
     name = f"{stem}-{zlib.crc32(data):08x}"
-    storage.put(f"{BUCKETS}/{name}", data)  # type: ignore[arg-type]
+    storage.put(f"{BUCKETS}/{name}", data)
     return name
 
 
