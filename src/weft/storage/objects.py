@@ -241,10 +241,16 @@ def _repeated(request: Callable[[], _T], patience: timedelta = _PATIENCE) -> _T:
         try:
             return request()
         except _library().exceptions.GenericError as error:
-            if _BROKEN_OFF not in str(error) or time.monotonic() + pause > until:
+            if not _is_broken_off(str(error)) or time.monotonic() + pause > until:
                 raise
         time.sleep(pause)
     return request()
+
+
+def _is_broken_off(text: str) -> bool:
+    """Whether a connection broke off, and the library has not repeated the request as often as it may."""
+    tried = re.search(r"after (\d+) retries, max_retries: (\d+)", text)
+    return _BROKEN_OFF in text and (tried is None or tried[1] != tried[2])
 
 
 def _pauses() -> Iterator[float]:
