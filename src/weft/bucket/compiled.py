@@ -1,7 +1,9 @@
 """Access to the compiler (Numba), with types.
 
-Guarantees: what is decorated with `compiled` keeps its Python signature, is compiled on first use, cached on disk
-beside its file, and releases the interpreter lock while it runs. Nothing else in Weft imports Numba.
+Guarantees: what is decorated with `compiled` keeps its Python signature, is compiled on first use, cached on disk, and
+releases the interpreter lock while it runs. The cache is beside the function's file; where that cannot be written to,
+in the user's home; else among temporary files, in a directory that only this user can write to. Nothing else in Weft
+imports Numba.
 
 Cached code is used only if nothing that it was compiled from has changed: neither its own file, which is all that Numba
 checks, nor the compiled functions and constants that this file imports from others (`_origins`).
@@ -10,13 +12,16 @@ checks, nor the compiled functions and constants that this file imports from oth
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import config, njit, types
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -50,15 +55,40 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+_config: Any = config  # its types omit what is set here
+
 
 def compiled(function: F) -> F:
     """The function as machine code; a division by zero raises nothing, as in NumPy."""
     try:
         made = njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:  # neither beside the file nor in the home directory can a cache be written
+        if not _config.CACHE_DIR and (place := _temporary_place()) is not None:
+            _config.CACHE_DIR = str(place)
+            return compiled(function)
         return cast(F, njit(nogil=True, error_model="numpy")(function))
     _notice_changes_elsewhere(made)
     return cast(F, made)
+
+
+def _temporary_place() -> Path | None:
+    """A directory among temporary files that only this user can write to; None if there is none."""
+    if not hasattr(os, "getuid"):
+        return None
+    place = Path(tempfile.gettempdir(), f"weft-{os.getuid()}", "kernels")
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for one in (place.parent, place):
+            status = one.lstat()
+            if (
+                status.st_uid != os.getuid()
+                or stat.S_IMODE(status.st_mode) & 0o022
+                or not stat.S_ISDIR(status.st_mode)
+            ):
+                return None
+    except OSError:
+        return None
+    return place
 
 
 def _notice_changes_elsewhere(made: Any) -> None:

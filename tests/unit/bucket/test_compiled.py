@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
@@ -36,6 +37,21 @@ def outer(x):
 
 print(outer(1), sum(outer.stats.cache_hits.values()))
 """
+_ALONE = """
+from weft.bucket.compiled import compiled
+
+@compiled
+def plus(x):
+    return x + 1
+"""
+# As where neither the package nor the home can be written to, which would not stop root.
+_NOWHERE = """
+from numba.core import caching
+of_users = caching.CacheImpl._locator_classes
+caching.CacheImpl._locator_classes = [one for one in of_users if "UserProvided" in str(one)]
+import functions
+print(functions.plus(1), sum(functions.plus.stats.cache_hits.values()) if functions.plus._cache.cache_path else "none")
+"""
 
 
 def test_a_cache_is_not_used_after_a_change_in_another_file(tmp_path: Path) -> None:
@@ -52,6 +68,33 @@ def test_a_cache_is_not_used_after_a_change_in_another_file(tmp_path: Path) -> N
 
     assert [run(1, 10), run(1, 10)] == ["12 0", "12 1"]  # the second time it comes from the cache
     assert [run(2, 10), run(2, 20)] == ["13 0", "23 0"]
+
+
+def test_where_nothing_else_can_be_written_the_cache_is_among_temporary_files(tmp_path: Path) -> None:
+    """Every worker of a container without a home would compile all kernels anew, which takes most of a minute."""
+    (tmp_path / "functions.py").write_text(_ALONE)
+    (tmp_path / "tmp").mkdir()
+    place = tmp_path / "tmp" / f"weft-{os.getuid()}" / "kernels"
+
+    def run() -> str:
+        command = [sys.executable, "-B", "-c", _NOWHERE]
+        known = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**known, "TMPDIR": str(tmp_path / "tmp")},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert [run(), run()] == ["2 0", "2 1"]
+    assert place.stat().st_mode & 0o077 == 0
+    place.chmod(0o777)  # then somebody else could have put code there
+    assert run() == "2 none"
 
 
 def _modules() -> Iterator[ModuleType]:
