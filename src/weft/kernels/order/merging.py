@@ -8,7 +8,6 @@ less there is to merge. Runs that already follow each other in order are not cop
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -20,42 +19,32 @@ from weft.bucket.compiled import Array, Ints, Longs, frozen
 from weft.bucket.memory import fresh, take
 from weft.kernels.order.sort import merge_runs, place_segments
 
-__all__ = ["Merged", "bits_of", "merge"]
+__all__ = ["bits_of", "merge"]
 
 _WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """Merged batches, in order. For each group of rows, ``heads`` has its first key and ``lengths`` its size."""
-
-    batches: list[pa.RecordBatch]
-    heads: Longs
-    lengths: Ints
-
-
-def merge(runs: Sequence[pa.RecordBatch], keys: int, *, keep: bool = False) -> Merged:
-    """Merge sorted runs into one; its key columns are dropped, unless ``keep`` is set."""
+def merge(runs: Sequence[pa.RecordBatch], keys: int, *, keep: bool = False) -> list[pa.RecordBatch]:
+    """Merge sorted runs into one, of one or several batches; its key columns are dropped, unless ``keep`` is set."""
     some = [run for run in runs if run.num_rows]
     some.sort(key=lambda run: [longs(run.column(at))[0] for at in range(keys)])
     first = 0 if keep else keys
     rest = [_without(run, first) for run in some]
     if not some:
-        return Merged([], np.empty(0, np.int64), np.empty(0, np.int32))
+        return []
     groups = [_groups(run, keys) for run in some]
     heads = np.stack([_joined(some, groups, at) for at in range(keys)])
     lengths = np.concatenate([sizes for _, sizes in groups])
     splits = np.cumsum([0, *(starts.size for starts, _ in groups)]).tolist()
     order = merge_runs(heads, splits)
     if order is None:
-        return Merged(rest, heads[0], lengths)
+        return rest
     ordered = take(frozen(lengths), order)
     places = fresh(order.size, np.int32)
     places[order] = np.cumsum(ordered, dtype=np.int32) - ordered
     parts = [slice(begin, end) for begin, end in pairwise(splits)]
     columns = [_moved(rest, at, lengths, places, parts) for at in range(rest[0].num_columns)]
-    whole = pa.RecordBatch.from_arrays(columns, schema=rest[0].schema)
-    return Merged([whole], take(frozen(heads[0]), order), ordered)
+    return [pa.RecordBatch.from_arrays(columns, schema=rest[0].schema)]
 
 
 def _without(run: pa.RecordBatch, first: int) -> pa.RecordBatch:

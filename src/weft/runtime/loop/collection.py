@@ -115,7 +115,7 @@ class _Order:
         mine = [run for run in self.runs if run.name in self.memory.runs]
         rows = [RunSlice.of_run(run, self.memory.runs[run.name]).rows() for run in mine]
         keys = 1 if self.member.ordering is None else key_count(self.member.ordering)
-        whole = pa.concat_batches(merge_batches(rows, keys, keep=True).batches)
+        whole = pa.concat_batches(merge_batches(rows, keys, keep=True))
         name = write_file(storage, number, [whole])
         others = (run for run in self.runs if run.name not in self.memory.runs)
         return replace(self, runs=(*others, SortedRun.of_batch(name, whole)), memory=InMemory())

@@ -138,7 +138,7 @@ def merged_portions(
 ) -> Iterator[pa.RecordBatch]:
     """Merge runs, and give their rows in order, about ``size`` bytes at a time; keys are dropped, unless ``keep``."""
     for mine in portions(slices, keys, size):
-        if found := merge([one.rows() for one in mine], keys, keep=keep).batches:
+        if found := merge([one.rows() for one in mine], keys, keep=keep):
             yield found[0] if len(found) == 1 else pa.concat_batches(found)
 
 

@@ -38,7 +38,7 @@ class SortedSpill:
 
     def _merged(self) -> pa.RecordBatch | None:
         """What is held as one run, which is not held any more; None without rows."""
-        batches = merge(self._held, self.keys, keep=True).batches
+        batches = merge(self._held, self.keys, keep=True)
         self._held, self._bytes = [], 0
         return pa.concat_batches(batches) if batches else None
 

@@ -1,8 +1,7 @@
-"""Results on their way to the driver, or to a sink that takes them all at once.
+"""Results on their way to a sink that takes them all at once.
 
 Guarantees: a task holds at most a portion of them in memory: if there are more, they are written to a file of the
-exchange, which the receiver maps. Batches are neither split nor joined, since those of ordered results are sorted runs.
-If the exchange has no folder, batches are held as bytes.
+exchange, which the receiver maps. If the exchange has no folder, batches are held as bytes.
 """
 
 from __future__ import annotations
