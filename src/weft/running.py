@@ -31,6 +31,7 @@ from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
 from weft.runtime.queries.request import QueryRequest
 from weft.settings import Settings
+from weft.sinks.delta import DeltaSink
 from weft.sinks.describe import make_sink, portable_description
 from weft.sinks.parquet_objects import ObjectParquetSink
 from weft.sources.dead_letter import DeadLetterBox
@@ -136,7 +137,9 @@ def _check_frames(config: RunConfig, settings: Settings) -> None:
 def _object_places(config: RunConfig, settings: Settings, queries: Queries) -> list[str]:
     """The places in object stores that tasks read and write."""
     sources = [source.path for source in config.sources.values() if isinstance(source, FilesSource)]
-    sinks = [sink.path for _, sink in queries.values() if isinstance(sink, ObjectParquetSink)]
+    sinks = [
+        str(sink.path) for _, sink in queries.values() if isinstance(sink, ObjectParquetSink | DeltaSink)
+    ]
     return [normal_place(one) for one in (_place(settings), *sources, *sinks) if is_object_uri(one)]
 
 
