@@ -26,6 +26,7 @@ from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import HeldState
+from weft.runtime.task.batch_files import read_file
 from weft.runtime.task.exchange import Exchange, Sender, SentParcel
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
@@ -100,7 +101,7 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
         for message in said:
             if not message.is_report:
                 edge = SentParcel.from_message(message).edge
-                arrived.setdefault(edge, []).extend(_batches(message))
+                arrived.setdefault(edge, []).extend(_batches(message, folder))
     return said
 
 
@@ -112,13 +113,17 @@ def main(kind: str, rows: str, portion: str, folder: str) -> None:
         told = hop(kind, int(rows), int(portion), Path(folder))
     counts = [Answers.from_message(message).counts for message in told if Answers.is_in(message)]
     sent = [message for message in told if Results.is_in(message) or not message.is_report]
-    given = sum(batch.num_rows for message in sent for batch in _batches(message))
+    given = sum(batch.num_rows for message in sent for batch in _batches(message, Path(folder)))
     print(json.dumps({"bytes": peak.bytes - before, "counts": counts, "given": given}))
 
 
-def _batches(message: Message) -> list[pa.RecordBatch]:
-    kind = Results if message.is_report else SentParcel
-    return kind.from_message(message).packed.batches()
+def _batches(message: Message, folder: Path) -> list[pa.RecordBatch]:
+    """The batches of a parcel, or of results, which are mapped if they are many."""
+    if not message.is_report:
+        return SentParcel.from_message(message).packed.batches()
+    found = Results.from_message(message)
+    read = (batch for name in found.files for batch in read_file(LocalDisk(folder), name))
+    return [*found.packed.batches(), *read]
 
 
 if __name__ == "__main__":
