@@ -146,10 +146,7 @@ class LocalDisk:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StateError(
-                f"{self.root / name} cannot be read: {error.strerror or error}",
-                hint="make it a file that this user can read",
-            ) from error
+            raise self._unreadable(name, error) from error
 
     def open_local(self, name: str) -> pa.Buffer | None:
         """The content of a file, mapped; an empty file cannot be mapped."""
@@ -161,10 +158,13 @@ class LocalDisk:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StateError(
-                f"{self.root / name} cannot be read: {error.strerror or error}",
-                hint="make it a file that this user can read",
-            ) from error
+            raise self._unreadable(name, error) from error
+
+    def _unreadable(self, name: str, error: OSError) -> StateError:
+        return StateError(
+            f"{self.root / name} cannot be read: {error.strerror or error}",
+            hint="make it a file that this user can read",
+        )
 
     def list(self, folder: str) -> list[str]:
         """The files of a directory, without those that are still being written."""
